@@ -1,0 +1,323 @@
+//! The command line. Options for settings are made from their declarations, so a new setting needs no line here.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::IpAddr;
+
+use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::about::Entry;
+use crate::asking;
+use crate::cpu_time;
+use crate::designs::DESIGNS;
+use crate::lines;
+use crate::loads::LOADS;
+use crate::mistake::mistake;
+use crate::primitives::PRIMITIVES;
+use crate::registry;
+use crate::setting::{Setting, Settings, Value};
+use crate::supervisor;
+use crate::sys::process::{self, Pid};
+use crate::workloads::WORKLOADS;
+
+const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
+
+/// Runs the command line.
+pub fn run(arguments: Vec<std::ffi::OsString>) -> Result<()> {
+    let matches = match command().try_get_matches_from(arguments) {
+        Ok(matches) => matches,
+        Err(error) if !error.use_stderr() => return print(&error.render().ansi().to_string()),
+        Err(error) => return Err(mistake(in_one_line(&error))),
+    };
+    match matches.subcommand() {
+        Some(("serve", matches)) => serve(matches),
+        Some(("load", matches)) => load(matches),
+        Some(("list", matches)) => list(matches),
+        Some(("schema", _)) => print(&format!("{:#}\n", lines::schema())),
+        _ => unreachable!("a subcommand is required"),
+    }
+}
+
+fn command() -> Command {
+    Command::new("thunderherd-engine")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Serves and loads real sockets, so that server designs and ways of moving bytes can be measured")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(serve_command())
+        .subcommand(load_command())
+        .subcommand(list_command())
+        .subcommand(Command::new("schema").about("Print the JSON Schema of the lines that serve and load print"))
+}
+
+fn serve_command() -> Command {
+    let command = Command::new("serve")
+        .about("Serve a workload with a design until SIGINT or SIGTERM")
+        .arg(chosen("design", DESIGNS).required(true).help("How connections are handed to what serves them"))
+        .arg(chosen("workload", WORKLOADS).long("workload").default_value("bytes").help("The protocol"))
+        .arg(chosen("primitive", PRIMITIVES).long("primitive").default_value("send").help("How bytes are moved"))
+        .arg(text("listen", "HOST:PORT").help("Where to listen; port 0 is the kernel's choice"))
+        .arg(
+            text("port", "PORT")
+                .value_parser(value_parser!(u16))
+                .help("Port to listen on at 127.0.0.1; the textbook's port when neither is given")
+                .conflicts_with("listen"),
+        )
+        .arg(
+            text("cpu-source", "SOURCE")
+                .value_parser(PossibleValuesParser::new(cpu_time::CHOICES))
+                .default_value("auto")
+                .help("Where the CPU time of a window comes from"),
+        )
+        .arg(flag("control").help("Print JSON lines, take the command `snapshot` on standard input, stop at its end"));
+    let groups = [
+        ("Settings of designs", settings(DESIGNS, |design| design.settings)),
+        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
+        ("Settings of workloads", settings(WORKLOADS, |workload| workload.service_settings)),
+        ("Settings of every server", registry::SERVER_SETTINGS.to_vec()),
+    ];
+    with_settings(common(command), groups)
+}
+
+fn load_command() -> Command {
+    let command = Command::new("load")
+        .about("Ask a server, count the replies and check their bytes; exit status 1 unless all came and were right")
+        .arg(chosen("workload", WORKLOADS).required(true).help("The protocol"))
+        .arg(text("connect", "HOST:PORT").required(true).help("The server: a name, IPv4, or IPv6 in brackets"))
+        .arg(chosen("load", LOADS).long("load").default_value("closed").help("Who asks, how often"))
+        .arg(chosen("primitive", PRIMITIVES).long("primitive").default_value("send").help("How bytes are moved"))
+        .arg(flag("allow-remote").help("Load a server that is not on a loopback address"))
+        .arg(flag("json").help("Print the result as a JSON line"));
+    let groups = [
+        ("Settings of loads", settings(LOADS, |load| load.settings)),
+        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
+        ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
+        ("Settings of every load", registry::LOAD_SETTINGS.to_vec()),
+    ];
+    with_settings(common(command), groups)
+}
+
+fn list_command() -> Command {
+    Command::new("list")
+        .about("List what is registered")
+        .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
+        .arg(flag("json").help("Print JSON"))
+        .arg(flag("matrix").help("Show which design runs with which primitive").conflicts_with_all(["kind", "json"]))
+}
+
+fn common(command: Command) -> Command {
+    command
+        .arg(
+            text("cpus", "LIST")
+                .value_delimiter(',')
+                .value_parser(value_parser!(usize))
+                .action(ArgAction::Append)
+                .help("CPUs to be pinned to, for instance 0 or 0,1"),
+        )
+        .arg(
+            text("parent", "PID")
+                .value_parser(value_parser!(i32))
+                .help("Be killed when this process, which must be the parent, ends"),
+        )
+}
+
+fn text(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value)
+}
+
+fn flag(name: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue)
+}
+
+fn chosen<T>(name: &'static str, entries: &[Entry<T>]) -> Arg {
+    Arg::new(name).value_parser(PossibleValuesParser::new(entries.iter().map(|entry| entry.name)))
+}
+
+fn settings<T>(entries: &[Entry<T>], of: impl Fn(&T) -> &'static [Setting]) -> Vec<Setting> {
+    entries.iter().flat_map(|entry| of(entry.item)).copied().collect()
+}
+
+/// An option for every setting, each name once.
+fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, Vec<Setting>); N]) -> Command {
+    for (heading, group) in groups {
+        for setting in group {
+            if command.get_arguments().any(|argument| argument.get_id() == setting.name) {
+                continue;
+            }
+            let unit = setting.unit.map(|unit| format!(" {unit};")).unwrap_or_default();
+            let default = match setting.default() {
+                Value::Integer(number) => number.to_string(),
+                Value::Boolean(value) => value.to_string(),
+                Value::Word(word) => word,
+            };
+            command = command.arg(
+                Arg::new(setting.name)
+                    .long(setting.option())
+                    .value_name("VALUE")
+                    .allow_hyphen_values(true)
+                    .help(format!("{} [{}{unit} default: {default}]", setting.help, setting.allowed() + ";"))
+                    .help_heading(heading),
+            );
+        }
+    }
+    command
+}
+
+/// The given settings over the defaults; an option that means nothing to what was chosen is refused.
+fn given_settings(matches: &ArgMatches, declared: &[Setting], chosen: &str) -> Result<Settings> {
+    let mut given = BTreeMap::new();
+    for setting in declared {
+        if let Some(text) = matches.try_get_one::<String>(setting.name).ok().flatten() {
+            given.insert(setting.name, setting.parse(text)?);
+        }
+    }
+    for id in matches.ids() {
+        let name = id.as_str();
+        let is_setting = all_settings().iter().any(|setting| setting.name == name);
+        if is_setting && !given.contains_key(name) {
+            let names: Vec<String> = declared.iter().map(|setting| format!("--{}", setting.option())).collect();
+            return Err(mistake(format!(
+                "{chosen} has no setting --{}; it has {}",
+                name.replace('_', "-"),
+                names.join(", ")
+            )));
+        }
+    }
+    Ok(Settings::new(declared, &given))
+}
+
+fn all_settings() -> Vec<Setting> {
+    let mut all = [registry::SERVER_SETTINGS, registry::LOAD_SETTINGS].concat();
+    all.extend(settings(DESIGNS, |design| design.settings));
+    all.extend(settings(PRIMITIVES, |primitive| primitive.settings));
+    all.extend(settings(LOADS, |load| load.settings));
+    all.extend(settings(WORKLOADS, |workload| workload.service_settings));
+    all.extend(settings(WORKLOADS, |workload| workload.client_settings));
+    all
+}
+
+fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
+    matches.get_one::<String>(name).expect("it is required or has a default")
+}
+
+fn follow_parent(matches: &ArgMatches) -> Result<()> {
+    let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
+    process::die_with_parent(Pid::from_raw(parent))
+        .map_err(|error| mistake(format!("--parent {parent} is not this process's parent: {error}")))
+}
+
+fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
+    matches.get_many("cpus").map(|cpus| cpus.copied().collect())
+}
+
+fn serve(matches: &ArgMatches) -> Result<()> {
+    follow_parent(matches)?;
+    let design = registry::find(DESIGNS, word(matches, "design"));
+    let primitive = registry::find(PRIMITIVES, word(matches, "primitive"));
+    let workload = registry::find(WORKLOADS, word(matches, "workload"));
+    if let Some(reason) = registry::hole(design.item, primitive.item) {
+        return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
+    }
+    let declared = registry::server_settings(design.item, primitive.item, workload.item);
+    let chosen = format!("{} with {} and {}", design.name, workload.name, primitive.name);
+    let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
+    supervisor::serve(&supervisor::Plan {
+        design,
+        primitive,
+        workload,
+        listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
+        settings: given_settings(matches, &declared, &chosen)?,
+        cpus: cpus(matches),
+        cpu_source: word(matches, "cpu-source").to_owned(),
+        control: matches.get_flag("control"),
+    })
+}
+
+fn load(matches: &ArgMatches) -> Result<()> {
+    follow_parent(matches)?;
+    let load = registry::find(LOADS, word(matches, "load"));
+    let primitive = registry::find(PRIMITIVES, word(matches, "primitive"));
+    let workload = registry::find(WORKLOADS, word(matches, "workload"));
+    let declared = registry::load_settings(load.item, primitive.item, workload.item);
+    let chosen = format!("{} with {} and {}", load.name, workload.name, primitive.name);
+    let connect = word(matches, "connect");
+    let target = crate::listener::resolve("--connect", connect)?;
+    if !matches.get_flag("allow-remote")
+        && let Some(remote) = target.iter().find(|address| !is_loopback(address.ip()))
+    {
+        return Err(mistake(format!(
+            "--connect {connect} leads to {remote}, which is not a loopback address; --allow-remote loads it all the same"
+        )));
+    }
+    let result = asking::ask(&asking::Plan {
+        load,
+        primitive,
+        workload,
+        target,
+        settings: given_settings(matches, &declared, &chosen)?,
+        cpus: cpus(matches),
+    })?;
+    let complete = result.requests == result.expected_requests && result.errors.is_empty() && result.children_lost == 0;
+    let text = if matches.get_flag("json") {
+        serde_json::to_string(&lines::Line::Load(result))? + "\n"
+    } else {
+        asking::in_words(&result)
+    };
+    print(&text)?;
+    if complete { Ok(()) } else { bail!("not every reply came and was right") }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+fn list(matches: &ArgMatches) -> Result<()> {
+    if matches.get_flag("matrix") {
+        return print(&registry::matrix());
+    }
+    let catalogue = registry::catalogue();
+    let only = matches.get_one::<String>("kind").map(String::as_str);
+    if matches.get_flag("json") {
+        return print(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));
+    }
+    let mut text = String::new();
+    for kind in KINDS.iter().filter(|&&kind| only.is_none_or(|only| only == kind)) {
+        text += &format!("{kind}\n");
+        for entry in catalogue[kind].as_array().into_iter().flatten() {
+            let field = |name: &str| entry[name].as_str().unwrap_or_default();
+            text += &format!("  {:24} {} ({})\n", field("name"), field("summary"), field("source"));
+            if let Some(reason) = entry["reason"].as_str() {
+                text += &format!("  {:24} not available here: {reason}\n", "");
+            }
+        }
+    }
+    print(&text)
+}
+
+/// Prints text; a reader that has gone away, as the `head` of a pipe does, is no error.
+fn print(text: &str) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// What clap has to say, in one line: the message, the values allowed, the near match.
+fn in_one_line(error: &clap::Error) -> String {
+    let rendered = error.render().to_string();
+    let mut parts: Vec<&str> = rendered
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty())
+        .collect();
+    if let Some(ContextValue::String(_)) = error.get(ContextKind::Usage) {
+        parts.retain(|line| !line.starts_with("Usage"));
+    }
+    let text = parts.join("; ");
+    format!("{} (--help shows what there is)", text.trim_start_matches("error: "))
+}

@@ -1,0 +1,205 @@
+//! A connection being served: the one road between a session, which knows the protocol, and a transfer, which knows the
+//! system calls. Every design runs this same code; designs differ in when and where they call it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
+use crate::primitive::{Received, Sent, Transfer, Want};
+use crate::sys::descriptor::{PollFlags, poll};
+use crate::tally::{ErrorKind, Slot};
+use crate::workload::{Input, Job, Next, Session};
+
+/// How long a transfer may hold a finished connection for the sake of pieces that the kernel still reads.
+const FINISH: Duration = Duration::from_secs(1);
+
+/// One accepted connection.
+pub struct Connection {
+    socket: OwnedFd,
+    session: Box<dyn Session>,
+    transfer: Box<dyn Transfer>,
+    slot: &'static Slot,
+    inbox: Inbox,
+    outbox: Outbox,
+    want: Want,
+    /// Receive calls of which the session has not been told.
+    calls: u64,
+    /// Bytes received without being stored, of which the session has not been told.
+    not_stored: usize,
+    /// Answers in the outbox that have not been sent in full.
+    answers: u64,
+    /// Something may be left in the outbox, or in a pipe or queue of the transfer.
+    unsent: bool,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The peer has ended; the session has not been told.
+    Ended,
+    /// To be closed once everything has been sent.
+    Closing,
+}
+
+/// Why [`Connection::advance`] came back.
+pub enum Progress {
+    /// The socket would block until it is ready for this.
+    Blocked(PollFlags),
+    /// The request needs computing: run the job, wherever suits the design, with [`Connection::work`].
+    Work(Job),
+    /// The connection is over, well or not; what went wrong is tallied.
+    Closed,
+}
+
+impl Connection {
+    /// Begins to serve a socket, blocking or not.
+    pub fn new(socket: OwnedFd, session: Box<dyn Session>, transfer: Box<dyn Transfer>, slot: &'static Slot) -> Self {
+        slot.connections.fetch_add(1, Relaxed);
+        let want = session.first();
+        Connection {
+            socket,
+            session,
+            transfer,
+            slot,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            want,
+            calls: 0,
+            not_stored: 0,
+            answers: 0,
+            unsent: false,
+            state: State::Open,
+        }
+    }
+
+    /// Serves a blocking socket until its end: what a worker does that has one connection at a time.
+    pub fn serve(&mut self) {
+        loop {
+            match self.advance() {
+                Progress::Blocked(flags) => {
+                    if let Err(error) = poll(&[(self.socket.as_fd(), flags)], None) {
+                        return self.slot.error(ErrorKind::of(&error));
+                    }
+                }
+                Progress::Work(job) => self.work(job),
+                Progress::Closed => return,
+            }
+        }
+    }
+
+    /// Goes on as far as the socket allows.
+    ///
+    /// A connection with unsent output does not receive: that bounds the memory it takes.
+    pub fn advance(&mut self) -> Progress {
+        self.try_to_advance().unwrap_or_else(|kind| {
+            self.slot.error(kind);
+            Progress::Closed
+        })
+    }
+
+    fn try_to_advance(&mut self) -> Result<Progress, ErrorKind> {
+        loop {
+            if self.unsent {
+                match self.send()? {
+                    Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
+                    Sent::Done => self.all_sent(),
+                }
+            }
+            if self.state == State::Closing {
+                return Ok(Progress::Closed);
+            }
+            if self.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
+                match self.receive()? {
+                    Received::Blocked => return Ok(Progress::Blocked(PollFlags::POLLIN)),
+                    Received::Bytes(_) => {}
+                    Received::Discarded(bytes) | Received::Mapped(bytes) => self.not_stored = bytes,
+                    Received::End => self.state = State::Ended,
+                }
+            }
+            if let Some(job) = self.give_to_session()? {
+                return Ok(Progress::Work(job));
+            }
+        }
+    }
+
+    /// Runs the computing part of a request and takes its answer.
+    pub fn work(&mut self, job: Job) {
+        job(&mut self.outbox);
+        self.answered();
+    }
+
+    /// The socket, for whoever waits for it.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Collects completions of the transfer: to be called on error readiness, before that counts as a failure.
+    pub fn reap(&mut self) -> io::Result<usize> {
+        self.transfer.reap(self.socket.as_fd())
+    }
+
+    /// Closes, and gives the transfer the time that the kernel needs for its pieces.
+    pub fn finish(self) {
+        self.transfer.finish(self.socket, Instant::now() + FINISH);
+        self.slot.closed.fetch_add(1, Relaxed);
+    }
+
+    fn send(&mut self) -> Result<Sent, ErrorKind> {
+        let before = self.outbox.bytes();
+        let result = self.transfer.send(self.socket.as_fd(), &mut self.outbox);
+        self.slot.send_calls.fetch_add(self.outbox.take_calls(), Relaxed);
+        self.slot.bytes_sent.fetch_add(before - self.outbox.bytes(), Relaxed);
+        result.map_err(|error| ErrorKind::of(&error))
+    }
+
+    fn all_sent(&mut self) {
+        self.unsent = false;
+        self.slot.requests.fetch_add(std::mem::take(&mut self.answers), Relaxed);
+    }
+
+    fn receive(&mut self) -> Result<Received, ErrorKind> {
+        let result = self.transfer.receive(self.socket.as_fd(), self.want, &mut self.inbox);
+        let calls = self.inbox.take_calls();
+        self.calls += calls;
+        self.slot.receive_calls.fetch_add(calls, Relaxed);
+        if let Ok(Received::Bytes(bytes) | Received::Discarded(bytes) | Received::Mapped(bytes)) = result {
+            self.slot.bytes_received.fetch_add(bytes as u64, Relaxed);
+        }
+        result.map_err(|error| ErrorKind::of(&error))
+    }
+
+    fn give_to_session(&mut self) -> Result<Option<Job>, ErrorKind> {
+        let ended = self.state == State::Ended && self.inbox.unread().is_empty();
+        let calls = std::mem::take(&mut self.calls);
+        let not_stored = std::mem::take(&mut self.not_stored);
+        let mut input = Input::new(&mut self.inbox, calls, not_stored, ended);
+        let next = self.session.receive(&mut input, &mut self.outbox)?;
+        self.unsent |= !self.outbox.is_empty();
+        let (want, job) = match next {
+            Next::Receive(want) => (want, None),
+            Next::Answered(want) => {
+                self.answered();
+                (want, None)
+            }
+            Next::Work(job, want) => (want, Some(job)),
+            Next::Close => {
+                self.state = State::Closing;
+                return Ok(None);
+            }
+        };
+        if ended && job.is_none() {
+            self.state = State::Closing;
+        }
+        self.want = want;
+        Ok(job)
+    }
+
+    fn answered(&mut self) {
+        self.answers += 1;
+        self.unsent = true;
+    }
+}

@@ -1,0 +1,74 @@
+//! CPU time of a process and all that it starts, from a control group of its own.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+
+use super::Counter;
+use crate::about::About;
+use crate::sys::process::Pid;
+
+pub static ENTRY: Counter = Counter {
+    about: About {
+        summary: "CPU time of a server's control group, where perf events are not allowed",
+        source: "Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.stat",
+    },
+    unit: "nanoseconds",
+    available: || ControlGroup::new("probe").map(drop),
+};
+
+/// A control group that goes with this value.
+pub struct ControlGroup {
+    folder: PathBuf,
+}
+
+impl ControlGroup {
+    /// Makes a group below the one of this process, in the version 2 hierarchy.
+    pub fn new(name: &str) -> Result<Self> {
+        let folder = own_group()?.join(format!("thunderherd-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("{} could not be made", folder.display()))?;
+        Ok(ControlGroup { folder })
+    }
+
+    /// Moves a process, which has started nothing yet, into the group.
+    pub fn add(&self, process: Pid) -> Result<()> {
+        let file = self.folder.join("cgroup.procs");
+        fs::write(&file, process.to_string()).with_context(|| format!("{} could not be written", file.display()))
+    }
+
+    /// Nanoseconds so far, those of ended processes included.
+    pub fn read(&self) -> Result<u64> {
+        let text = fs::read_to_string(self.folder.join("cpu.stat"))?;
+        let microseconds = text
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "))
+            .and_then(|number| number.parse::<u64>().ok())
+            .ok_or_else(|| anyhow!("cpu.stat has no usage_usec"))?;
+        Ok(microseconds * 1000)
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // An empty group holds nothing; one that cannot be removed is not worth failing a run.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// The folder of this process's group: the mount of the version 2 hierarchy and the line `0::` of /proc/self/cgroup.
+fn own_group() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let mount = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .find(|fields| fields.get(2) == Some(&"cgroup2"))
+        .map(|fields| PathBuf::from(fields[1]))
+        .ok_or_else(|| anyhow!("no cgroup2 file system is mounted"))?;
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    let group = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .ok_or_else(|| anyhow!("this process is in no version 2 control group"))?;
+    Ok(mount.join(group))
+}

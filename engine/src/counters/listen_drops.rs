@@ -1,0 +1,20 @@
+//! Connections that a listener dropped: mostly because its queue, the backlog, was full.
+
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+
+use super::Counter;
+use crate::about::About;
+use crate::sys::socket;
+
+pub static ENTRY: Counter = Counter {
+    about: About {
+        summary: "Connections that the listener dropped because its queue was full",
+        source: "socket(7), SO_MEMINFO, SK_MEMINFO_DROPS; what TcpExtListenDrops counts for the whole machine",
+    },
+    unit: "connections",
+    available: || {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        Ok(socket::listen_drops(listener.as_fd()).map(drop)?)
+    },
+};

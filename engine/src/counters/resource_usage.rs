@@ -1,0 +1,13 @@
+//! What ended processes have used: exact, but known only when they have been waited for.
+
+use super::Counter;
+use crate::about::About;
+
+pub static ENTRY: Counter = Counter {
+    about: About {
+        summary: "CPU time, context switches and page faults of a server's whole life, dead children included",
+        source: "getrusage(2), RUSAGE_CHILDREN in a child subreaper; UNP volume 1, Fig. 30.6",
+    },
+    unit: "nanoseconds and counts",
+    available: || Ok(crate::sys::process::usage_of_children().map(drop)?),
+};

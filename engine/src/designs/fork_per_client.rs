@@ -1,0 +1,37 @@
+//! A new process for every connection, which ends with it.
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::design::{Design, Run, no_pool};
+use crate::primitive::Waits;
+use crate::sys::{descriptor, process, signal};
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "A new process for every connection",
+        source: "UNP volume 1, third edition, section 30.5; Fig. 30.1 row 1",
+    },
+    waits: Waits::InTheCall,
+    settings: &[],
+    workers: no_pool,
+    serve,
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    signal::reap_children(&run.tally.general().workers_lost)?;
+    let mut worker = run.worker()?;
+    while let Some(socket) = worker.accept() {
+        let child = || {
+            descriptor::close_inherited(&run.listener);
+            worker.serve(socket);
+            0
+        };
+        // The parent's copy of the socket goes with the closure.
+        if let Err(error) = process::fork(child) {
+            worker.refused(&error);
+        }
+    }
+    process::wait_for_all()?;
+    Ok(())
+}

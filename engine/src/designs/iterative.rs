@@ -1,0 +1,28 @@
+//! One process serves one connection after another: the baseline that has no process control at all.
+//!
+//! A client that connects and says nothing makes all others wait. That is its nature.
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::design::{Design, Run, no_pool};
+use crate::primitive::Waits;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "One process, one connection after another",
+        source: "UNP volume 1, third edition, section 30.2; Fig. 30.1 row 0",
+    },
+    waits: Waits::InTheCall,
+    settings: &[],
+    workers: no_pool,
+    serve,
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let mut worker = run.worker()?;
+    while let Some(socket) = worker.accept() {
+        worker.serve(socket);
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! The designs: a file each, and a line here.
+
+use crate::design::Design;
+
+crate::register! {
+    /// All designs, in the order in which UNP chapter 30 builds them up.
+    DESIGNS: Design {
+        iterative,
+        fork_per_client,
+        prefork,
+        prefork_file_lock,
+        prefork_mutex,
+        prefork_pass_descriptor,
+        thread_per_client,
+        prethread,
+        prethread_mutex,
+        prethread_queue,
+    }
+}

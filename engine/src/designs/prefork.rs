@@ -1,0 +1,30 @@
+//! Children made beforehand, which all block in accept on the same listener.
+//!
+//! Linux wakes one of them for a connection. The older kernels that the book measured woke all: the thundering herd.
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::design::{Design, POOL, Run, pool};
+use crate::pool::{RESPAWN, fork_pool};
+use crate::primitive::Waits;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Processes made beforehand, all blocked in accept",
+        source: "UNP volume 1, third edition, section 30.6; Fig. 30.1 row 2",
+    },
+    waits: Waits::InTheCall,
+    settings: &[POOL, RESPAWN],
+    workers: pool,
+    serve,
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    fork_pool(run, |worker| {
+        while let Some(socket) = worker.accept() {
+            worker.serve(socket);
+        }
+        Ok(())
+    })
+}

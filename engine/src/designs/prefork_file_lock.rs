@@ -1,0 +1,33 @@
+//! Children made beforehand; a record lock on a file lets one at a time into accept.
+
+use anyhow::{Context, Result};
+
+use crate::about::About;
+use crate::design::{Design, POOL, Run, pool};
+use crate::pool::{RESPAWN, fork_pool};
+use crate::primitive::Waits;
+use crate::sys::lock::FileLock;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Processes made beforehand, a file lock around accept",
+        source: "UNP volume 1, third edition, section 30.7; Fig. 30.1 row 3",
+    },
+    waits: Waits::InTheCall,
+    settings: &[POOL, RESPAWN],
+    workers: pool,
+    serve,
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let lock = FileLock::new().context("the lock file could not be made (TMPDIR names its folder)")?;
+    fork_pool(run, |worker| {
+        loop {
+            let guard = lock.lock()?;
+            let accepted = worker.accept();
+            drop(guard);
+            let Some(socket) = accepted else { return Ok(()) };
+            worker.serve(socket);
+        }
+    })
+}

@@ -1,0 +1,117 @@
+//! Children made beforehand; the parent accepts and passes each connection to the first child that is free.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::{Result, bail};
+
+use crate::about::About;
+use crate::design::{Design, POOL, Run, Worker, pool};
+use crate::pool::{RESPAWN, fork_worker};
+use crate::primitive::Waits;
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::process;
+use crate::tally::ErrorKind;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Processes made beforehand, the parent accepts and passes descriptors",
+        source: "UNP volume 1, third edition, section 30.9; Fig. 30.1 row 5",
+    },
+    waits: Waits::InTheCall,
+    settings: &[POOL, RESPAWN],
+    workers: pool,
+    serve,
+};
+
+/// The parent's end of the stream pipe to a child.
+struct Child {
+    channel: OwnedFd,
+    free: bool,
+    index: usize,
+}
+
+fn serve(run: &'static Run) -> Result<()> {
+    let mut parent = run.worker()?;
+    let mut children = Vec::new();
+    for index in 0..run.pool() {
+        let child = fork_child(run, index, &children)?;
+        children.push(child);
+    }
+    let mut waiting = VecDeque::new();
+    loop {
+        // Connections are left in the listener's queue while no child is free.
+        let accepting = children.iter().any(|child| child.free);
+        let mut descriptors: Vec<_> = children.iter().map(|child| (child.channel.as_fd(), PollFlags::POLLIN)).collect();
+        descriptors.push((run.listener.as_fd(), if accepting { PollFlags::POLLIN } else { PollFlags::empty() }));
+        let ready = descriptor::poll(&descriptors, None)?;
+
+        // A free child announces nothing but its end, so its end is seen before a connection is passed to it.
+        let mut lost = Vec::new();
+        for (child, _) in children.iter_mut().zip(&ready).filter(|(_, ready)| !ready.is_empty()) {
+            child.free = descriptor::receive_byte(child.channel.as_fd());
+            if !child.free {
+                lost.push(child.index);
+            }
+        }
+        if !ready[children.len()].is_empty() {
+            match parent.accept() {
+                Some(socket) => waiting.push_back(socket),
+                None => break,
+            }
+        }
+        pass_on(&mut waiting, &mut children, &mut lost);
+        for index in lost {
+            children.retain(|child| child.index != index);
+            run.tally.general().workers_lost.fetch_add(1, Relaxed);
+            if run.settings.boolean(RESPAWN.name) {
+                let child = fork_child(run, index, &children)?;
+                children.insert(index.min(children.len()), child);
+                run.tally.general().workers_replaced.fetch_add(1, Relaxed);
+            }
+        }
+        if children.is_empty() {
+            bail!("all workers of the pool were lost; --respawn true replaces them");
+        }
+        process::wait_without_hanging()?;
+    }
+    run.tally.shared().errors(ErrorKind::QueuedAtStop, waiting.len() as u64);
+    drop(children);
+    process::wait_for_all()?;
+    Ok(())
+}
+
+/// Passes each waiting connection to the first free child, and closes the parent's copy.
+fn pass_on(waiting: &mut VecDeque<OwnedFd>, children: &mut [Child], lost: &mut Vec<usize>) {
+    while let Some(socket) = waiting.front() {
+        let Some(child) = children.iter_mut().find(|child| child.free) else { return };
+        child.free = false;
+        match descriptor::pass_descriptor(child.channel.as_fd(), socket.as_fd()) {
+            Ok(()) => drop(waiting.pop_front()),
+            Err(_) => lost.push(child.index),
+        }
+    }
+}
+
+fn fork_child(run: &'static Run, index: usize, others: &[Child]) -> Result<Child> {
+    let (channel, child_end) = descriptor::stream_pair()?;
+    let enter = || {
+        // A copy of another child's channel would keep that child from seeing its end.
+        others.iter().for_each(|child| descriptor::close_inherited(&child.channel));
+        descriptor::close_inherited(&channel);
+        descriptor::close_inherited(&run.listener);
+    };
+    fork_worker(run, index, enter, |worker| serve_passed(worker, &child_end))?;
+    Ok(Child { channel, free: true, index })
+}
+
+/// What a child does: takes a descriptor, serves it, says that it is free again.
+fn serve_passed(worker: &mut Worker, channel: &OwnedFd) -> Result<()> {
+    while let Some(socket) = descriptor::receive_descriptor(channel.as_fd())? {
+        worker.serve(socket);
+        // The parent that is gone has stopped, and the next receive says so.
+        let _ = descriptor::send_byte(channel.as_fd());
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Threads made beforehand, which all block in accept on the same listener, without a lock.
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::design::{Design, POOL, Run, Worker, pool};
+use crate::pool::thread_pool;
+use crate::primitive::Waits;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Threads made beforehand, all blocked in accept",
+        source: "UNP volume 1, third edition, section 30.11, without its mutex",
+    },
+    waits: Waits::InTheCall,
+    settings: &[POOL],
+    workers: pool,
+    serve,
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let serve = |worker: &mut Worker| {
+        while let Some(socket) = worker.accept() {
+            worker.serve(socket);
+        }
+        Ok(())
+    };
+    thread_pool(run, serve, || Ok(()))
+}

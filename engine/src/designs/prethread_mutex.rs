@@ -1,0 +1,36 @@
+//! Threads made beforehand; a mutex lets one at a time into accept.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::design::{Design, POOL, Run, Worker, pool};
+use crate::pool::thread_pool;
+use crate::primitive::Waits;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Threads made beforehand, a mutex around accept",
+        source: "UNP volume 1, third edition, section 30.11; Fig. 30.1 row 7",
+    },
+    waits: Waits::InTheCall,
+    settings: &[POOL],
+    workers: pool,
+    serve,
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let mutex = Mutex::new(());
+    let serve = |worker: &mut Worker| {
+        loop {
+            // The mutex guards accept and no data, so a poisoned one is as good.
+            let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
+            let accepted = worker.accept();
+            drop(guard);
+            let Some(socket) = accepted else { return Ok(()) };
+            worker.serve(socket);
+        }
+    };
+    thread_pool(run, serve, || Ok(()))
+}

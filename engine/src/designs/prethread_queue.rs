@@ -1,0 +1,104 @@
+//! Threads made beforehand; the main thread accepts and hands connections over through a bounded ring.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::design::{Design, POOL, Run, Worker, pool};
+use crate::pool::thread_pool;
+use crate::primitive::Waits;
+use crate::setting::{Kind, Setting};
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Threads made beforehand, the main thread accepts and hands over",
+        source: "UNP volume 1, third edition, section 30.12; Fig. 30.1 row 8",
+    },
+    waits: Waits::InTheCall,
+    settings: &[POOL, RING],
+    workers: pool,
+    serve,
+};
+
+const RING: Setting = Setting {
+    name: "ring",
+    help: "Accepted connections that may wait for a free thread; the main thread waits when there are more",
+    unit: Some("connections"),
+    kind: Kind::Integer { minimum: 1, maximum: 65536, default: 32 },
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let ring = Ring::new(run.settings.integer(RING.name) as usize);
+    let serve = |worker: &mut Worker| {
+        while let Some(socket) = ring.get() {
+            worker.serve(socket);
+        }
+        Ok(())
+    };
+    let accept = || {
+        let mut acceptor = run.worker()?;
+        while let Some(socket) = acceptor.accept() {
+            ring.put(socket);
+        }
+        ring.close();
+        Ok(())
+    };
+    thread_pool(run, serve, accept)
+}
+
+/// The book's array with iput and iget; it waits when full, where the book's server exits.
+struct Ring {
+    capacity: usize,
+    state: Mutex<State>,
+    not_empty: Condvar,
+    not_full: Condvar,
+}
+
+struct State {
+    sockets: VecDeque<OwnedFd>,
+    closed: bool,
+}
+
+impl Ring {
+    fn new(capacity: usize) -> Self {
+        let state = State { sockets: VecDeque::with_capacity(capacity), closed: false };
+        Ring { capacity, state: Mutex::new(state), not_empty: Condvar::new(), not_full: Condvar::new() }
+    }
+
+    fn put(&self, socket: OwnedFd) {
+        let full = |state: &mut State| self.is_full(state);
+        let mut state = self.not_full.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);
+        state.sockets.push_back(socket);
+        drop(state);
+        self.not_empty.notify_one();
+    }
+
+    /// The oldest connection; `None` when the ring is closed and empty.
+    fn get(&self) -> Option<OwnedFd> {
+        let empty = |state: &mut State| state.sockets.is_empty() && !state.closed;
+        let mut state = self.not_empty.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
+        let was_full = self.is_full(&state);
+        let socket = state.sockets.pop_front();
+        drop(state);
+        if was_full {
+            self.not_full.notify_one();
+        }
+        socket
+    }
+
+    fn is_full(&self, state: &State) -> bool {
+        state.sockets.len() == self.capacity
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.not_empty.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,43 @@
+//! A new thread for every connection, which ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::design::{Design, Run, no_pool};
+use crate::primitive::Waits;
+use crate::sys::thread;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "A new thread for every connection",
+        source: "UNP volume 1, third edition, section 30.10; Fig. 30.1 row 6",
+    },
+    waits: Waits::InTheCall,
+    settings: &[],
+    workers: no_pool,
+    serve,
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let mut acceptor = run.worker()?;
+    let alive = Arc::new(());
+    while let Some(socket) = acceptor.accept() {
+        let mut worker = run.worker()?;
+        let alive = Arc::clone(&alive);
+        let thread = thread::spawn_detached(move || {
+            worker.serve(socket);
+            drop(alive);
+        });
+        if let Err(error) = thread {
+            acceptor.refused(&error);
+        }
+    }
+    // Nobody joins a detached thread: each holds a share of `alive` instead.
+    while Arc::strong_count(&alive) > 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! What is measured: real sockets, real system calls; figures of what happened, and no statistics.
+//!
+//! The floors of the house, top to bottom; arrows run only downwards:
+//! `cli` → `registry` → `supervisor`, `asking` → `designs`, `primitives`, `workloads`, `loads`, `counters` → `design`,
+//! `load`, `pool`, `connection`, `exchange` → `primitive`, `workload` → `outbox`, `inbox`, `tally`, `setting`, `sys`.
+
+#![deny(unsafe_code)]
+
+pub mod about;
+pub mod asking;
+pub mod cli;
+pub mod connection;
+pub mod counters;
+pub mod cpu_time;
+pub mod design;
+pub mod designs;
+pub mod exchange;
+pub mod inbox;
+pub mod lines;
+pub mod listener;
+pub mod load;
+pub mod loads;
+pub mod mistake;
+pub mod outbox;
+pub mod pool;
+pub mod primitive;
+pub mod primitives;
+pub mod registry;
+pub mod setting;
+pub mod supervisor;
+pub mod sys;
+pub mod tally;
+pub mod workload;
+pub mod workloads;

@@ -1,0 +1,194 @@
+//! The lines that the engine prints for a program to read: JSON, one object a line, `line` saying which.
+//!
+//! `thunderherd-engine schema` prints their schema. A change that a reader could stumble over raises [`SCHEMA`].
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::cpu_time::CpuSource;
+use crate::setting::Value;
+use crate::sys::process::Usage;
+use crate::tally::Counts;
+
+/// Version of the lines.
+pub const SCHEMA: u32 = 1;
+
+/// The effective settings, by name.
+pub type SettingValues = BTreeMap<&'static str, Value>;
+
+/// Everything that is printed for programs.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum Line {
+    /// The server listens.
+    Ready(Ready),
+    /// The answer to `snapshot`.
+    Snapshot(Snapshot),
+    /// The server has ended.
+    Summary(Summary),
+    /// The load has ended.
+    Load(LoadResult),
+}
+
+/// A server that listens, and all that it was told.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Ready {
+    /// Version of the lines.
+    pub schema: u32,
+    /// Address and port.
+    pub address: String,
+    /// The port, the kernel's choice where 0 was asked for.
+    pub port: u16,
+    /// The process that supervises, prints this line and is not part of what is measured.
+    pub supervisor_pid: i32,
+    /// The first process of the server.
+    pub server_pid: i32,
+    /// Name of the design.
+    pub design: &'static str,
+    /// Name of the primitive.
+    pub primitive: &'static str,
+    /// Name of the workload.
+    pub workload: &'static str,
+    /// All effective settings.
+    pub settings: SettingValues,
+    /// Where the CPU time of snapshots comes from.
+    pub cpu_source: CpuSource,
+    /// Why it does not come from a better source.
+    pub cpu_source_reason: Option<String>,
+    /// What the kernel made of the socket's options.
+    pub socket: SocketOptions,
+    /// CPUs the server is pinned to.
+    pub cpus: Option<Vec<usize>>,
+}
+
+/// The listener's options as the kernel reports them; connections inherit them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SocketOptions {
+    /// For instance `cubic`.
+    pub congestion_control: String,
+    /// TCP_NODELAY.
+    pub nodelay: bool,
+    /// The backlog asked for.
+    pub backlog: u64,
+    /// The backlog in force: net.core.somaxconn bounds it.
+    pub backlog_effective: u32,
+    /// SO_SNDBUF in bytes.
+    pub send_buffer: usize,
+    /// SO_RCVBUF in bytes.
+    pub receive_buffer: usize,
+}
+
+/// A server at one moment; everything counts from its start.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Snapshot {
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// CPU time of the whole process tree; none where only that of the whole life is known.
+    pub cpu_ns: Option<u64>,
+    /// What was counted.
+    pub tally: Counts,
+    /// Connections of each worker of the pool.
+    pub workers: Option<Vec<u64>>,
+    /// Connections that the listener dropped.
+    pub listen_drops: u32,
+    /// Connections that wait to be accepted.
+    pub listen_queue: u32,
+}
+
+/// A server's whole life, every process of it ended and waited for.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Summary {
+    /// CPU time, user and system.
+    pub cpu_ns: u64,
+    /// In user mode. On kernels that sample at the tick, the sum with `system_ns` is exact and the split is not.
+    pub user_ns: u64,
+    /// In the kernel.
+    pub system_ns: u64,
+    /// Of that, the server's first process; none when it was killed and could not say.
+    pub server_process: Option<Split>,
+    /// Of that, all other processes.
+    pub dead_children: Option<Split>,
+    /// Times that a thread gave up its CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times that a thread was made to give up its CPU.
+    pub involuntary_switches: u64,
+    /// Page faults without input.
+    pub minor_faults: u64,
+    /// Page faults with input.
+    pub major_faults: u64,
+    /// The largest resident set of any one process, in KiB.
+    pub max_resident_kib: u64,
+    /// What was counted.
+    pub tally: Counts,
+    /// Connections of each worker of the pool.
+    pub workers: Option<Vec<u64>>,
+    /// Connections that the listener dropped.
+    pub listen_drops: u32,
+    /// How the server ended, when nobody had stopped it.
+    pub died: Option<String>,
+}
+
+/// CPU time by mode.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+pub struct Split {
+    /// In user mode.
+    pub user_ns: u64,
+    /// In the kernel.
+    pub system_ns: u64,
+}
+
+impl From<&Usage> for Split {
+    fn from(usage: &Usage) -> Self {
+        Split { user_ns: usage.user.as_nanos() as u64, system_ns: usage.system.as_nanos() as u64 }
+    }
+}
+
+/// A load that has ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LoadResult {
+    /// Version of the lines.
+    pub schema: u32,
+    /// Name of the workload.
+    pub workload: &'static str,
+    /// Name of the load.
+    pub load: &'static str,
+    /// Name of the primitive.
+    pub primitive: &'static str,
+    /// All effective settings.
+    pub settings: SettingValues,
+    /// Requests that were to be made.
+    pub expected_requests: u64,
+    /// Requests whose reply came and was right.
+    pub requests: u64,
+    /// Connections made.
+    pub connections: u64,
+    /// Bytes of replies.
+    pub bytes_received: u64,
+    /// From before the first child to after the last.
+    pub elapsed_ns: u64,
+    /// CLOCK_MONOTONIC before the first child.
+    pub started_monotonic_ns: u64,
+    /// CLOCK_MONOTONIC after the last.
+    pub ended_monotonic_ns: u64,
+    /// CPU time of the load in user mode, children included.
+    pub user_ns: u64,
+    /// In the kernel.
+    pub system_ns: u64,
+    /// Times that a process gave up its CPU to wait.
+    pub voluntary_switches: u64,
+    /// Errors by kind; kinds that did not occur are left out.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// Client processes that a signal or a fault ended.
+    pub children_lost: u64,
+    /// The first error in words.
+    pub first_error: Option<String>,
+    /// Stopped by an interrupt before its end.
+    pub interrupted: bool,
+}
+
+/// The schema of the lines (JSON Schema).
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Line).to_value()
+}

@@ -1,0 +1,18 @@
+//! A user's mistake, told apart from a failure of the program or the machine: it ends with exit status 2.
+
+/// What the user can mend: the message says what failed, the value seen, what is allowed and what to type.
+#[derive(Debug)]
+pub struct Mistake(String);
+
+impl std::fmt::Display for Mistake {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// An error that is the user's to mend.
+pub fn mistake(message: impl Into<String>) -> anyhow::Error {
+    Mistake(message.into()).into()
+}

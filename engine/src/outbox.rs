@@ -1,0 +1,164 @@
+//! The outbox says WHAT is to be sent; the primitive decides HOW.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A part of a message. Pieces are shared, not copied: a zero-copy transfer can hold one until the kernel is done with it.
+#[derive(Debug, Clone)]
+pub enum Piece {
+    /// A range of bytes in memory.
+    Bytes(Arc<[u8]>, Range<usize>),
+    /// A range of bytes of a file, for primitives that send files without reading them.
+    File(Arc<File>, Range<u64>),
+}
+
+impl Piece {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Piece::Bytes(_, range) => range.len() as u64,
+            Piece::File(_, range) => range.end.saturating_sub(range.start),
+        }
+    }
+
+    fn skip(&mut self, bytes: u64) {
+        match self {
+            Piece::Bytes(_, range) => range.start += bytes as usize,
+            Piece::File(_, range) => range.start += bytes,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    piece: Piece,
+    ends_message: bool,
+}
+
+/// What one connection has yet to send, piece by piece, with the ends of messages marked.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    entries: VecDeque<Entry>,
+    bytes: u64,
+    calls: u64,
+}
+
+impl Outbox {
+    /// Appends a piece of the current message; an empty piece is dropped.
+    pub fn push(&mut self, piece: Piece) {
+        if piece.len() > 0 {
+            self.bytes += piece.len();
+            self.entries.push_back(Entry { piece, ends_message: false });
+        }
+    }
+
+    /// Marks the last piece as the end of its message.
+    pub fn end_message(&mut self) {
+        if let Some(last) = self.entries.back_mut() {
+            last.ends_message = true;
+        }
+    }
+
+    /// True when nothing is left to send.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The next piece.
+    pub fn front(&self) -> Option<&Piece> {
+        self.entries.front().map(|entry| &entry.piece)
+    }
+
+    /// The pieces of the first message that are left, in order: a primitive may gather these, and no further.
+    pub fn message(&self) -> impl Iterator<Item = &Piece> {
+        let mut ended = false;
+        self.entries
+            .iter()
+            .take_while(move |entry| {
+                let within = !ended;
+                ended |= entry.ends_message;
+                within
+            })
+            .map(|entry| &entry.piece)
+    }
+
+    /// Takes away what was sent: `bytes` from the front, across pieces.
+    ///
+    /// # Panics
+    /// When more was sent than the outbox held, which no correct primitive does.
+    pub fn sent(&mut self, mut bytes: u64) {
+        self.bytes = self.bytes.checked_sub(bytes).expect("no more is sent than there was");
+        while bytes > 0 {
+            let front = self.entries.front_mut().expect("the entries hold the bytes");
+            if front.piece.len() > bytes {
+                front.piece.skip(bytes);
+                return;
+            }
+            bytes -= front.piece.len();
+            self.entries.pop_front();
+        }
+    }
+
+    /// A primitive says that it made one system call to send.
+    pub fn count_call(&mut self) {
+        self.calls += 1;
+    }
+
+    /// The calls counted since the last time this was asked.
+    pub fn take_calls(&mut self) -> u64 {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Bytes left to send.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(length: usize) -> Piece {
+        Piece::Bytes(Arc::from(vec![0; length]), 0..length)
+    }
+
+    #[test]
+    fn a_message_ends_where_it_was_marked() {
+        let mut outbox = Outbox::default();
+        for (length, ends) in [(3, false), (4, true), (5, false), (6, true)] {
+            outbox.push(bytes(length));
+            if ends {
+                outbox.end_message();
+            }
+        }
+        let first = |outbox: &Outbox| outbox.message().map(Piece::len).collect::<Vec<_>>();
+        assert_eq!(first(&outbox), [3, 4]);
+        outbox.sent(5);
+        assert_eq!(first(&outbox), [2]);
+        outbox.sent(2);
+        assert_eq!(first(&outbox), [5, 6]);
+        outbox.sent(11);
+        assert!(outbox.is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_the_cuts_no_byte_is_lost(lengths in proptest::collection::vec(0usize..50, 0..20), cuts in proptest::collection::vec(1u64..40, 0..60)) {
+            let mut outbox = Outbox::default();
+            for &length in &lengths {
+                outbox.push(bytes(length));
+            }
+            let mut left: u64 = lengths.iter().sum::<usize>() as u64;
+            for cut in cuts {
+                proptest::prop_assert_eq!(outbox.bytes(), left);
+                let sent = cut.min(left);
+                outbox.sent(sent);
+                left -= sent;
+            }
+            proptest::prop_assert_eq!(outbox.is_empty(), left == 0);
+        }
+    }
+}

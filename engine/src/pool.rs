@@ -1,0 +1,95 @@
+//! Pools: workers made beforehand, as processes and as threads. What a worker does stays in the file of its design.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::{Context, Result, bail};
+
+use crate::design::{Run, Worker};
+use crate::setting::{Kind, Setting};
+use crate::sys::process::{self, Ended, Pid};
+
+/// Whether a lost worker is replaced, for pools of processes.
+pub const RESPAWN: Setting = Setting {
+    name: "respawn",
+    help: "Fork a new worker in place of one that a signal ended",
+    unit: None,
+    kind: Kind::Boolean { default: false },
+};
+
+/// Forks a pool, lets every child do `serve`, and waits for all of them.
+///
+/// A worker that a signal ended is tallied, and replaced if the setting [`RESPAWN`] says so; the others go on. An error
+/// when none is left although nobody stopped the server.
+pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -> Result<()> {
+    let fork = |index| fork_worker(run, index, || (), &serve);
+    let mut workers = HashMap::new();
+    for index in 0..run.pool() {
+        workers.insert(fork(index)?, index);
+    }
+    let mut stopped = false;
+    while let Some((child, ended)) = process::wait()? {
+        let Some(index) = workers.remove(&child) else { continue };
+        if ended == Ended::Exited(0) {
+            stopped = true;
+            continue;
+        }
+        run.tally.general().workers_lost.fetch_add(1, Relaxed);
+        if run.settings.boolean(RESPAWN.name) {
+            workers.insert(fork(index)?, index);
+            run.tally.general().workers_replaced.fetch_add(1, Relaxed);
+        }
+    }
+    if !stopped {
+        bail!("all workers of the pool were lost; --respawn true replaces them");
+    }
+    Ok(())
+}
+
+/// Forks one worker of a pool. `enter` runs in the child first, to close what it should not have inherited.
+pub fn fork_worker(
+    run: &'static Run,
+    index: usize,
+    enter: impl FnOnce(),
+    serve: impl FnOnce(&mut Worker) -> Result<()>,
+) -> Result<Pid> {
+    process::fork(|| {
+        enter();
+        report(run.pool_worker(index).and_then(|mut worker| serve(&mut worker)))
+    })
+    .with_context(|| format!("worker {index} of {} could not be forked (a lower --pool, or: ulimit -u)", run.pool()))
+}
+
+/// Starts a pool of threads, lets every thread do `serve` and the calling thread do `meanwhile`, and waits for all.
+pub fn thread_pool(
+    run: &'static Run,
+    serve: impl Fn(&mut Worker) -> Result<()> + Sync,
+    meanwhile: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let serve = &serve;
+        let mut threads = Vec::new();
+        for index in 0..run.pool() {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, move || serve(&mut run.pool_worker(index)?));
+            threads.push(thread.with_context(|| {
+                format!("thread {index} of {} could not be made (a lower --pool, or: ulimit -u)", run.pool())
+            })?);
+        }
+        meanwhile()?;
+        for thread in threads {
+            thread.join().unwrap_or_else(|_| bail!("a thread of the pool panicked"))?;
+        }
+        Ok(())
+    })
+}
+
+/// The exit status of a child: 0, or 1 with the reason on standard error.
+pub fn report(result: Result<()>) -> i32 {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("thunderherd-engine: {error:#}");
+            1
+        }
+    }
+}

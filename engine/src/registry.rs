@@ -1,0 +1,165 @@
+//! Finds what is registered, and says what fits what.
+
+use serde_json::{Value, json};
+
+use crate::about::{About, Entry};
+use crate::counters::COUNTERS;
+use crate::design::Design;
+use crate::designs::DESIGNS;
+use crate::lines::SCHEMA;
+use crate::listener::{BACKLOG, NODELAY};
+use crate::load::Load;
+use crate::loads::LOADS;
+use crate::primitive::Primitive;
+use crate::primitives::PRIMITIVES;
+use crate::setting::{Kind, Setting};
+use crate::supervisor::DRAIN;
+use crate::workload::Workload;
+use crate::workloads::WORKLOADS;
+
+/// Settings of every server, whatever its design.
+pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, DRAIN];
+
+/// Settings of every load.
+pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, TIMEOUT];
+
+const TIMEOUT: Setting = Setting {
+    name: "timeout_milliseconds",
+    help: "A connection without any progress for so long has failed",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
+};
+
+/// The entry of a name that the command line has checked.
+pub fn find<T>(entries: &'static [Entry<T>], name: &str) -> &'static Entry<T> {
+    entries.iter().find(|entry| entry.name == name).expect("the command line lets registered names through only")
+}
+
+/// All settings that a server with this design, primitive and workload has.
+pub fn server_settings(design: &Design, primitive: &Primitive, workload: &Workload) -> Vec<Setting> {
+    [design.settings, primitive.settings, workload.service_settings, SERVER_SETTINGS].concat()
+}
+
+/// All settings that a load with this primitive and workload has.
+pub fn load_settings(load: &Load, primitive: &Primitive, workload: &Workload) -> Vec<Setting> {
+    [load.settings, primitive.settings, workload.client_settings, LOAD_SETTINGS].concat()
+}
+
+/// Why this design cannot run with this primitive; `None` where it can.
+pub fn hole(design: &Design, primitive: &Primitive) -> Option<String> {
+    let fits = primitive.waits.contains(&design.waits);
+    (!fits)
+        .then(|| format!("the design waits {}, and the primitive does not work that way", words(json!(design.waits))))
+}
+
+fn words(value: Value) -> String {
+    value.as_str().unwrap_or_default().replace('_', " ")
+}
+
+/// Everything registered, for `list --json`.
+pub fn catalogue() -> Value {
+    json!({
+        "schema": SCHEMA,
+        "version": env!("CARGO_PKG_VERSION"),
+        "designs": list(DESIGNS, |design: &Design| {
+            (design.about, json!({"waits": design.waits, "settings": design.settings}))
+        }),
+        "primitives": list(PRIMITIVES, |primitive: &Primitive| {
+            (primitive.about, json!({"waits": primitive.waits, "settings": primitive.settings}))
+        }),
+        "workloads": list(WORKLOADS, |workload: &Workload| {
+            let (service, client) = (workload.service_settings, workload.client_settings);
+            (workload.about, json!({"port": workload.port, "service_settings": service, "client_settings": client}))
+        }),
+        "loads": list(LOADS, |load: &Load| (load.about, json!({"settings": load.settings}))),
+        "counters": list(COUNTERS, |counter| {
+            let reason = (counter.available)().err().map(|error| format!("{error:#}"));
+            (counter.about, json!({"unit": counter.unit, "available": reason.is_none(), "reason": reason}))
+        }),
+        "server_settings": SERVER_SETTINGS,
+        "load_settings": LOAD_SETTINGS,
+        "holes": holes(),
+    })
+}
+
+fn list<T>(entries: &[Entry<T>], describe: impl Fn(&T) -> (About, Value)) -> Vec<Value> {
+    let one = |entry: &Entry<T>| {
+        let (about, rest) = describe(entry.item);
+        let mut value = json!({"name": entry.name, "summary": about.summary, "source": about.source});
+        if let (Some(value), Some(rest)) = (value.as_object_mut(), rest.as_object()) {
+            value.extend(rest.clone());
+        }
+        value
+    };
+    entries.iter().map(one).collect()
+}
+
+fn holes() -> Vec<Value> {
+    let mut holes = Vec::new();
+    for design in DESIGNS {
+        for primitive in PRIMITIVES {
+            if let Some(reason) = hole(design.item, primitive.item) {
+                holes.push(json!({
+                    "design": design.name, "primitive": primitive.name, "workload": null, "reason": reason,
+                }));
+            }
+        }
+    }
+    holes
+}
+
+/// Designs by primitives as a table, with the reasons of its holes below: `list --matrix`.
+pub fn matrix() -> String {
+    let names: Vec<&str> = PRIMITIVES.iter().map(|entry| entry.name).collect();
+    let width = DESIGNS.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let workloads: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
+    let mut text = format!("{:width$}  {}   (workloads: {})\n", "", names.join("  "), workloads.join(", "));
+    let mut reasons = Vec::new();
+    for design in DESIGNS {
+        text += &format!("{:width$}", design.name);
+        for primitive in PRIMITIVES {
+            let mark = match hole(design.item, primitive.item) {
+                None => "yes".to_owned(),
+                Some(reason) => {
+                    reasons.push(reason);
+                    format!("no {}", reasons.len())
+                }
+            };
+            text += &format!("  {mark:column$}", column = primitive.name.len());
+        }
+        text = text.trim_end().to_owned() + "\n";
+    }
+    for (number, reason) in reasons.iter().enumerate() {
+        text += &format!("no {}: {reason}\n", number + 1);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::primitive::Waits;
+
+    #[test]
+    fn a_design_that_moves_bytes_itself_is_a_hole_with_a_reason() {
+        let design = DESIGNS[0].item;
+        let itself = Design { waits: Waits::ForCompletion, ..*design };
+        let send = find(PRIMITIVES, "send").item;
+        assert_eq!(hole(design, send), None);
+        assert!(hole(&itself, send).unwrap().contains("for completion"));
+    }
+
+    #[test]
+    fn a_setting_has_one_meaning_wherever_it_appears() {
+        let mut seen: std::collections::BTreeMap<&str, Setting> = std::collections::BTreeMap::new();
+        let designs = DESIGNS.iter().flat_map(|entry| entry.item.settings);
+        let primitives = PRIMITIVES.iter().flat_map(|entry| entry.item.settings);
+        let services = WORKLOADS.iter().flat_map(|entry| entry.item.service_settings);
+        let clients = WORKLOADS.iter().flat_map(|entry| entry.item.client_settings);
+        let loads = LOADS.iter().flat_map(|entry| entry.item.settings);
+        for setting in designs.chain(primitives).chain(services).chain(clients).chain(loads) {
+            assert_eq!(seen.entry(setting.name).or_insert(*setting), setting);
+        }
+        assert!(!seen.is_empty());
+    }
+}

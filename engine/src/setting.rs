@@ -1,0 +1,177 @@
+//! Settings: the declared, bounded knobs of designs, primitives, workloads and loads.
+//!
+//! Whoever has a knob declares it beside its own code as a [`Setting`]; the command line, the help, `list --json` and
+//! the check of a study are all made from that declaration, so a new knob is written in one place.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::mistake::mistake;
+
+/// One knob: its name, what it means, and the values it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// The name in studies and results; `--drain-milliseconds` is the command-line form of `drain_milliseconds`.
+    pub name: &'static str,
+    /// One sentence.
+    pub help: &'static str,
+    /// Unit of an integer, for instance `bytes`.
+    pub unit: Option<&'static str>,
+    /// Type, bounds and default.
+    #[serde(flatten)]
+    pub kind: Kind,
+}
+
+/// The type of a setting with its bounds and its default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Kind {
+    /// A whole number within bounds, both included.
+    Integer {
+        /// Smallest value allowed.
+        minimum: u64,
+        /// Largest value allowed.
+        maximum: u64,
+        /// Value when none is given.
+        default: u64,
+    },
+    /// `true` or `false`.
+    Boolean {
+        /// Value when none is given.
+        default: bool,
+    },
+    /// One word of a list.
+    Choice {
+        /// The words allowed.
+        choices: &'static [&'static str],
+        /// Value when none is given.
+        default: &'static str,
+    },
+}
+
+/// The value of one setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(untagged)]
+pub enum Value {
+    /// Of an integer setting.
+    Integer(u64),
+    /// Of a boolean setting.
+    Boolean(bool),
+    /// Of a choice.
+    Word(String),
+}
+
+impl Setting {
+    /// The value when none is given.
+    pub fn default(&self) -> Value {
+        match self.kind {
+            Kind::Integer { default, .. } => Value::Integer(default),
+            Kind::Boolean { default } => Value::Boolean(default),
+            Kind::Choice { default, .. } => Value::Word(default.to_owned()),
+        }
+    }
+
+    /// The long option, without its dashes.
+    pub fn option(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// The values allowed, in words.
+    pub fn allowed(&self) -> String {
+        match self.kind {
+            Kind::Integer { minimum, maximum, .. } => format!("a whole number from {minimum} to {maximum}"),
+            Kind::Boolean { .. } => "true or false".to_owned(),
+            Kind::Choice { choices, .. } => choices.join(" or "),
+        }
+    }
+
+    /// Reads a value as typed by a user; the error names the option, the value seen and the values allowed.
+    pub fn parse(&self, text: &str) -> Result<Value> {
+        let value = match self.kind {
+            Kind::Integer { minimum, maximum, .. } => {
+                text.parse().ok().filter(|number| (minimum..=maximum).contains(number)).map(Value::Integer)
+            }
+            Kind::Boolean { .. } => text.parse().ok().map(Value::Boolean),
+            Kind::Choice { choices, .. } => choices.contains(&text).then(|| Value::Word(text.to_owned())),
+        };
+        value.ok_or_else(|| mistake(format!("--{} is '{text}', but it takes {}", self.option(), self.allowed())))
+    }
+}
+
+/// The complete settings of one server or one load: every declared setting has a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Settings(BTreeMap<&'static str, Value>);
+
+impl Settings {
+    /// Takes the given values over the defaults of the declared settings.
+    pub fn new<'a>(declared: impl IntoIterator<Item = &'a Setting>, given: &BTreeMap<&str, Value>) -> Self {
+        Settings(
+            declared
+                .into_iter()
+                .map(|setting| (setting.name, given.get(setting.name).cloned().unwrap_or_else(|| setting.default())))
+                .collect(),
+        )
+    }
+
+    /// An integer setting.
+    ///
+    /// # Panics
+    /// When the code asks for a setting that it never declared: a fault of the program, not of its user.
+    pub fn integer(&self, name: &str) -> u64 {
+        match self.0.get(name) {
+            Some(Value::Integer(number)) => *number,
+            other => panic!("the setting {name} is not a declared integer: {other:?}"),
+        }
+    }
+
+    /// A boolean setting; panics as [`Settings::integer`] does.
+    pub fn boolean(&self, name: &str) -> bool {
+        match self.0.get(name) {
+            Some(Value::Boolean(value)) => *value,
+            other => panic!("the setting {name} is not a declared boolean: {other:?}"),
+        }
+    }
+
+    /// A choice; panics as [`Settings::integer`] does.
+    pub fn word(&self, name: &str) -> &str {
+        match self.0.get(name) {
+            Some(Value::Word(word)) => word,
+            other => panic!("the setting {name} is not a declared choice: {other:?}"),
+        }
+    }
+
+    /// All names with their values, as they stand in the results.
+    pub fn values(&self) -> &BTreeMap<&'static str, Value> {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: Setting =
+        Setting { name: "pool_size", help: "", unit: None, kind: Kind::Integer { minimum: 1, maximum: 8, default: 4 } };
+
+    #[test]
+    fn bounds_are_included_and_all_else_is_refused_with_the_bounds() {
+        assert_eq!(POOL.parse("1").unwrap(), Value::Integer(1));
+        assert_eq!(POOL.parse("8").unwrap(), Value::Integer(8));
+        for wrong in ["0", "9", "-1", "x", "", "1.5", "99999999999999999999"] {
+            let message = POOL.parse(wrong).unwrap_err().to_string();
+            assert!(
+                message.contains("--pool-size") && message.contains(wrong) && message.contains("1 to 8"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_given_has_its_default() {
+        let settings = Settings::new([&POOL], &BTreeMap::new());
+        assert_eq!(settings.integer("pool_size"), 4);
+    }
+}

@@ -1,0 +1,350 @@
+//! The supervisor: starts a server, answers for it while it lives, stops it, and accounts for it when it is over.
+//!
+//! It has one thread, forks the server into a process group of its own, and is the reaper of all that the server leaves
+//! behind, so that no CPU time is lost. Nothing of the server outlives it: every process carries a parent-death signal.
+
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use socket2::Socket;
+
+use crate::about::Entry;
+use crate::cpu_time::CpuTime;
+use crate::design::{Design, Run};
+use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
+use crate::listener;
+use crate::mistake::mistake;
+use crate::pool::report;
+use crate::primitive::Primitive;
+use crate::setting::{Kind, Setting, Settings};
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::process::{self, Ended, Pid};
+use crate::sys::signal::{Signal, SignalDescriptor};
+use crate::sys::socket;
+use crate::tally::{ErrorKind, Tally};
+use crate::workload::Workload;
+
+/// How long connections in flight may take to end when the server is stopped.
+pub const DRAIN: Setting = Setting {
+    name: "drain_milliseconds",
+    help: "How long connections in flight may take to end when the server is stopped; then they are reset",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
+};
+
+/// What to serve, and how.
+pub struct Plan {
+    /// The design.
+    pub design: &'static Entry<Design>,
+    /// The primitive.
+    pub primitive: &'static Entry<Primitive>,
+    /// The workload.
+    pub workload: &'static Entry<Workload>,
+    /// `HOST:PORT`, where port 0 is the kernel's choice.
+    pub listen: String,
+    /// The complete settings.
+    pub settings: Settings,
+    /// CPUs to be pinned to.
+    pub cpus: Option<Vec<usize>>,
+    /// A word of [`crate::cpu_time::CHOICES`].
+    pub cpu_source: String,
+    /// Lines for a program on standard output, its commands on standard input; otherwise words for a person.
+    pub control: bool,
+}
+
+/// Serves until it is stopped. An error when the server ended although nobody stopped it.
+pub fn serve(plan: &Plan) -> Result<()> {
+    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
+    process::become_subreaper()?;
+    if let Some(cpus) = &plan.cpus {
+        process::pin(cpus)
+            .map_err(|error| mistake(format!("--cpus {cpus:?}: {error}; `nproc` CPUs are there, counted from 0")))?;
+    }
+    let mut supervisor = Supervisor::start(plan, signals)?;
+    let died = supervisor.watch();
+    let died = died.and_then(|died| supervisor.end().map(|()| died));
+    let summary = supervisor.summary(died?.map(|ended| ended.to_string()))?;
+    supervisor.print_summary(&summary)?;
+    match summary.died {
+        None => Ok(()),
+        Some(how) => bail!("the server process was not stopped, it {how}"),
+    }
+}
+
+struct Supervisor<'a> {
+    plan: &'a Plan,
+    signals: SignalDescriptor,
+    listener: Socket,
+    tally: &'static Tally,
+    server: Pid,
+    cpu_time: CpuTime,
+    /// Set when the server has been asked to stop.
+    deadline: Option<Instant>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Opens the listener, forks the server, and lets it go once its CPU time is being counted.
+    fn start(plan: &'a Plan, signals: SignalDescriptor) -> Result<Self> {
+        let addresses = listener::resolve("--listen", &plan.listen)?;
+        let listener = listener::listen(&addresses, &plan.settings)?;
+        let tally = Tally::new((plan.design.item.workers)(&plan.settings))?;
+        let run: &'static Run = Box::leak(Box::new(Run {
+            listener: listener.try_clone().context("the listener could not be duplicated")?.into(),
+            settings: plan.settings.clone(),
+            tally,
+            service: (plan.workload.item.service)(&plan.settings)?,
+            primitive: plan.primitive.item,
+        }));
+        let (gate, opener) = descriptor::pipe()?;
+        let server = process::fork(|| {
+            descriptor::close_inherited(&opener);
+            descriptor::close_inherited(&signals);
+            descriptor::close_inherited(&listener);
+            report(server(plan.design.item, run, gate))
+        })
+        .context("the server could not be forked (ulimit -u)")?;
+        process::lead_group(server)?;
+        let mut supervisor = Supervisor {
+            plan,
+            signals,
+            listener,
+            tally,
+            server,
+            cpu_time: CpuTime::open(server, &plan.cpu_source).inspect_err(|_| process::kill_group(server))?,
+            deadline: None,
+        };
+        descriptor::write(opener.as_fd(), b"\n")?;
+        supervisor.announce()?;
+        Ok(supervisor)
+    }
+
+    fn announce(&mut self) -> Result<()> {
+        let address = self.listener.local_addr()?.as_socket().context("the listener has no address")?;
+        if !self.plan.control {
+            return print(&format!("listening on {address}"));
+        }
+        self.line(&Line::Ready(Ready {
+            schema: SCHEMA,
+            address: address.to_string(),
+            port: address.port(),
+            supervisor_pid: Pid::this().as_raw(),
+            server_pid: self.server.as_raw(),
+            design: self.plan.design.name,
+            primitive: self.plan.primitive.name,
+            workload: self.plan.workload.name,
+            settings: self.plan.settings.values().clone(),
+            cpu_source: self.cpu_time.source(),
+            cpu_source_reason: self.cpu_time.reason.clone(),
+            socket: listener::options(&self.listener, &self.plan.settings)?,
+            cpus: self.plan.cpus.clone(),
+        }))
+    }
+
+    /// Answers commands and signals until the server's first process has ended. Says how, if nobody had stopped it.
+    fn watch(&mut self) -> Result<Option<Ended>> {
+        let standard_input = std::io::stdin();
+        let mut commands = Commands::default();
+        loop {
+            let mut descriptors = vec![(self.signals.as_fd(), PollFlags::POLLIN)];
+            if self.plan.control && self.deadline.is_none() {
+                descriptors.push((standard_input.as_fd(), PollFlags::POLLIN));
+            }
+            let patience = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let ready = descriptor::poll(&descriptors, patience)?;
+            if ready.get(1).is_some_and(|flags| !flags.is_empty()) {
+                match commands.read(standard_input.as_fd())? {
+                    None => self.stop()?,
+                    Some(lines) => lines.iter().try_for_each(|line| self.answer(line))?,
+                }
+            }
+            while let Some(signal) = self.signals.read()? {
+                if signal == Signal::SIGCHLD {
+                    if let Some(ended) = self.reap()? {
+                        let stopped = self.deadline.is_some() || ended == Ended::Exited(0);
+                        return Ok((!stopped).then_some(ended));
+                    }
+                } else if self.deadline.is_some() {
+                    // Whoever asks twice does not want to wait for the connections in flight.
+                    self.deadline = Some(Instant::now());
+                } else {
+                    self.stop()?;
+                }
+            }
+            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                process::kill_group(self.server);
+            }
+        }
+    }
+
+    /// Reaps what has ended; says how the server's first process did.
+    fn reap(&mut self) -> Result<Option<Ended>> {
+        while let Some((process, ended)) = process::wait_without_hanging()? {
+            if process == self.server {
+                return Ok(Some(ended));
+            }
+        }
+        Ok(None)
+    }
+
+    fn answer(&mut self, command: &str) -> Result<()> {
+        match command {
+            "snapshot" => {
+                let snapshot = self.snapshot()?;
+                self.line(&Line::Snapshot(snapshot))
+            }
+            other => {
+                bail!("standard input says '{other}'; the only command is: snapshot (end of file stops the server)")
+            }
+        }
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot> {
+        Ok(Snapshot {
+            monotonic_ns: process::monotonic_nanoseconds(),
+            cpu_ns: self.cpu_time.read()?,
+            tally: self.tally.counts(),
+            workers: self.tally.connections_by_worker(),
+            listen_drops: socket::listen_drops(self.listener.as_fd())?,
+            listen_queue: socket::listen_queue(self.listener.as_fd())?.0,
+        })
+    }
+
+    /// Wakes every accept of the server for the last time, and gives what is in flight its time to end.
+    fn stop(&mut self) -> Result<()> {
+        let (queued, _) = socket::listen_queue(self.listener.as_fd())?;
+        self.tally.shared().errors(ErrorKind::QueuedAtStop, queued.into());
+        socket::shutdown(self.listener.as_fd())?;
+        self.deadline = Some(Instant::now() + Duration::from_millis(self.plan.settings.integer(DRAIN.name)));
+        Ok(())
+    }
+
+    /// Kills what is left of the server and reaps to the last process, so that its CPU time is complete.
+    fn end(&self) -> Result<()> {
+        process::kill_group(self.server);
+        Ok(process::wait_for_all()?)
+    }
+
+    fn summary(&self, died: Option<String>) -> Result<Summary> {
+        let whole = process::usage_of_children()?;
+        let general = self.tally.general();
+        let own = Split {
+            user_ns: general.server_process_user.load(Relaxed),
+            system_ns: general.server_process_system.load(Relaxed),
+        };
+        let total = Split::from(&whole);
+        let known = own.user_ns + own.system_ns > 0;
+        Ok(Summary {
+            cpu_ns: total.user_ns + total.system_ns,
+            user_ns: total.user_ns,
+            system_ns: total.system_ns,
+            server_process: known.then_some(own),
+            dead_children: known.then(|| Split {
+                user_ns: total.user_ns.saturating_sub(own.user_ns),
+                system_ns: total.system_ns.saturating_sub(own.system_ns),
+            }),
+            voluntary_switches: whole.voluntary_switches,
+            involuntary_switches: whole.involuntary_switches,
+            minor_faults: whole.minor_faults,
+            major_faults: whole.major_faults,
+            max_resident_kib: whole.max_resident_kib,
+            tally: self.tally.counts(),
+            workers: self.tally.connections_by_worker(),
+            listen_drops: socket::listen_drops(self.listener.as_fd())?,
+            died,
+        })
+    }
+
+    fn print_summary(&self, summary: &Summary) -> Result<()> {
+        if self.plan.control {
+            return self.line(&Line::Summary(summary.clone()));
+        }
+        print(&in_words(summary))
+    }
+
+    fn line(&self, line: &Line) -> Result<()> {
+        print(&serde_json::to_string(line)?)
+    }
+}
+
+/// The life of the server's first process.
+fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
+    if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
+        bail!("the supervisor ended before the server began");
+    }
+    drop(gate);
+    let result = (design.serve)(run);
+    let usage = Split::from(&process::usage_of_self()?);
+    run.tally.general().server_process_user.store(usage.user_ns, Relaxed);
+    run.tally.general().server_process_system.store(usage.system_ns, Relaxed);
+    result
+}
+
+/// What the textbook's servers print at an interrupt, and what was counted besides.
+fn in_words(summary: &Summary) -> String {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let mut text = format!("user {:.6} s, system {:.6} s", seconds(summary.user_ns), seconds(summary.system_ns));
+    if let (Some(own), Some(children)) = (&summary.server_process, &summary.dead_children) {
+        text += &format!(
+            " (server process {:.6} + {:.6}, dead children {:.6} + {:.6})",
+            seconds(own.user_ns),
+            seconds(own.system_ns),
+            seconds(children.user_ns),
+            seconds(children.system_ns)
+        );
+    } else {
+        text += " (server process and dead children together: it was killed before it could tell them apart)";
+    }
+    let tally = &summary.tally;
+    text += &format!("\nconnections {}, requests {}", tally.connections, tally.requests);
+    if let Some(workers) = &summary.workers {
+        let counts: Vec<String> = workers.iter().map(u64::to_string).collect();
+        text += &format!("\nclients per worker: {}", counts.join(" "));
+    }
+    let mut troubles: Vec<String> = tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    for (count, name) in [
+        (tally.workers_lost, "workers lost"),
+        (tally.workers_replaced, "workers replaced"),
+        (summary.listen_drops.into(), "connections dropped by the full queue"),
+    ] {
+        if count > 0 {
+            troubles.push(format!("{name} {count}"));
+        }
+    }
+    if !troubles.is_empty() {
+        text += &format!("\nerrors: {}", troubles.join(", "));
+    }
+    text
+}
+
+/// Prints a line at once, whoever reads.
+fn print(text: &str) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{text}").and_then(|()| output.flush()).context("standard output cannot be written")
+}
+
+/// Commands from standard input, read without waiting for whole lines.
+#[derive(Default)]
+struct Commands {
+    text: Vec<u8>,
+}
+
+impl Commands {
+    /// The whole lines that have come; `None` at the end of file.
+    fn read(&mut self, input: std::os::fd::BorrowedFd<'_>) -> Result<Option<Vec<String>>> {
+        let mut buffer = [0; 4096];
+        let bytes = descriptor::read(input, &mut buffer)?;
+        if bytes == 0 {
+            return Ok(None);
+        }
+        self.text.extend_from_slice(&buffer[..bytes]);
+        let mut lines = Vec::new();
+        while let Some(end) = self.text.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.text.drain(..=end).collect();
+            lines.push(String::from_utf8_lossy(&line).trim().to_owned());
+        }
+        Ok(Some(lines))
+    }
+}

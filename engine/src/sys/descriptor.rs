@@ -1,0 +1,93 @@
+//! Descriptors: passing one to another process, waiting for several.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollTimeout};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, send, sendmsg,
+    socketpair,
+};
+
+pub use nix::poll::PollFlags;
+
+use super::retry;
+
+/// A pair of connected Unix stream sockets, UNP's "stream pipe" (socketpair(2)).
+pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?)
+}
+
+/// Passes a descriptor over a Unix socket with one byte of data (SCM_RIGHTS, unix(7)). The sender keeps its own copy.
+pub fn pass_descriptor(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let rights = [descriptor.as_raw_fd()];
+    let message = [ControlMessage::ScmRights(&rights)];
+    let data = [IoSlice::new(&[0])];
+    retry(|| sendmsg::<()>(channel.as_raw_fd(), &data, &message, MsgFlags::MSG_NOSIGNAL, None).map_err(io::Error::from))
+        .map(drop)
+}
+
+/// Waits for a descriptor passed over a Unix socket; `None` at the end of file.
+pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = nix::cmsg_space!([libc::c_int; 1]);
+    let descriptor = retry(|| {
+        let mut data = [IoSliceMut::new(&mut byte)];
+        let message = recvmsg::<()>(channel.as_raw_fd(), &mut data, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(descriptors) = control {
+                return Ok(descriptors.first().copied());
+            }
+        }
+        Ok(None)
+    })?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(descriptor.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+/// Sends one byte, without SIGPIPE.
+pub fn send_byte(channel: BorrowedFd<'_>) -> io::Result<()> {
+    retry(|| send(channel.as_raw_fd(), &[0], MsgFlags::MSG_NOSIGNAL).map_err(io::Error::from)).map(drop)
+}
+
+/// Receives one byte; `false` when the peer has closed or ended.
+pub fn receive_byte(channel: BorrowedFd<'_>) -> bool {
+    matches!(retry(|| recv(channel.as_raw_fd(), &mut [0], MsgFlags::empty()).map_err(io::Error::from)), Ok(1))
+}
+
+/// Waits until one of the descriptors is ready, or the time is over; says of each what it is ready for (poll(2)).
+pub fn poll(descriptors: &[(BorrowedFd<'_>, PollFlags)], timeout: Option<Duration>) -> io::Result<Vec<PollFlags>> {
+    let mut entries: Vec<PollFd> =
+        descriptors.iter().map(|&(descriptor, flags)| PollFd::new(descriptor, flags)).collect();
+    // Rounded up, so that a caller who waits for a deadline does not spin through its last millisecond.
+    let timeout = timeout.map_or(PollTimeout::NONE, |time| {
+        PollTimeout::try_from(time.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+    });
+    retry(|| nix::poll::poll(&mut entries, timeout).map_err(io::Error::from))?;
+    Ok(entries.iter().map(|entry| entry.revents().unwrap_or(PollFlags::empty())).collect())
+}
+
+/// Closes the copy of a descriptor that a forked child inherited and that its parent's code still owns.
+///
+/// Only for code under [`super::process::fork`], which leaves by `_exit`: the owner is never dropped in the child, so
+/// nothing is closed twice.
+pub fn close_inherited(descriptor: &impl AsFd) {
+    // SAFETY: see above; the number is not used again in this process.
+    unsafe { libc::close(descriptor.as_fd().as_raw_fd()) };
+}
+
+/// A pipe (pipe2(2)): the reading end, then the writing end.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
+}
+
+/// Reads; 0 at the end of file.
+pub fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    retry(|| nix::unistd::read(descriptor, buffer).map_err(io::Error::from))
+}
+
+/// Writes.
+pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    retry(|| nix::unistd::write(descriptor, bytes).map_err(io::Error::from))
+}

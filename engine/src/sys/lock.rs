@@ -1,0 +1,118 @@
+//! Locks between processes: a POSIX record lock, and a mutex in shared memory.
+
+use std::cell::UnsafeCell;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::fd::AsRawFd;
+
+use super::shared::SharedArray;
+use super::{check, retry};
+
+/// A record lock on a temporary file, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept.
+///
+/// The kernel drops the lock of a process that dies.
+pub struct FileLock {
+    file: File,
+}
+
+impl FileLock {
+    /// Makes the file, and unlinks it at once so that nothing is left behind.
+    pub fn new() -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("thunderherd-lock-{}", std::process::id()));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        std::fs::remove_file(&path)?;
+        file.write_all(b"lock")?;
+        file.rewind()?;
+        Ok(FileLock { file })
+    }
+
+    /// Waits for the lock; it is held until the guard goes.
+    pub fn lock(&self) -> io::Result<FileLockGuard<'_>> {
+        self.set(libc::F_WRLCK)?;
+        Ok(FileLockGuard { lock: self })
+    }
+
+    fn set(&self, kind: libc::c_int) -> io::Result<()> {
+        let region = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: 0,
+            l_len: 0,
+            l_pid: 0,
+        };
+        // SAFETY: the descriptor is open, and the region lives through the call.
+        retry(|| check(unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLKW, &region) })).map(drop)
+    }
+}
+
+/// Holds a [`FileLock`].
+pub struct FileLockGuard<'a> {
+    lock: &'a FileLock,
+}
+
+impl Drop for FileLockGuard<'_> {
+    fn drop(&mut self) {
+        // Unlocking a region of an open file cannot fail (fcntl(2)).
+        let _ = self.lock.set(libc::F_UNLCK);
+    }
+}
+
+/// A mutex in shared memory, PTHREAD_PROCESS_SHARED as in UNP section 30.8, and robust: when its holder dies, the next
+/// one gets it with EOWNERDEAD instead of waiting for ever (pthread_mutexattr_setrobust(3)).
+pub struct SharedMutex {
+    mutex: SharedArray<RawMutex>,
+}
+
+#[repr(transparent)]
+struct RawMutex(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: a process-shared pthread mutex is made to be used from anywhere.
+unsafe impl Sync for RawMutex {}
+
+impl SharedMutex {
+    /// Maps and initialises the mutex.
+    pub fn new() -> io::Result<Self> {
+        let mutex = SharedArray::<RawMutex>::unset(1)?;
+        // SAFETY: the attributes are initialised before use and destroyed after it; the mutex lies in fresh memory.
+        unsafe {
+            let mut attributes = std::mem::zeroed();
+            check_number(libc::pthread_mutexattr_init(&mut attributes))?;
+            check_number(libc::pthread_mutexattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED))?;
+            check_number(libc::pthread_mutexattr_setrobust(&mut attributes, libc::PTHREAD_MUTEX_ROBUST))?;
+            check_number(libc::pthread_mutex_init(mutex.as_mut_ptr().cast(), &attributes))?;
+            check_number(libc::pthread_mutexattr_destroy(&mut attributes))?;
+        }
+        Ok(SharedMutex { mutex })
+    }
+
+    /// Waits for the mutex; it is held until the guard goes.
+    pub fn lock(&self) -> io::Result<SharedMutexGuard<'_>> {
+        // SAFETY: the mutex was initialised, and stays mapped while `self` lives.
+        let result = unsafe { libc::pthread_mutex_lock(self.mutex[0].0.get()) };
+        if result == libc::EOWNERDEAD {
+            // The mutex guards accept and no data, so there is nothing to mend before it is used again.
+            // SAFETY: this thread holds the mutex.
+            check_number(unsafe { libc::pthread_mutex_consistent(self.mutex[0].0.get()) })?;
+        } else {
+            check_number(result)?;
+        }
+        Ok(SharedMutexGuard { mutex: self })
+    }
+}
+
+/// Holds a [`SharedMutex`].
+pub struct SharedMutexGuard<'a> {
+    mutex: &'a SharedMutex,
+}
+
+impl Drop for SharedMutexGuard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: this thread locked the mutex.
+        unsafe { libc::pthread_mutex_unlock(self.mutex.mutex[0].0.get()) };
+    }
+}
+
+/// pthread functions return the error's number instead of setting errno.
+fn check_number(number: libc::c_int) -> io::Result<()> {
+    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
+}

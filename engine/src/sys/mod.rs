@@ -1,0 +1,33 @@
+//! One function a system call, under the call's own name, and the only `unsafe` of the engine.
+
+#![allow(unsafe_code)]
+
+pub mod descriptor;
+pub mod lock;
+pub mod process;
+pub mod shared;
+pub mod signal;
+pub mod socket;
+pub mod thread;
+
+use std::io;
+
+/// Turns the -1 of a system call into its error.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Turns the -1 of a call that transfers bytes into its error.
+fn check_size(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Calls again for as long as a signal interrupted the call (signal(7)).
+pub fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

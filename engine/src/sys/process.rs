@@ -1,0 +1,183 @@
+//! Processes: fork, wait, kill, and what they used.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::prctl;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{getpid, getppid, setpgid};
+
+pub use nix::unistd::Pid;
+
+use super::{retry, signal};
+
+/// The status with which a child exits whose code panicked.
+const PANICKED: i32 = 101;
+
+/// Forks. The child runs `child` and leaves by `_exit` with the status that it returns.
+///
+/// It never outlives the thread that forked it (PR_SET_PDEATHSIG, with a second look at the parent, which may have died
+/// before the call), starts with every signal unblocked, and never unwinds into its parent's stack. In the parent
+/// `child` is dropped, and with it what it had taken: so the parent closes its copy of a descriptor.
+pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    let parent = getpid();
+    // SAFETY: processes that fork have one thread, so the child may allocate and lock.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Parent { child } => Ok(child),
+        nix::unistd::ForkResult::Child => {
+            let status = catch_unwind(AssertUnwindSafe(|| {
+                if die_with_parent(parent).and_then(|()| signal::unblock_all()).is_err() {
+                    return PANICKED;
+                }
+                child()
+            }))
+            .unwrap_or(PANICKED);
+            // SAFETY: ends the process at once, without the exit handlers that belong to the parent.
+            unsafe { libc::_exit(status) }
+        }
+    }
+}
+
+/// Has the kernel kill this process when its parent ends; an error when it has ended already.
+pub fn die_with_parent(parent: Pid) -> io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent has ended")) }
+}
+
+/// Makes orphaned descendants children of this process, so that their CPU time is not lost (PR_SET_CHILD_SUBREAPER).
+pub fn become_subreaper() -> io::Result<()> {
+    prctl::set_child_subreaper(true).map_err(io::Error::from)
+}
+
+/// Puts a process into a group of its own.
+pub fn lead_group(process: Pid) -> io::Result<()> {
+    setpgid(process, process).map_err(io::Error::from)
+}
+
+/// Kills a process group at once; one that has no process any more is no error.
+pub fn kill_group(group: Pid) {
+    let _ = killpg(group, Signal::SIGKILL);
+}
+
+/// Interrupts a process as Ctrl-C does; one that has ended is no error.
+pub fn interrupt(process: Pid) {
+    let _ = kill(process, Signal::SIGINT);
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal.
+    Killed(Signal),
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ended::Exited(status) => write!(formatter, "exited with status {status}"),
+            Ended::Killed(signal) => write!(formatter, "killed by {signal}"),
+        }
+    }
+}
+
+/// Waits for any child to end; `None` when there is none left.
+pub fn wait() -> io::Result<Option<(Pid, Ended)>> {
+    retry(|| wait_with(None))
+}
+
+/// As [`wait`], but an error of the kind `Interrupted` when a signal was handled meanwhile.
+pub fn wait_interruptibly() -> io::Result<Option<(Pid, Ended)>> {
+    wait_with(None)
+}
+
+/// Waits until no child is left.
+pub fn wait_for_all() -> io::Result<()> {
+    while wait()?.is_some() {}
+    Ok(())
+}
+
+/// A child that has ended, if there is one; `Ok(None)` also when there is no child at all.
+pub fn wait_without_hanging() -> io::Result<Option<(Pid, Ended)>> {
+    retry(|| wait_with(Some(WaitPidFlag::WNOHANG)))
+}
+
+fn wait_with(flags: Option<WaitPidFlag>) -> io::Result<Option<(Pid, Ended)>> {
+    loop {
+        match waitpid(None, flags).map_err(io::Error::from) {
+            Ok(WaitStatus::Exited(process, status)) => return Ok(Some((process, Ended::Exited(status)))),
+            Ok(WaitStatus::Signaled(process, signal, _)) => return Ok(Some((process, Ended::Killed(signal)))),
+            Ok(WaitStatus::StillAlive) => return Ok(None),
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What processes have used (getrusage(2)).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Time in user mode. Where the kernel samples at its tick, the sum with `system` is exact and the split is not.
+    pub user: Duration,
+    /// Time in the kernel.
+    pub system: Duration,
+    /// Times that a thread gave up its CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times that a thread was made to give up its CPU.
+    pub involuntary_switches: u64,
+    /// Page faults without input.
+    pub minor_faults: u64,
+    /// Page faults with input.
+    pub major_faults: u64,
+    /// The largest resident set of any one process, in KiB.
+    pub max_resident_kib: u64,
+}
+
+/// What this process and its threads have used.
+pub fn usage_of_self() -> io::Result<Usage> {
+    usage(UsageWho::RUSAGE_SELF)
+}
+
+/// What the children that this process has waited for have used, and theirs.
+pub fn usage_of_children() -> io::Result<Usage> {
+    usage(UsageWho::RUSAGE_CHILDREN)
+}
+
+fn usage(who: UsageWho) -> io::Result<Usage> {
+    let usage = getrusage(who)?;
+    let duration = |value: nix::sys::time::TimeVal| {
+        Duration::from_secs(value.tv_sec() as u64) + Duration::from_micros(value.tv_usec() as u64)
+    };
+    Ok(Usage {
+        user: duration(usage.user_time()),
+        system: duration(usage.system_time()),
+        voluntary_switches: usage.voluntary_context_switches() as u64,
+        involuntary_switches: usage.involuntary_context_switches() as u64,
+        minor_faults: usage.minor_page_faults() as u64,
+        major_faults: usage.major_page_faults() as u64,
+        max_resident_kib: usage.max_rss() as u64,
+    })
+}
+
+/// Pins this process, and what it will fork, to these CPUs.
+pub fn pin(cpus: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
+pub fn monotonic_nanoseconds() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one timespec; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,89 @@
+//! Signals: a descriptor that reads them (signalfd(2)) for whoever has a loop, handlers for whoever has none.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+pub use nix::sys::signal::Signal;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The signals of a supervisor, read from a descriptor; they are blocked while it lives.
+pub struct SignalDescriptor {
+    descriptor: SignalFd,
+}
+
+impl SignalDescriptor {
+    /// Blocks the signals and opens the descriptor, which never waits.
+    pub fn new(signals: &[Signal]) -> io::Result<Self> {
+        let set: SigSet = signals.iter().copied().collect();
+        set.thread_block()?;
+        let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(SignalDescriptor { descriptor })
+    }
+
+    /// The next signal, if one has come.
+    pub fn read(&self) -> io::Result<Option<Signal>> {
+        let information = self.descriptor.read_signal()?;
+        Ok(information.and_then(|information| Signal::try_from(information.ssi_signo as i32).ok()))
+    }
+}
+
+impl AsFd for SignalDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Lets every signal through again, as a process expects that was just started.
+pub(super) fn unblock_all() -> io::Result<()> {
+    SigSet::empty().thread_set_mask().map_err(io::Error::from)
+}
+
+static LOST: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Reaps children as they end, in a SIGCHLD handler as in UNP section 5.10, and counts those that a signal ended.
+///
+/// accept goes on after the handler (SA_RESTART).
+pub fn reap_children(lost: &'static AtomicU64) -> io::Result<()> {
+    LOST.store(std::ptr::from_ref(lost).cast_mut(), Relaxed);
+    handle(Signal::SIGCHLD, reap, SaFlags::SA_RESTART | SaFlags::SA_NOCLDSTOP)
+}
+
+extern "C" fn reap(_signal: libc::c_int) {
+    // SAFETY: waitpid and the access to errno are async-signal-safe (signal-safety(7)); LOST points to a counter that
+    // lives for ever.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let mut status = 0;
+        while libc::waitpid(-1, &mut status, libc::WNOHANG) > 0 {
+            if libc::WIFSIGNALED(status) {
+                (*LOST.load(Relaxed)).fetch_add(1, Relaxed);
+            }
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes SIGINT set a flag instead of ending the process; calls in progress return EINTR.
+pub fn note_interrupts() -> io::Result<()> {
+    handle(Signal::SIGINT, note, SaFlags::empty())
+}
+
+/// Whether a noted interrupt has come.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Relaxed)
+}
+
+extern "C" fn note(_signal: libc::c_int) {
+    INTERRUPTED.store(true, Relaxed);
+}
+
+fn handle(signal: Signal, handler: extern "C" fn(libc::c_int), flags: SaFlags) -> io::Result<()> {
+    let action = SigAction::new(SigHandler::Handler(handler), flags, SigSet::empty());
+    // SAFETY: the handlers of this module do only what signal-safety(7) allows.
+    unsafe { sigaction(signal, &action) }?;
+    Ok(())
+}

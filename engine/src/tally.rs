@@ -1,0 +1,241 @@
+//! The tally: counts that survive a killed worker, because they live in memory shared by all processes of a server.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::sys::shared::SharedArray;
+
+/// Declares the kinds of errors once: the enumeration and its names in the results.
+macro_rules! error_kinds {
+    ($($(#[$meta:meta])* $kind:ident = $name:literal,)+) => {
+        /// Kinds of errors, counted apart. One client's error never ends a server, nor a worker.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ErrorKind { $($(#[$meta])* $kind,)+ }
+        impl ErrorKind {
+            /// All kinds, in the order of their counters.
+            pub const ALL: &'static [(ErrorKind, &'static str)] = &[$((ErrorKind::$kind, $name),)+];
+        }
+    };
+}
+
+error_kinds! {
+    /// A request that the protocol does not allow.
+    BadRequest = "bad_request",
+    /// The peer ended in the middle of a request or a reply.
+    Truncated = "truncated",
+    /// The peer reset the connection (ECONNRESET).
+    Reset = "reset",
+    /// The peer had closed when something was sent to it (EPIPE).
+    BrokenPipe = "broken_pipe",
+    /// Nobody listens there (ECONNREFUSED).
+    Refused = "refused",
+    /// No progress within the time allowed.
+    TimedOut = "timed_out",
+    /// The reply was not what the protocol says.
+    WrongReply = "wrong_reply",
+    /// The connection was gone before accept returned it (ECONNABORTED, EPROTO).
+    Aborted = "aborted",
+    /// No descriptor, port, memory, process or thread was to be had.
+    ResourceLimit = "resource_limit",
+    /// Connections that nobody had accepted when the server stopped; the kernel resets them.
+    QueuedAtStop = "queued_at_stop",
+    /// A fault of this program while it served a connection.
+    Fault = "fault",
+    /// Any other error of the system.
+    Other = "other",
+}
+
+impl ErrorKind {
+    /// The kind of an error of the system.
+    pub fn of(error: &std::io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ECONNRESET) => ErrorKind::Reset,
+            Some(libc::EPIPE) => ErrorKind::BrokenPipe,
+            Some(libc::ECONNREFUSED) => ErrorKind::Refused,
+            Some(libc::ETIMEDOUT | libc::EAGAIN | libc::EINPROGRESS) => ErrorKind::TimedOut,
+            Some(libc::ECONNABORTED | libc::EPROTO) => ErrorKind::Aborted,
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
+                ErrorKind::ResourceLimit
+            }
+            _ => ErrorKind::Other,
+        }
+    }
+
+    /// The name in the results.
+    pub fn name(self) -> &'static str {
+        ErrorKind::ALL[self as usize].1
+    }
+}
+
+/// The counters of one worker, on cache lines of their own so that counting does not make workers share one.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Slot {
+    /// Connections whose serving began.
+    pub connections: AtomicU64,
+    /// Connections whose serving ended, well or not.
+    pub closed: AtomicU64,
+    /// Requests answered in full.
+    pub requests: AtomicU64,
+    /// Bytes received.
+    pub bytes_received: AtomicU64,
+    /// Bytes handed to the kernel.
+    pub bytes_sent: AtomicU64,
+    /// Receive calls, those that brought nothing included.
+    pub receive_calls: AtomicU64,
+    /// Send calls.
+    pub send_calls: AtomicU64,
+    /// Wake-ups that found nothing to do.
+    pub empty_wakeups: AtomicU64,
+    errors: [AtomicU64; ErrorKind::ALL.len()],
+}
+
+impl Slot {
+    /// Counts an error.
+    pub fn error(&self, kind: ErrorKind) {
+        self.errors[kind as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts several errors of a kind.
+    pub fn errors(&self, kind: ErrorKind, count: u64) {
+        self.errors[kind as usize].fetch_add(count, Relaxed);
+    }
+}
+
+/// A slot for each worker of a pool, and one, atomic, that everything else shares. Slot 0 is the shared one.
+pub struct Tally {
+    slots: SharedArray<Slot>,
+    general: SharedArray<General>,
+}
+
+/// Counts of the server as a whole.
+#[derive(Default)]
+pub struct General {
+    /// Workers that a signal or a fault ended.
+    pub workers_lost: AtomicU64,
+    /// Workers forked in place of lost ones.
+    pub workers_replaced: AtomicU64,
+    /// User and system time in nanoseconds of the server's first process, which says so itself as it ends.
+    pub server_process_user: AtomicU64,
+    /// See [`General::server_process_user`].
+    pub server_process_system: AtomicU64,
+}
+
+impl Tally {
+    /// A tally for a pool of so many workers (0 for designs without one). It lives as long as the process.
+    pub fn new(workers: usize) -> Result<&'static Tally> {
+        let mapped = || "the tally could not be mapped";
+        Ok(Box::leak(Box::new(Tally {
+            slots: SharedArray::new(workers + 1).with_context(mapped)?,
+            general: SharedArray::new(1).with_context(mapped)?,
+        })))
+    }
+
+    /// The slot that is shared by whatever is no pool worker.
+    pub fn shared(&self) -> &Slot {
+        &self.slots[0]
+    }
+
+    /// The slot of a pool worker, counted from 0.
+    pub fn worker(&self, index: usize) -> &Slot {
+        &self.slots[index + 1]
+    }
+
+    /// Counts of the server as a whole.
+    pub fn general(&self) -> &General {
+        &self.general[0]
+    }
+
+    /// The sums over all slots.
+    pub fn counts(&self) -> Counts {
+        let sum = |field: fn(&Slot) -> &AtomicU64| self.slots.iter().map(|slot| field(slot).load(Relaxed)).sum();
+        Counts {
+            connections: sum(|slot| &slot.connections),
+            closed: sum(|slot| &slot.closed),
+            requests: sum(|slot| &slot.requests),
+            bytes_received: sum(|slot| &slot.bytes_received),
+            bytes_sent: sum(|slot| &slot.bytes_sent),
+            receive_calls: sum(|slot| &slot.receive_calls),
+            send_calls: sum(|slot| &slot.send_calls),
+            empty_wakeups: sum(|slot| &slot.empty_wakeups),
+            workers_lost: self.general().workers_lost.load(Relaxed),
+            workers_replaced: self.general().workers_replaced.load(Relaxed),
+            errors: ErrorKind::ALL
+                .iter()
+                .map(|&(kind, name)| {
+                    (name, self.slots.iter().map(|slot| slot.errors[kind as usize].load(Relaxed)).sum::<u64>())
+                })
+                .filter(|&(_, count)| count > 0)
+                .collect(),
+        }
+    }
+
+    /// Connections by pool worker; `None` for designs without a pool.
+    pub fn connections_by_worker(&self) -> Option<Vec<u64>> {
+        (self.slots.len() > 1).then(|| self.slots[1..].iter().map(|slot| slot.connections.load(Relaxed)).collect())
+    }
+}
+
+/// The sums of a tally at one moment, all counted from the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Counts {
+    /// Connections whose serving began.
+    pub connections: u64,
+    /// Connections whose serving ended, well or not.
+    pub closed: u64,
+    /// Requests answered (or, of a load, replies received) in full.
+    pub requests: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Receive calls, those that brought nothing included.
+    pub receive_calls: u64,
+    /// Send calls.
+    pub send_calls: u64,
+    /// Wake-ups that found nothing to do.
+    pub empty_wakeups: u64,
+    /// Workers that a signal or a fault ended.
+    pub workers_lost: u64,
+    /// Workers forked in place of lost ones.
+    pub workers_replaced: u64,
+    /// Errors by kind; kinds that did not occur are left out.
+    pub errors: BTreeMap<&'static str, u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_stand_at_their_own_counters() {
+        for (index, &(kind, name)) in ErrorKind::ALL.iter().enumerate() {
+            assert_eq!(kind as usize, index);
+            assert_eq!(kind.name(), name);
+        }
+    }
+
+    #[test]
+    fn a_slot_shares_no_cache_line() {
+        assert_eq!(size_of::<Slot>() % 64, 0);
+        assert_eq!(align_of::<Slot>(), 64);
+    }
+
+    #[test]
+    fn sums_go_over_all_slots() {
+        let tally = Tally::new(2).unwrap();
+        tally.shared().requests.fetch_add(1, Relaxed);
+        tally.worker(0).requests.fetch_add(2, Relaxed);
+        tally.worker(1).connections.fetch_add(4, Relaxed);
+        tally.worker(1).error(ErrorKind::Reset);
+        let counts = tally.counts();
+        assert_eq!((counts.requests, counts.connections), (3, 4));
+        assert_eq!(counts.errors, BTreeMap::from([("reset", 1)]));
+        assert_eq!(tally.connections_by_worker(), Some(vec![0, 4]));
+        assert_eq!(Tally::new(0).unwrap().connections_by_worker(), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! The vocabulary of workloads: one protocol, both ends, without input or output of its own.
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::inbox::Inbox;
+use crate::outbox::Outbox;
+use crate::primitive::Want;
+use crate::setting::{Setting, Settings};
+use crate::tally::ErrorKind;
+
+/// A registered workload. Its file's name is its name.
+pub struct Workload {
+    /// What it is and where the protocol is described.
+    pub about: About,
+    /// The server's TCP port in the source, used when none is given.
+    pub port: u16,
+    /// Settings of the serving end.
+    pub service_settings: &'static [Setting],
+    /// Settings of the asking end.
+    pub client_settings: &'static [Setting],
+    /// Makes the serving end, once for the whole server, before any fork.
+    pub service: fn(&Settings) -> Result<Box<dyn Service>>,
+    /// Makes the asking end, once for the whole load.
+    pub client: fn(&Settings) -> Result<Box<dyn Client>>,
+}
+
+/// The serving end; shared by all workers.
+pub trait Service: Send + Sync {
+    /// The state of a new connection.
+    fn open(&self) -> Box<dyn Session>;
+}
+
+/// One connection of the serving end.
+pub trait Session: Send {
+    /// How much the first receive may take.
+    fn first(&self) -> Want;
+
+    /// Takes at most one request from the input, answers it into the outbox, and says what is to come next.
+    ///
+    /// Called again with what is left of the input once the outbox has been sent. A session takes every byte that it
+    /// has looked at and keeps what it needs of an incomplete request. When the input has ended, `Next::Receive` means
+    /// `Next::Close`.
+    fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind>;
+}
+
+/// What a session wants next.
+pub enum Next {
+    /// More bytes of a request that is not complete.
+    Receive(Want),
+    /// The request was complete, and its answer is in the outbox; receive as said when the input is used up.
+    Answered(Want),
+    /// The request needs computing. The design decides where; replies keep the order of requests, and no more input of
+    /// this connection is taken meanwhile.
+    Work(Job, Want),
+    /// Send what is in the outbox, then close.
+    Close,
+}
+
+/// The part of a request that computes, and puts its answer into the outbox.
+pub type Job = Box<dyn FnOnce(&mut Outbox) + Send>;
+
+/// The asking end; shared by all connections of a load.
+pub trait Client: Send + Sync {
+    /// The state of a new connection.
+    fn open(&self) -> Box<dyn Conversation>;
+}
+
+/// One connection of the asking end.
+pub trait Conversation: Send {
+    /// Puts the next request into the outbox and says how the first receive of the reply is to be made.
+    fn ask(&mut self, outbox: &mut Outbox) -> Want;
+
+    /// Takes a part of the reply from the input. The error says what was wrong with it, for the user.
+    fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String>;
+}
+
+/// How far a reply has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// More of it is to come.
+    Receive(Want),
+    /// It is complete and right.
+    Complete,
+}
+
+/// What was received: a view of the inbox from which a session takes.
+pub struct Input<'a> {
+    inbox: &'a mut Inbox,
+    /// Receive calls since the session was last given any input.
+    pub calls: u64,
+    /// Bytes that came without being stored, by a primitive that discards or maps them.
+    pub not_stored: usize,
+    /// The peer will send no more.
+    pub ended: bool,
+}
+
+impl<'a> Input<'a> {
+    /// A view of what the inbox holds.
+    pub fn new(inbox: &'a mut Inbox, calls: u64, not_stored: usize, ended: bool) -> Self {
+        Input { inbox, calls, not_stored, ended }
+    }
+
+    /// The bytes not yet taken.
+    pub fn bytes(&self) -> &[u8] {
+        self.inbox.unread()
+    }
+
+    /// Takes `count` bytes from the front.
+    pub fn take(&mut self, count: usize) {
+        self.inbox.taken(count);
+    }
+}
