@@ -3,7 +3,7 @@
 use crate::primitive::Primitive;
 
 #[cfg(test)]
-mod test_only;
+mod transfer_forms;
 
 crate::register! {
     /// All primitives.

@@ -1,0 +1,69 @@
+//! Calls that move bytes without copying them: what the test-only transfers are made of.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
+
+use super::{check, check_size};
+
+/// SO_EE_ORIGIN_ZEROCOPY and SO_EE_CODE_ZEROCOPY_COPIED of linux/errqueue.h, which the libc crate lacks.
+const ORIGIN_ZEROCOPY: u8 = 5;
+const CODE_ZEROCOPY_COPIED: u8 = 1;
+
+/// Allows MSG_ZEROCOPY on a socket (SO_ZEROCOPY, Linux Documentation/networking/msg_zerocopy.rst).
+pub fn allow_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value is one int.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ZEROCOPY,
+            std::ptr::from_ref(&on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Reads one notification from the error queue: the first and the last call that it completes, and whether the kernel
+/// copied after all. `None` when the queue is empty.
+pub fn completion(socket: BorrowedFd<'_>) -> io::Result<Option<(u32, u32, bool)>> {
+    let mut space = nix::cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    let message = match recvmsg::<()>(socket.as_raw_fd(), &mut [], Some(&mut space), flags) {
+        Err(nix::errno::Errno::EAGAIN) => return Ok(None),
+        result => result?,
+    };
+    for control in message.cmsgs()? {
+        if let ControlMessageOwned::Ipv4RecvErr(error, _) | ControlMessageOwned::Ipv6RecvErr(error, _) = control
+            && error.ee_origin == ORIGIN_ZEROCOPY
+        {
+            let copied = error.ee_code & CODE_ZEROCOPY_COPIED != 0;
+            return Ok(Some((error.ee_info, error.ee_data, copied)));
+        }
+    }
+    Err(io::Error::other("the error queue holds something else than a completion"))
+}
+
+/// Moves bytes between a pipe and a socket, never waiting (splice(2)).
+pub fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
+    // SAFETY: without offsets the call takes numbers only.
+    check_size(unsafe {
+        libc::splice(
+            from.as_raw_fd(),
+            std::ptr::null_mut(),
+            to.as_raw_fd(),
+            std::ptr::null_mut(),
+            bytes,
+            libc::SPLICE_F_NONBLOCK,
+        )
+    })
+}
+
+/// Resets a connection when it is closed, so that the kernel lets go of its bytes (SO_LINGER of 0).
+pub fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    Ok(setsockopt(&socket, sockopt::Linger, &linger)?)
+}
