@@ -16,7 +16,7 @@ pub enum Piece {
 
 impl Piece {
     /// Length in bytes.
-    pub fn len(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         match self {
             Piece::Bytes(_, range) => range.len() as u64,
             Piece::File(_, range) => range.end.saturating_sub(range.start),
@@ -48,8 +48,8 @@ pub struct Outbox {
 impl Outbox {
     /// Appends a piece of the current message; an empty piece is dropped.
     pub fn push(&mut self, piece: Piece) {
-        if piece.len() > 0 {
-            self.bytes += piece.len();
+        if piece.length() > 0 {
+            self.bytes += piece.length();
             self.entries.push_back(Entry { piece, ends_message: false });
         }
     }
@@ -92,11 +92,11 @@ impl Outbox {
         self.bytes = self.bytes.checked_sub(bytes).expect("no more is sent than there was");
         while bytes > 0 {
             let front = self.entries.front_mut().expect("the entries hold the bytes");
-            if front.piece.len() > bytes {
+            if front.piece.length() > bytes {
                 front.piece.skip(bytes);
                 return;
             }
-            bytes -= front.piece.len();
+            bytes -= front.piece.length();
             self.entries.pop_front();
         }
     }
@@ -134,7 +134,7 @@ mod tests {
                 outbox.end_message();
             }
         }
-        let first = |outbox: &Outbox| outbox.message().map(Piece::len).collect::<Vec<_>>();
+        let first = |outbox: &Outbox| outbox.message().map(Piece::length).collect::<Vec<_>>();
         assert_eq!(first(&outbox), [3, 4]);
         outbox.sent(5);
         assert_eq!(first(&outbox), [2]);
