@@ -1,0 +1,93 @@
+"""The worked examples of CONTRIBUTING.md, added to a copy of the engine exactly as they are printed, and run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "CONTRIBUTING.md"
+
+FILE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*\n```\w+\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+REGISTRY_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, one line: `(?P<name>\w+),`", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the guide's files, and the engine built with its entries."""
+    folder = tmp_path_factory.mktemp("contributing")
+    guide = GUIDE.read_text()
+    shutil.copytree(ROOT / "engine", folder / "engine", ignore=shutil.ignore_patterns("target", "tests"))
+    files = list(FILE.finditer(guide))
+    assert [match["path"].rsplit("/", 1)[-1] for match in files] == [
+        "prefork_flock.rs",
+        "send_chunks.rs",
+        "ping.rs",
+        "ping.toml",
+    ]
+    for match in files:
+        (folder / match["path"]).write_text(match["text"])
+    for match in REGISTRY_LINE.finditer(guide):
+        registry = folder / match["path"]
+        text, additions = re.subn(r"^    }$", f"        {match['name']},\n    }}", registry.read_text(), flags=re.MULTILINE)
+        assert additions == 1, f"{match['path']} has no one list to add a line to"
+        registry.write_text(text)
+    # The dependencies that `make build` compiled are found again in its own target folder.
+    environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "engine" / "target" / "contributing")}
+    subprocess.run(
+        ["cargo", "build", "--locked", "--quiet", "--manifest-path", str(folder / "engine" / "Cargo.toml")],
+        env=environment,
+        check=True,
+        timeout=600,
+    )
+    return folder
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """The environment in which the lab finds the extended engine."""
+    engine = ROOT / "engine" / "target" / "contributing" / "debug" / "thunderherd-engine"
+    return os.environ | {"THUNDERHERD_ENGINE": str(engine)}
+
+
+def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path) -> str:
+    """Runs the command; its output."""
+    command = [sys.executable, "-m", "thunderherd", *arguments]
+    result = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
+    listed = thunderherd(["list"], environment, extended)
+    assert "prefork_flock" in listed and "send_chunks" in listed and "ping" in listed
+
+
+def test_the_new_primitive_serves_and_asks(extended: Path, environment: dict[str, str]) -> None:
+    engine = environment["THUNDERHERD_ENGINE"]
+    serve = [engine, "serve", "prefork_flock", "--primitive", "send_chunks", "--chunk", "100", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen([*serve, "--control"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin and server.stdout
+        ready = server.stdout.readline()
+        port = re.search(r'"port":(\d+)', ready)
+        assert port, ready
+        load = ["load", "bytes", "--primitive", "send_chunks", "--connect", f"127.0.0.1:{port[1]}", "--loops", "20"]
+        output = thunderherd(load, environment, extended)
+        server.stdin.close()
+        summary = server.stdout.read()
+    assert "100 of 100 replies came and were right" in output
+    # 4,000 bytes in chunks of 100.
+    assert '"send_calls":4000' in summary
+    assert server.returncode == 0
+
+
+def test_the_new_study_runs_the_new_workload_on_the_new_design(extended: Path, environment: dict[str, str]) -> None:
+    output = thunderherd(["run", "ping.toml", "--quick", "--seed", "1", "--out", "out"], environment, extended)
+    assert "thirty" in output
+    assert (extended / "out" / "summary.json").is_file()
