@@ -1,0 +1,424 @@
+"""Everything that turns numbers per block into verdicts. Pure functions: nothing is read, nothing is written.
+
+A *block* holds every contender once, in a shuffled order; `values[name][i]` is the cost (CPU seconds per
+connection, say) that contender `name` had in block `i`. Smaller is better throughout: whoever compares a rate
+passes its reciprocal. METHODOLOGY.md gives the reasons; what concerns a single sample of differences stands
+in samples.py. An argument that makes no sense raises ValueError and names the contender or the value.
+
+Sources, besides those of samples.py: Holm (1979) for a family of tests; Schuirmann (1987) for equivalence by
+two one-sided tests; Piepho (2004) for the letters.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from thunderherd.samples import (
+    Estimate,
+    SignedRank,
+    Vector,
+    hodges_lehmann,
+    robust_spread,
+    signed_rank,
+    smallest_detectable_effect,
+    walsh_averages,
+    walsh_estimate,
+)
+
+__all__ = [
+    "Contrast",
+    "Estimate",
+    "Look",
+    "PairResult",
+    "SignedRank",
+    "Verdict",
+    "all_decided",
+    "block_order",
+    "compare_at_looks",
+    "compare_family",
+    "contrast",
+    "first_look_blocks",
+    "hodges_lehmann",
+    "holm",
+    "letters",
+    "planned_looks",
+    "robust_spread",
+    "separated_pairs",
+    "signed_rank",
+    "smallest_detectable_effect",
+]
+
+FEWEST_BLOCKS = 10  # no look sooner: with fewer blocks an interval rests on one or two of them
+EQUIVALENCE_RATIO = 1.03
+
+
+# The order of a block
+
+
+def block_order(contenders: Sequence[str], seed: int, block: int) -> list[str]:
+    """The order in which `contenders` run in block number `block`: a random permutation.
+
+    It depends on the names, `seed` and `block` alone, so that a run that was interrupted goes on in the order
+    it would have had. Sorting by a hash, instead of drawing from a generator, keeps it the same in every
+    version of Python and numpy, whatever order the study lists its contenders in.
+    """
+    if len(set(contenders)) != len(contenders):
+        raise ValueError(f"contenders must have different names, got {list(contenders)}")
+    return sorted(contenders, key=lambda name: hashlib.sha256(f"{seed}/{block}/{name}".encode()).digest())
+
+
+# A family of comparisons, at one look or several
+
+
+class Verdict(StrEnum):
+    """What is known of contender `a` against contender `b`."""
+
+    FASTER = "faster"  # a costs less
+    SLOWER = "slower"  # a costs more
+    EQUIVALENT = "equivalent"  # the ratio lies within the equivalence band, whether it differs from 1 or not
+    UNDECIDED = "undecided"  # not separated; never to be read as equal
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """What `blocks` blocks say about the cost of `a` against the cost of `b`.
+
+    `ratio` is a over b: Hodges-Lehmann on the within-block log ratios. `low` to `high` holds it with
+    `confidence`, at least 1 - alpha of the look; `simultaneous_low` to `simultaneous_high` hold it for all
+    pairs of the family at once. Bounds are None where the blocks are too few (`confidence` is then 1: nothing
+    is ruled out). `p` tests "the ratio is 1", two-sided; `p_adjusted` is Holm's. `p_equivalent_adjusted`
+    tests "outside the equivalence band", likewise adjusted. `smallest_detectable_percent` is taken at the
+    alpha of the look divided by the number of comparisons; None: no effect could be found. `decided_at` is
+    the number of blocks at the look that gave the verdict, None while undecided.
+    """
+
+    a: str
+    b: str
+    ratio: float
+    low: float | None
+    high: float | None
+    confidence: float
+    simultaneous_low: float | None
+    simultaneous_high: float | None
+    p: float
+    p_adjusted: float
+    p_equivalent_adjusted: float
+    verdict: Verdict
+    decided_at: int | None
+    blocks: int
+    smallest_detectable_percent: float | None
+
+
+class Look(NamedTuple):
+    """One planned analysis: after how many blocks, and the share of alpha that it may spend."""
+
+    blocks: int
+    alpha: float
+
+
+def planned_looks(blocks: Sequence[int], alpha: float, split: Sequence[float]) -> tuple[Look, ...]:
+    """The looks of a run: `alpha` times `split[k]` is spent after `blocks[k]` blocks."""
+    if len(blocks) != len(split) or not blocks:
+        raise ValueError(f"each look needs blocks and a share of alpha, got {list(blocks)} and {list(split)}")
+    if min(split) <= 0 or sum(split) > 1 + 1e-9:
+        raise ValueError(f"the shares of alpha must be above 0 and add up to at most 1, got {list(split)}")
+    looks = tuple(Look(count, _allowed(alpha) * share) for count, share in zip(blocks, split, strict=True))
+    _check_looks(looks)
+    return looks
+
+
+def first_look_blocks(comparisons: int, alpha: float, first_split: float = 1.0) -> int:
+    """The fewest blocks of a first look that spends `alpha * first_split` on a family of `comparisons`.
+
+    The smallest two-sided p of n blocks is 2^(1-n). Below this number Holm could reject nothing at all.
+    """
+    if comparisons < 1:
+        raise ValueError(f"a family needs at least 1 comparison, got {comparisons}")
+    spent = _allowed(alpha) * _allowed(first_split)
+    return max(FEWEST_BLOCKS, math.ceil(1 + math.log2(comparisons / spent)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values, in the order given.
+
+    Rejecting those at or below alpha makes one or more false rejections with probability at most alpha.
+    """
+    for p in p_values:
+        if not 0 <= p <= 1:
+            raise ValueError(f"a p-value lies between 0 and 1, got {p}")
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for position, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        largest = max(largest, min(1.0, (len(p_values) - position) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def compare_family(
+    values: Mapping[str, Sequence[float]],
+    comparisons: Sequence[tuple[str, str]],
+    *,
+    alpha: float = 0.05,
+    equivalence_ratio: float = EQUIVALENCE_RATIO,
+) -> list[PairResult]:
+    """The verdicts on a declared family of `comparisons` (a, b) from one look that spends `alpha`.
+
+    Holm runs over all differences, and apart from them over all equivalences. A pair is EQUIVALENT if its
+    ratio lies between 1 / `equivalence_ratio` and `equivalence_ratio`, by two one-sided tests at half of
+    alpha each, so that the interval shown beside the verdict lies wholly inside too; this goes before a
+    difference that is significant but so small. Values must be above zero, one a block for each contender.
+    """
+    if equivalence_ratio <= 1:
+        raise ValueError(f"the equivalence ratio must be above 1, got {equivalence_ratio}")
+    share = _allowed(alpha) / max(1, len(comparisons))
+    aligned = _compared(values, comparisons)
+    logs = {name: _logarithms(name, observed) for name, observed in aligned.items()}
+    log_ratios = [logs[a] - logs[b] for a, b in comparisons]
+    tests = [signed_rank(sample) for sample in log_ratios]
+    p_differences = holm([test.p_two_sided for test in tests])
+    p_equivalences = holm([_p_equivalent(sample, math.log(equivalence_ratio)) for sample in log_ratios])
+
+    results = []
+    for (a, b), sample, test, p_difference, p_equivalence in zip(
+        comparisons, log_ratios, tests, p_differences, p_equivalences, strict=True
+    ):
+        walsh = walsh_averages(sample)
+        estimate, simultaneous = walsh_estimate(walsh, alpha), walsh_estimate(walsh, share)
+        verdict = _verdict(test, different=p_difference <= alpha, equivalent=p_equivalence <= alpha)
+        results.append(
+            PairResult(
+                a=a,
+                b=b,
+                ratio=math.exp(estimate.value),
+                low=_exponential(estimate.low),
+                high=_exponential(estimate.high),
+                confidence=estimate.confidence,
+                simultaneous_low=_exponential(simultaneous.low),
+                simultaneous_high=_exponential(simultaneous.high),
+                p=test.p_two_sided,
+                p_adjusted=p_difference,
+                p_equivalent_adjusted=p_equivalence,
+                verdict=verdict,
+                decided_at=None if verdict is Verdict.UNDECIDED else sample.size,
+                blocks=sample.size,
+                smallest_detectable_percent=smallest_detectable_effect(sample, share),
+            )
+        )
+    return results
+
+
+def _p_equivalent(log_ratios: Vector, margin: float) -> float:
+    """Small where the ratio lies inside the band. Doubled, so that it matches a two-sided interval."""
+    above = signed_rank(log_ratios + margin).p_greater
+    below = signed_rank(log_ratios - margin).p_less
+    return min(1.0, 2 * max(above, below))
+
+
+def _verdict(test: SignedRank, *, different: bool, equivalent: bool) -> Verdict:
+    if equivalent:
+        return Verdict.EQUIVALENT
+    if different:
+        return Verdict.FASTER if test.p_less < test.p_greater else Verdict.SLOWER
+    return Verdict.UNDECIDED
+
+
+def compare_at_looks(
+    values: Mapping[str, Sequence[float]],
+    comparisons: Sequence[tuple[str, str]],
+    looks: Sequence[Look],
+    *,
+    equivalence_ratio: float = EQUIVALENCE_RATIO,
+) -> list[PairResult]:
+    """The verdicts after the planned `looks` that the blocks so far suffice for; figures are the last look's.
+
+    The looks are taken again from the data, each on its first `look.blocks` blocks, so nothing has to be
+    remembered between them; blocks after the last look reached are left for the next. What a look decided
+    stays decided, with two exceptions, neither of which can add a false verdict: FASTER or SLOWER becomes
+    EQUIVALENT once that is shown, and a verdict that the interval of a later look contradicts is withdrawn.
+    Before the first look every verdict is UNDECIDED, and the figures are those of the blocks there are, at
+    the first look's alpha.
+    """
+    _check_looks(looks)
+    if not comparisons:
+        return []
+    aligned = _compared(values, comparisons)
+    blocks = min(observed.size for observed in aligned.values())
+    reached = [look for look in looks if look.blocks <= blocks]
+    if not reached:
+        early = compare_family(values, comparisons, alpha=looks[0].alpha, equivalence_ratio=equivalence_ratio)
+        return [replace(result, verdict=Verdict.UNDECIDED, decided_at=None) for result in early]
+    standing: list[PairResult] = []
+    for look in reached:
+        seen = {name: observed[: look.blocks].tolist() for name, observed in aligned.items()}
+        now = compare_family(seen, comparisons, alpha=look.alpha, equivalence_ratio=equivalence_ratio)
+        standing = [_stands(*both, equivalence_ratio) for both in zip(standing or now, now, strict=True)]
+    return standing
+
+
+def _stands(earlier: PairResult, now: PairResult, equivalence_ratio: float) -> PairResult:
+    """The figures of `now` under the verdict that both looks together give."""
+    superseded = now.verdict is Verdict.EQUIVALENT and earlier.verdict is not Verdict.EQUIVALENT
+    if earlier.verdict is Verdict.UNDECIDED or superseded:
+        return now
+    low, high = {
+        Verdict.FASTER: (0.0, 1.0),
+        Verdict.SLOWER: (1.0, math.inf),
+        Verdict.EQUIVALENT: (1 / equivalence_ratio, equivalence_ratio),
+    }[earlier.verdict]
+    if now.low is not None and now.high is not None and (now.low > high or now.high < low):
+        return replace(now, verdict=Verdict.UNDECIDED, decided_at=None)
+    return replace(now, verdict=earlier.verdict, decided_at=earlier.decided_at)
+
+
+def all_decided(results: Iterable[PairResult]) -> bool:
+    """Whether no pair is left undecided, so that the run may stop at this look."""
+    return all(result.verdict is not Verdict.UNDECIDED for result in results)
+
+
+def separated_pairs(results: Iterable[PairResult]) -> list[tuple[str, str]]:
+    """The pairs with a verdict of FASTER or SLOWER, as `letters` takes them."""
+    return [(result.a, result.b) for result in results if result.verdict in (Verdict.FASTER, Verdict.SLOWER)]
+
+
+# Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """A linear contrast of the contenders' costs, in their unit: its Hodges-Lehmann estimate and its tests.
+
+    `low`, `high` and `confidence` are as in Estimate. A small `p_greater` says: above zero.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    confidence: float
+    p_greater: float
+    p_less: float
+    p_two_sided: float
+    blocks: int
+
+
+def contrast(
+    values: Mapping[str, Sequence[float]], weights: Mapping[str, float], confidence: float = 0.95
+) -> Contrast:
+    """Test and estimate the sum of `weights[name] * values[name]`, taken within each block.
+
+    {"fork": 1, "iterative": -1} is the extra cost of fork; {"fork": 1, "pool": -8, "iterative": 7} is above
+    zero where the extra cost of fork is more than 8 times that of the pool. Values may be zero or negative.
+    """
+    if not weights:
+        raise ValueError("a contrast needs at least one contender with its weight, got none")
+    aligned = _aligned(values, weights)
+    sums = np.sum([weight * aligned[name] for name, weight in weights.items()], axis=0)
+    estimate, test = hodges_lehmann(sums, confidence), signed_rank(sums)
+    return Contrast(
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        confidence=estimate.confidence,
+        p_greater=test.p_greater,
+        p_less=test.p_less,
+        p_two_sided=test.p_two_sided,
+        blocks=estimate.n,
+    )
+
+
+# The ranking
+
+
+def letters(order: Sequence[str], separated: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """A compact letter display: two contenders share a letter if and only if they are not in `separated`.
+
+    "a" goes to the first in `order`. Insert-and-absorb (Piepho 2004): start with one group of all; every
+    separated pair splits each group that holds both; a group inside another is absorbed; a group whose pairs
+    all stand in other groups is swept out. A twenty-seventh group is called "a'".
+    """
+    place = {name: position for position, name in enumerate(order)}
+    if len(place) != len(order):
+        raise ValueError(f"contenders must have different names, got {list(order)}")
+    groups = [frozenset(order)]
+    for a, b in separated:
+        if a == b or a not in place or b not in place:
+            raise ValueError(f"a separated pair is two of {list(order)}, got {a} and {b}")
+        parts: set[frozenset[str]] = set()
+        for group in groups:
+            parts |= {group - {a}, group - {b}} if {a, b} <= group else {group}
+        groups = [part for part in parts if not any(part < other for other in parts)]
+    groups.sort(key=lambda group: sorted(place[name] for name in group))
+    for group in groups[::-1]:
+        others = [other for other in groups if other is not group]
+        pairs = [*combinations(group, 2), *((name, name) for name in group)]
+        if all(any({a, b} <= other for other in others) for a, b in pairs):
+            groups = others
+    shared = dict.fromkeys(order, "")
+    for index, group in enumerate(groups):
+        for name in group:
+            shared[name] += chr(ord("a") + index % 26) + "'" * (index // 26)
+    return shared
+
+
+# Arguments
+
+
+def _compared(
+    values: Mapping[str, Sequence[float]], comparisons: Sequence[tuple[str, str]]
+) -> dict[str, Vector]:
+    """The values of every contender in `comparisons`, each pair of which is declared once."""
+    seen: set[frozenset[str]] = set()
+    for a, b in comparisons:
+        if a == b:
+            raise ValueError(f"a comparison needs two contenders, got {a} against itself")
+        if frozenset((a, b)) in seen:
+            raise ValueError(f"a comparison is declared once, got {a} against {b} twice")
+        seen.add(frozenset((a, b)))
+    return _aligned(values, {name for pair in comparisons for name in pair})
+
+
+def _aligned(values: Mapping[str, Sequence[float]], names: Iterable[str]) -> dict[str, Vector]:
+    """The values of each contender as an array; all finite, and as many for each."""
+    aligned: dict[str, Vector] = {}
+    for name in sorted(names):
+        if name not in values:
+            raise ValueError(f"{name}: no values for this contender; there are values for {sorted(values)}")
+        observed = np.asarray(values[name], dtype=np.float64)
+        if observed.size == 0:
+            raise ValueError(f"{name}: need one value for each block, got none")
+        if not np.isfinite(observed).all():
+            block = int(np.argmin(np.isfinite(observed)))
+            raise ValueError(f"{name}: need finite values, got {observed[block]} in block {block}")
+        aligned[name] = observed
+    if len({observed.size for observed in aligned.values()}) > 1:
+        counts = ", ".join(f"{name} {observed.size}" for name, observed in aligned.items())
+        raise ValueError(f"every contender needs one value for each block, got this many: {counts}")
+    return aligned
+
+
+def _logarithms(name: str, observed: Vector) -> Vector:
+    if not (observed > 0).all():
+        block = int(np.argmin(observed > 0))
+        raise ValueError(f"{name}: a ratio needs values above 0, got {observed[block]} in block {block}")
+    return np.log(observed)
+
+
+def _allowed(alpha: float) -> float:
+    if not 0 < alpha <= 1:
+        raise ValueError(f"a probability of error must be above 0 and at most 1, got {alpha}")
+    return alpha
+
+
+def _check_looks(looks: Sequence[Look]) -> None:
+    blocks = [look.blocks for look in looks]
+    if not blocks or blocks[0] < 1 or any(later <= sooner for sooner, later in pairwise(blocks)):
+        raise ValueError(f"the looks must come after ever more blocks, got {blocks}")
+
+
+def _exponential(logarithm: float | None) -> float | None:
+    return None if logarithm is None else math.exp(logarithm)
