@@ -1,0 +1,164 @@
+"""Every row of docs/sources.md works: its commands are run as they stand, on a free port instead of 8888."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from thunderherd.sources import SourceRow, rows_of, source_rows, write
+
+ROOT = Path(__file__).resolve().parents[2]
+THUNDERHERD = Path(sys.executable).with_name("thunderherd")
+PORT_IN_THE_DOCUMENT = "8888"
+LISTENING_SECONDS = 15.0
+COMMAND_SECONDS = 240.0
+STOPPING_SECONDS = 15.0
+
+ROWS = source_rows()
+
+
+def name_of(row: SourceRow) -> str:
+    return row.name
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name_of)
+def test_row_is_complete(row: SourceRow) -> None:
+    assert row.faults() == []
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.test], ids=name_of)
+def test_named_test_exists(row: SourceRow) -> None:
+    found = re.fullmatch(r"(?P<file>[\w/.]+)::(?P<function>\w+)(\[(?P<name>[\w-]+)\])?", row.test)
+    assert found, f"{row.where}: test is {row.test!r}; it should be FILE::TEST or FILE::TEST[ROW]"
+    path = ROOT / found["file"]
+    assert path.is_file(), f"{row.where}: no file {path}"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert found["function"] in functions, f"{row.where}: {path.name} has no {found['function']}"
+    if path == Path(__file__):
+        assert found["name"] == row.name, f"{row.where}: the test of another row"
+
+
+def test_names_differ() -> None:
+    names = [row.name for row in ROWS]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_document_is_up_to_date() -> None:
+    assert write(ROOT, check=True), "docs/sources.md is out of date; type: python -m thunderherd.sources"
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.client], ids=name_of)
+def test_commands(row: SourceRow, tmp_path: Path) -> None:
+    assert THUNDERHERD.is_file(), f"no {THUNDERHERD}; type: make build"
+    port = free_port()
+    with server(row.server, port, tmp_path) as printed:
+        said = "".join(run_to_its_end(command, port, tmp_path) for command in row.client.split(" && "))
+    said = printed.read_text() + said if row.server else said
+    assert re.search(row.expect, said), f"{row.where}: expected {row.expect!r} in:\n{said}"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def arguments(command: str, port: int) -> list[str]:
+    """The command as the document has it, on that port, and of this environment's thunderherd."""
+    program, *rest = shlex.split(re.sub(rf"\b{PORT_IN_THE_DOCUMENT}\b", str(port), command))
+    assert program == "thunderherd", f"{command}: a command of ours begins with thunderherd"
+    return [str(THUNDERHERD), *rest]
+
+
+def run_to_its_end(command: str, port: int, directory: Path) -> str:
+    done = subprocess.run(
+        arguments(command, port),
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@contextmanager
+def server(command: str, port: int, directory: Path) -> Iterator[Path]:
+    """Runs a server (none if the command is empty) and interrupts it at the end; gives what it prints."""
+    output, errors = directory / "server.out", directory / "server.err"
+    if not command:
+        yield output
+        return
+    with output.open("w") as stdout, errors.open("w") as stderr:
+        process = subprocess.Popen(
+            arguments(command, port), cwd=directory, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+        )
+    try:
+        wait_for_listening(process, output, errors)
+        yield output
+        process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=STOPPING_SECONDS)
+        assert status == 0, f"{command} ended with {status}:\n{output.read_text()}{errors.read_text()}"
+    finally:
+        # Its children die with it.
+        process.kill()
+        process.wait()
+
+
+def wait_for_listening(process: subprocess.Popen[bytes], output: Path, errors: Path) -> None:
+    deadline = time.monotonic() + LISTENING_SECONDS
+    while not output.read_text().startswith("listening on "):
+        ended = process.poll()
+        assert ended is None, f"the server ended with {ended}:\n{output.read_text()}{errors.read_text()}"
+        assert time.monotonic() < deadline, f"the server does not listen:\n{errors.read_text()}"
+        time.sleep(0.01)
+
+
+# The checklists themselves ----------------------------------------------------------------------------------
+
+HEAD = "document,area,item,detail,source,original,server,client,expect,test,not_built\n"
+
+
+def only_row(directory: Path, text: str) -> SourceRow:
+    (directory / "checklist.csv").write_text(HEAD + text)
+    (row,) = rows_of(directory)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("d,a,i,x,document,,,,,,\n", "neither a command of ours nor a reason"),
+        ("d,a,i,x,document,,,thunderherd list,,t.py::t,\n", "go together"),
+        ("d,a,i,x,document,,,thunderherd list,designs,,\n", "go together"),
+        ("d,a,i,x,document,,thunderherd serve prefork,,,,later\n", "nobody asks"),
+    ],
+)
+def test_faulty_rows_are_told(text: str, fault: str, tmp_path: Path) -> None:
+    (found,) = only_row(tmp_path, text).faults()
+    assert fault in found
+    assert "checklist.csv row 1" in found
+
+
+def test_row_that_says_why_it_is_not_built_is_complete(tmp_path: Path) -> None:
+    assert only_row(tmp_path, "d,a,i,x,document,,,,,,the sweep is not there\n").faults() == []
+
+
+def test_row_has_the_notes_about_its_item(tmp_path: Path) -> None:
+    (tmp_path / "inconsistencies.csv").write_text(
+        "document,as_printed,finding,concerns\nd,1.93,is wrong,row 7; checklist i\n"
+    )
+    assert only_row(tmp_path, "d,a,i,x,document,,,,,,later\n").note == "1.93: is wrong"

@@ -1,0 +1,491 @@
+"""A study is refused before its first trial, with file and line, or it is resolved to the last setting."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from thunderherd.catalogue import Catalogue
+from thunderherd.errors import UserError
+from thunderherd.study import Study, bundled_studies, load_study
+
+DATA = Path(__file__).with_name("data")
+
+CATALOGUE = Catalogue.model_validate_json((DATA / "catalogue.json").read_text())
+
+GOOD = """\
+name = "small"
+title = "A small study"
+question = "Which one?"
+paper_table = "paper.csv"
+inconsistencies = "wrong.csv"
+
+[measure]
+metric = "server_cpu_per_connection"
+baseline = "iterative"
+normalise_connections = 5000
+
+[server]
+workload = "bytes"
+primitive = "send"
+settings = { backlog = 64, nodelay = false }
+
+[load]
+kind = "closed"
+clients = 2
+settings = { children = 5, loops = 100, bytes = 4000 }
+
+[lab]
+server_cpus = [0]
+
+[noise]
+steal_percent = 4
+
+[sizes.quick]
+looks = [10]
+alpha_split = [1.0]
+set = { "load.settings.loops" = 50 }
+
+[sizes.full]
+looks = [10, 20]
+alpha_split = [0.4, 0.6]
+
+[comparisons]
+all_pairs = true
+
+[[contenders]]
+name = "iterative"
+design = "iterative"
+label = "One after the other"
+row = 0
+
+[[contenders]]
+name = "prefork"
+design = "prefork"
+row = 2
+settings = { pool = 7 }
+
+[[contenders]]
+name = "modern"
+control_of = "prefork"
+settings = { nodelay = true, backlog = 4096 }
+"""
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of four CPUs, of which this process may use 0 and 1, with 20,000 ports."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr("thunderherd.study_checks.local_ports", lambda: 20_000)
+
+
+def written(directory: Path, text: str) -> Path:
+    (directory / "paper.csv").write_text("row,process_control_cpu_s\n0,0.0\n2,1.80\n")
+    (directory / "wrong.csv").write_text(
+        'as_printed,finding,concerns\n"1.80, no lock",is odd,row 2; claim H1\n'
+    )
+    path = directory / "small.toml"
+    path.write_text(text)
+    return path
+
+
+def loaded(directory: Path, text: str = GOOD, *overrides: str, size: str = "quick") -> Study:
+    return load_study(str(written(directory, text)), size, overrides, CATALOGUE)
+
+
+def refused(directory: Path, text: str = GOOD, *overrides: str, size: str = "quick") -> list[str]:
+    """The lines of the complaint, without the directory."""
+    with pytest.raises(UserError) as caught:
+        loaded(directory, text, *overrides, size=size)
+    return [line.replace(f"{directory}/", "") for line in str(caught.value).splitlines()]
+
+
+def line_of(text: str, part: str) -> int:
+    (line,) = [number for number, line in enumerate(text.splitlines(), 1) if part in line]
+    return line
+
+
+# What a study becomes ---------------------------------------------------------------------------------------
+
+
+def test_everything_is_resolved(tmp_path: Path) -> None:
+    study = loaded(tmp_path)
+    iterative, prefork, modern = study.contenders
+    assert iterative.settings == {
+        "backlog": 64,
+        "nodelay": False,
+        "drain_milliseconds": 2000,
+        "limit": 16384,
+    }
+    assert prefork.settings == {**iterative.settings, "pool": 7, "respawn": False}
+    assert modern.settings == {**prefork.settings, "nodelay": True, "backlog": 4096}
+    assert (modern.design, modern.row, modern.paper_seconds, modern.control_of) == (
+        "prefork",
+        None,
+        None,
+        "prefork",
+    )
+    assert (prefork.paper_seconds, prefork.paper_note) == (1.8, "1.80, no lock: is odd")
+    assert (iterative.paper_seconds, iterative.paper_note) == (0.0, None)
+    assert iterative.label == "One after the other"
+    assert {each.primitive for each in study.contenders} == {"send"}
+    assert [(pair.a, pair.b) for pair in study.comparisons] == [
+        ("iterative", "prefork"),
+        ("modern", "prefork"),
+    ]
+    assert study.load.settings == {
+        "children": 5,
+        "loops": 50,
+        "bytes": 4000,
+        "check": "pattern",
+        "nodelay": True,
+        "timeout_milliseconds": 10000,
+    }
+    assert study.load.requests_per_trial == 2 * 5 * 50
+    assert (study.lab.server_cpus, study.lab.client_cpus) == ((0,), None)
+    assert (study.noise.steal_percent, study.noise.foreign_percent) == (4, 15)
+    assert study.notes_about("claim H1") == "1.80, no lock: is odd"
+    assert "500 connections a trial, shown per 5000" in study.notes[0]
+
+
+def test_sizes_have_their_looks_and_keys(tmp_path: Path) -> None:
+    quick, full = loaded(tmp_path), loaded(tmp_path, size="full")
+    assert [(look.blocks, look.alpha) for look in quick.looks] == [(10, 0.05)]
+    assert [look.blocks for look in full.looks] == [10, 20]
+    assert [look.alpha for look in full.looks] == pytest.approx([0.02, 0.03])
+    assert full.load.settings["loops"] == 100
+
+
+def test_resolved_studies_do_not_change(tmp_path: Path) -> None:
+    study = loaded(tmp_path)
+    with pytest.raises(ValidationError):
+        study.measure.alpha = 0.5  # type: ignore[misc]
+
+
+def test_digest_follows_what_is_run_not_where_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    here, there = loaded(tmp_path), loaded(tmp_path / "elsewhere", f"# moved\n{GOOD}")
+    assert here.digest == there.digest
+    assert re.fullmatch(r"[0-9a-f]{64}", here.digest)
+    assert here.digest == loaded(tmp_path, GOOD, "prefork.pool=7").digest
+    others = [
+        loaded(tmp_path, GOOD, "pool=8"),
+        loaded(tmp_path, size="full"),
+        loaded(tmp_path, GOOD, "loops=51"),
+    ]
+    assert len({here.digest, *(study.digest for study in others)}) == 4
+
+
+def test_pairs_may_be_named(tmp_path: Path) -> None:
+    named = 'all_pairs = false\npairs = [["prefork", "iterative"]]'
+    study = loaded(tmp_path, GOOD.replace("all_pairs = true", named))
+    assert [(pair.a, pair.b) for pair in study.comparisons] == [
+        ("prefork", "iterative"),
+        ("modern", "prefork"),
+    ]
+
+
+# Overrides --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("load.settings.loops=77", 77),
+        ("load.loops=77", 77),
+        ("loops=77", 77),
+        (" loops = 77 ", 77),
+    ],
+)
+def test_short_keys(override: str, value: int, tmp_path: Path) -> None:
+    assert loaded(tmp_path, GOOD, override).load.settings["loops"] == value
+
+
+def test_overrides_win_over_sizes_and_later_over_earlier(tmp_path: Path) -> None:
+    study = loaded(tmp_path, GOOD, "loops=60", "loops=61", "check=count", "looks=[12]", "client_cpus=[1]")
+    assert (study.load.settings["loops"], study.load.settings["check"]) == (61, "count")
+    assert [look.blocks for look in study.looks] == [12]
+    assert study.lab.client_cpus == (1,)
+    assert study.overrides == ("loops=60", "loops=61", "check=count", "looks=[12]", "client_cpus=[1]")
+
+
+def test_setting_of_contenders_is_set_for_each_that_owns_it(tmp_path: Path) -> None:
+    study = loaded(tmp_path, GOOD, "pool=30")
+    assert [each.settings.get("pool") for each in study.contenders] == [None, 30, 30]
+
+
+def test_contender_of_an_override(tmp_path: Path) -> None:
+    study = loaded(tmp_path, GOOD, "contenders.prefork.settings.pool=30", "modern.backlog=128")
+    assert study.contender("prefork").settings["pool"] == 30
+    # A control varies its contender, overrides included.
+    assert study.contender("modern").settings["pool"] == 30
+    assert study.contender("modern").settings["backlog"] == 128
+    assert study.contender("prefork").settings["backlog"] == 64
+
+
+def test_common_setting_reaches_all_but_those_with_their_own(tmp_path: Path) -> None:
+    study = loaded(tmp_path, GOOD, "backlog=99")
+    assert [each.settings["backlog"] for each in study.contenders] == [99, 99, 4096]
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("loop=3", "no such key 'loop'; did you mean 'loops'?"),
+        ("load.setings.loops=3", "did you mean 'load.settings.loops'?"),
+        ("prefork.pol=3", "did you mean 'prefork.pool'?"),
+        ("contenders.prefork.settings.ring=3", "known in contenders.prefork.settings: backlog"),
+        ("sizes.full.looks=[20]", "did you mean 'sizes.quick.looks'?"),
+        ("nodelay=true", "could be server.settings.nodelay or load.settings.nodelay"),
+        ("loops", "key=value"),
+        ("=3", "key=value"),
+        ("loops=", "key=value"),
+        ("loops=[1", "is no TOML value"),
+        ("loops=1\nbytes=2", "is no TOML value"),
+        ("loops=abc", 'loops = "abc"; allowed: a whole number from 1'),
+        ("loops=1.5", "loops = 1.5; allowed"),
+        ("loops=true", "loops = true; allowed"),
+        ("server.nodelay=1", "nodelay = 1; allowed: true or false"),
+        ("check=patern", 'check = "patern"; allowed: "pattern", "count"'),
+        ("server_cpus=0", "lab.server_cpus = 0: it must be a list"),
+        ("steal_percent=200", "steal_percent = 200: it must be at most 100"),
+        ("limit=100", "asks for 4000 bytes, more than the server's limit of 100"),
+        ("baseline=modern", "is a control"),
+        ("alpha=0.0001", "need at least 16 blocks"),
+        ("loops=2000", "0 warm-up and 20000 measured connections to one port; allowed: 10000"),
+        ("children=101", "allowed: 10000"),
+        ("warm_up_connections=9999", "9999 warm-up"),
+        ("primitive=test_splice", "prefork with primitive test_splice and workload bytes does not exist"),
+    ],
+)
+def test_overrides_that_are_refused(override: str, complaint: str, tmp_path: Path) -> None:
+    lines = refused(tmp_path, GOOD, override)
+    assert any(complaint in line for line in lines), lines
+    if "primitive" not in override:
+        assert all(line.startswith(f"--set {override.splitlines()[0]}") for line in lines[:1])
+
+
+def test_override_may_mend_what_this_machine_lacks(tmp_path: Path) -> None:
+    text = GOOD.replace("server_cpus = [0]", "server_cpus = [3]")
+    assert "sched_getaffinity" in refused(tmp_path, text)[0]
+    assert loaded(tmp_path, text, "server_cpus=[1]").lab.server_cpus == (1,)
+
+
+# What is refused --------------------------------------------------------------------------------------------
+
+REFUSED = [
+    # part of the good file, its replacement, what is marked by the line, what is said
+    ('title = "A small study"', 'titel = "x"', "titel", "no such key 'titel'"),
+    ("baseline =", "base_line =", "base_line", "did you mean 'baseline'?"),
+    (
+        '"server_cpu_per_connection"',
+        '"cpu_per_connection"',
+        "metric =",
+        "did you mean 'server_cpu_per_connection'?",
+    ),
+    ('baseline = "iterative"', 'baseline = "itrative"', "baseline", "did you mean 'iterative'?"),
+    (
+        'workload = "bytes"',
+        'workload = "byte"',
+        "workload",
+        'no such workload "byte"; known: bytes; did you mean',
+    ),
+    ('primitive = "send"', 'primitive = "sent"', "primitive", 'no such primitive "sent"'),
+    ('kind = "closed"', 'kind = "open"', "kind", 'no such load "open"; known: closed'),
+    (
+        "backlog = 64",
+        "backlog = 0",
+        "backlog = 0",
+        "backlog = 0; allowed: a whole number from 1 to 65535 connections",
+    ),
+    ("backlog = 64", 'backlog = "64"', 'backlog = "64"', 'backlog = "64"; allowed'),
+    ("backlog = 64", "loops = 64", "loops = 64", "it is a setting of [load.settings]"),
+    ("backlog = 64", "pool = 64", "pool = 64", "it is a setting of prefork, "),
+    ("loops = 100", "lops = 100", "lops", 'load "closed" has no setting "lops"'),
+    ("loops = 100", "lops = 100", "lops", "did you mean 'loops'?"),
+    ("clients = 2", "clients = 2.5", "clients", "load.clients = 2.5: it must be a whole number"),
+    ("clients = 2", "clients = 0", "clients", "it must be at least 1"),
+    ("clients = 2", 'clients = "two"', "clients", 'load.clients = "two"'),
+    ("bytes = 4000", "bytes = 20000", "bytes = 20000", "more than the server's limit of 16384"),
+    (
+        "server_cpus = [0]",
+        "server_cpus = [0, 9]",
+        "server_cpus",
+        "names CPU 9, which is not there; allowed: 0, 1",
+    ),
+    ("server_cpus = [0]", "server_cpus = [2]", "server_cpus", "which this process may not use"),
+    ("server_cpus = [0]", "server_cpus = []", "server_cpus", "no CPU at all"),
+    ("server_cpus = [0]", "server_cpus = [0, 0]", "server_cpus", "named twice"),
+    ("steal_percent = 4", "steal_percent = -1", "steal_percent", "it must be at least 0"),
+    ("steal_percent = 4", "steal_percent = nan", "steal_percent", "it must be a finite number"),
+    ("looks = [10, 20]", "looks = [10, 10]", "looks = [10, 10]", "each must be more than the one before"),
+    (
+        "looks = [10, 20]",
+        "looks = [8, 20]",
+        "looks = [8, 20]",
+        "2 comparisons at alpha 0.02 need at least 10 blocks",
+    ),
+    ("looks = [10, 20]", "looks = [10, 20, 40]", "[0.4, 0.6]", "2 shares for 3 looks"),
+    ("[0.4, 0.6]", "[0.4, 0.5]", "[0.4, 0.5]", "sum 0.9"),
+    ("[0.4, 0.6]", "[0.0, 1.0]", "[0.0, 1.0]", "shares > 0"),
+    ("[0.4, 0.6]", '[0.4, "x"]', '[0.4, "x"]', 'sizes.full.alpha_split[1] = "x": it must be a number'),
+    (
+        '"load.settings.loops" = 50',
+        '"load.settings.lops" = 50',
+        "lops",
+        "no such key 'load.settings.lops'; known in",
+    ),
+    ('"load.settings.loops" = 50', '"loops" = -5', "-5", "loops = -5; allowed"),
+    ("all_pairs = true", 'pairs = [["prefork", "x"]]', "pairs", 'no such contender "x"'),
+    ("all_pairs = true", 'pairs = [["prefork", "prefork"]]', "pairs", "a pair is two different names"),
+    ('name = "prefork"', 'name = "iterative"', 'name = "iterative"#2', 'the name "iterative" is taken'),
+    ('name = "prefork"', 'name = "pre fork"', "pre fork", "it must match"),
+    ('design = "prefork"', 'design = "preforc"', "preforc", "did you mean 'prefork'?"),
+    ('design = "prefork"', "", 'name = "prefork"-1', "neither design nor control_of"),
+    ("pool = 7", "pool = 5000", "pool = 5000", "pool = 5000; allowed: a whole number from 1 to 4096 workers"),
+    ("pool = 7", "ring = 7", "ring = 7", 'design "prefork" has no setting "ring"'),
+    ("pool = 7", "ring = 7", "ring = 7", "it is a setting of prethread_queue"),
+    ("row = 2", "row = 3", "row = 3", "prefork: row = 3; paper.csv has 0, 2"),
+    ("row = 2", 'row = "two"', 'row = "two"', "it must be a whole number"),
+    ("row = 2", "", 'name = "prefork"-1', "prefork has no row"),
+    ('control_of = "prefork"', 'control_of = "prefrok"', "prefrok", "did you mean 'prefork'?"),
+    ('control_of = "prefork"', 'control_of = "modern"', 'control_of = "modern"', "is a control itself"),
+    ("nodelay = true, backlog = 4096", "", 'name = "modern"-1', 'control "modern" changes nothing'),
+    (
+        'paper_table = "paper.csv"',
+        'paper_table = "papr.csv"',
+        "papr",
+        "papr.csv: cannot be read: No such file",
+    ),
+    ('paper_table = "paper.csv"', 'paper_table = "wrong.csv"', "paper_table", 'no column "row"'),
+    ('inconsistencies = "wrong.csv"', 'claims = "claims.toml"', "claims", "there is no file"),
+    ('question = "Which one?"', "", 'title = "A small study"-1', "'question' is missing"),
+    ("[measure]", "[mesure]", "[mesure]", "did you mean 'measure'?"),
+    ('primitive = "send"', 'primitive = "test_splice"', 'design = "prefork"', "in the fixture, to have one"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "marked", "complaint"), REFUSED)
+def test_mistakes_are_refused_with_their_line(
+    old: str, new: str, marked: str, complaint: str, tmp_path: Path
+) -> None:
+    assert GOOD.count(old) == 1 or old.startswith("name")
+    text = GOOD.replace(old, new)
+    part, _, shift = re.fullmatch(r"(.*?)((#2|-1)?)", marked).groups()  # type: ignore[union-attr]
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if part in line]
+    expected = lines[1] if shift == "#2" else lines[0] - 1 if shift == "-1" else lines[0]
+    told = refused(tmp_path, text)
+    assert any(f":{expected}:" in line and complaint in line for line in told), (expected, told)
+
+
+def test_control_takes_neither_design_nor_row(tmp_path: Path) -> None:
+    text = GOOD.replace('control_of = "prefork"', 'control_of = "prefork"\ndesign = "prefork"\nrow = 2')
+    told = " ".join(refused(tmp_path, text))
+    assert "leave design out" in told
+    assert "leave row out" in told
+
+
+def test_contender_without_a_row_says_so(tmp_path: Path) -> None:
+    study = loaded(tmp_path, GOOD.replace("row = 2", 'row = "none"\nrow_note = "not in the table"'))
+    prefork = study.contender("prefork")
+    assert (prefork.row, prefork.paper_seconds, prefork.paper_note) == (None, None, "not in the table")
+
+
+def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
+    text = GOOD
+    for old, new in [
+        ('title = "A small study"', "title = 3"),
+        ("clients = 2", "clients = true"),
+        ("backlog = 64", "backlog = -1"),
+        ('design = "prefork"', 'design = "prefrok"'),
+        ("[0.4, 0.6]", "[0.4, 0.5]"),
+        ("steal_percent = 4", "steel_percent = 4"),
+        ("server_cpus = [0]", "server_cpus = [64]"),
+        ("pool = 7", "pool = 7, polo = 8"),
+    ]:
+        text = text.replace(old, new)
+    told = refused(tmp_path, text, "loop=1")
+    numbers = [int(line.split(":")[1]) for line in told if line.startswith("small.toml")]
+    parts = [
+        "title =",
+        "backlog = -1",
+        "clients",
+        "server_cpus",
+        "steel_percent",
+        "[0.4, 0.5]",
+        'design = "prefrok"',
+    ]
+    assert numbers == sorted(numbers)
+    assert set(numbers) == {line_of(text, part) for part in parts}
+    assert [line for line in told if line.startswith("--set loop=1: no such key 'loop'")]
+
+
+def test_a_wrong_key_is_complained_about_once(tmp_path: Path) -> None:
+    told = refused(tmp_path, GOOD.replace('metric = "server_cpu_per_connection"', "metric = 3"))
+    assert len(told) == 1, told
+
+
+def test_the_other_sizes_are_checked_too_but_not_against_this_machine(tmp_path: Path) -> None:
+    text = GOOD.replace("alpha_split = [0.4, 0.6]", 'alpha_split = [0.4, 0.6]\nset = { "loops" = 1500 }')
+    assert loaded(tmp_path, text).load.settings["loops"] == 50
+    assert "allowed: 10000" in refused(tmp_path, text, size="full")[0]
+    assert "loops = 0" in refused(tmp_path, text.replace("1500", "0"))[0]
+
+
+def test_unknown_size(tmp_path: Path) -> None:
+    (told,) = refused(tmp_path, size="fulll")
+    assert told.endswith("no such size \"fulll\"; known: quick, full; did you mean 'full'?")
+
+
+def test_baseline_alone_is_no_study(tmp_path: Path) -> None:
+    text = GOOD[: GOOD.index('[[contenders]]\nname = "prefork"')]
+    assert any("nothing is compared" in line for line in refused(tmp_path, text))
+
+
+JUNK: list[Any] = [0, -1, 1.5, True, "", "x", [], [1], [[]], {}, {"x": 1}, [{"name": "a"}]]
+
+
+@pytest.mark.parametrize("junk", JUNK, ids=json.dumps)
+def test_junk_in_any_place_is_a_users_mistake(junk: Any, tmp_path: Path) -> None:
+    """Whatever stands at a key: the file is refused, or it is a study; nothing else is ever raised."""
+
+    def toml(value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key} = {toml(inner)}" for key, inner in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(toml, value)) + "]"
+        return json.dumps(value)
+
+    for number, line in enumerate(GOOD.splitlines()):
+        if " = " not in line:
+            continue
+        lines = GOOD.splitlines()
+        lines[number] = f"{line.split(' = ')[0]} = {toml(junk)}"
+        try:
+            loaded(tmp_path, "\n".join(lines))
+        except UserError as error:
+            assert "small.toml:" in str(error)
+
+
+# The bundled studies ----------------------------------------------------------------------------------------
+
+
+def test_unknown_study_has_a_near_match() -> None:
+    with pytest.raises(
+        UserError, match=r"no such study \"unp-ch3\"; known: .*unp-ch30.*did you mean 'unp-ch30'"
+    ):
+        load_study("unp-ch3", "quick", [], CATALOGUE)
+
+
+@pytest.mark.parametrize("name", bundled_studies())
+@pytest.mark.parametrize("size", ["quick", "full"])
+def test_bundled_studies_load(name: str, size: str) -> None:
+    study = load_study(name, size, [], CATALOGUE)
+    assert study.name == name

@@ -1,0 +1,235 @@
+"""Every key of a TOML text has its line; every complaint names one."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thunderherd.errors import UserError
+from thunderherd.study_file import KeyPath, Problems, TomlFile, dotted, locate, near
+
+TEXT = '''\
+# a comment with [brackets] and = signs
+title = "a # no comment"      # 2
+"quoted key" = 'x = 1'
+literal."with.dot".last = 4
+
+list = [
+    1, 2,   # 7
+    "]",    # 8
+    { name = "a", size = 1 },
+    [10, 10],
+]
+text = """
+[no.table]
+no_key = 1
+quotes at the end """""
+after = 2024-01-01 10:00:00
+lines = \'\'\'
+[[nor.this]]
+\'\'\'
+inline = { a = 1, b.c = [ { d = 2 } ] }
+
+[table.inner]   # 22
+key = 1
+[table]
+other = 0x1F
+
+[[array]]       # 27
+name = "first"
+[array.settings]
+pool = 1
+[[array.parts]]
+x = 1
+[[array.parts]]
+x = 2
+
+[[array]]       # 36
+name = "second"
+array_too = { settings = 1 }
+[array.settings]
+pool = 2
+'''
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        (("title",), 2),
+        (("quoted key",), 3),
+        (("literal",), 4),
+        (("literal", "with.dot", "last"), 4),
+        (("list",), 6),
+        (("list", 0), 7),
+        (("list", 1), 7),
+        (("list", 2), 8),
+        (("list", 3, "size"), 9),
+        (("list", 4, 1), 10),
+        (("text",), 12),
+        (("after",), 16),
+        (("lines",), 17),
+        (("inline",), 20),
+        (("inline", "b", "c", 0, "d"), 20),
+        (("table", "inner", "key"), 23),
+        (("table", "other"), 25),
+        (("array", 0), 27),
+        (("array", 0, "name"), 28),
+        (("array", 0, "settings", "pool"), 30),
+        (("array", 0, "parts", 1, "x"), 34),
+        (("array", 1), 36),
+        (("array", 1, "name"), 37),
+        (("array", 1, "settings", "pool"), 40),
+    ],
+)
+def test_lines_of_keys(key: KeyPath, line: int) -> None:
+    assert locate(TEXT)[key] == line
+
+
+def keys_of(value: Any, key: KeyPath = ()) -> Iterator[KeyPath]:
+    """Every key and element of parsed TOML."""
+    if key:
+        yield key
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from keys_of(inner, (*key, name))
+    if isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from keys_of(inner, (*key, index))
+
+
+def test_no_key_is_missed_or_made_up() -> None:
+    assert set(locate(TEXT)) == set(keys_of(tomllib.loads(TEXT)))
+
+
+NAMES = st.sampled_from(["a", "b", "c-1", '"d e"', "'f.g'", '"[h]"', '"="', '"\\""', "9"])
+SCALARS = st.sampled_from(
+    [
+        "1",
+        "-2.5e3",
+        "true",
+        "inf",
+        "2024-01-01T10:00:00Z",
+        '"x"',
+        "'y'",
+        '"#"',
+        "'[a]'",
+        '"\\\\"',
+        '"\\"="',
+        '"""\n[t]\nk = 1\n"""',
+        "'''\n#'\n'''",
+        '"""a""""',
+        '""',
+        "''",
+        '""""""',
+    ]
+)
+GAPS = st.sampled_from(["", " ", "\n", " # ] } = '\"\n", "\n\n\t"])
+
+
+@st.composite
+def values(draw: st.DrawFn, depth: int = 2) -> str:
+    """A TOML value, also an array over several lines or an inline table."""
+    kind = draw(st.integers(0, 3)) if depth else 0
+    if kind <= 1:
+        return draw(SCALARS)
+    if kind == 2:
+        inner = [draw(GAPS) + draw(values(depth - 1)) + draw(GAPS) for _ in range(draw(st.integers(0, 3)))]
+        return f"[{','.join(inner)}{draw(GAPS)}]"
+    names = draw(st.lists(NAMES, unique=True, max_size=3))
+    return "{ " + ", ".join(f"{name} = {draw(values(depth - 1))}" for name in names) + " }"
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    """A text of tables, arrays of tables, dotted keys and comments; not always valid TOML."""
+    lines = []
+    for _ in range(draw(st.integers(0, 8))):
+        names = draw(st.lists(NAMES, min_size=1, max_size=3))
+        key = draw(st.sampled_from([".", " . "])).join(names)
+        kind = draw(st.integers(0, 5))
+        if kind == 0:
+            lines.append(f"[ {key} ]  # [x]")
+        elif kind == 1:
+            lines.append(f"  [[{key}]]")
+        elif kind == 2:
+            lines.append(draw(GAPS).replace("\n", "\n#") or "# y = 1")
+        else:
+            lines.append(f"{key}={draw(values())} # = [z]")
+    return "\n".join(lines)
+
+
+@given(documents())
+def test_scanner_finds_what_tomllib_finds(text: str) -> None:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return
+    found = locate(text)
+    assert set(found) == set(keys_of(data))
+    lines = text.split("\n")
+    for key, line in found.items():
+        name = key[-1]
+        assert isinstance(name, int) or name.replace('"', '\\"') in lines[line - 1], (key, line)
+
+
+# Files ------------------------------------------------------------------------------------------------------
+
+
+def written(directory: Path, text: str) -> TomlFile:
+    path = directory / "x.toml"
+    path.write_text(text)
+    return TomlFile(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("a = 1\nb = \n", 2), ("a = 1\n\na = 2\n", 3), ('a = "', 1), ("[t]\n[t]\n", 2)],
+)
+def test_syntax_errors_have_their_line(text: str, line: int, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"x\.toml:{line}: no valid TOML"):
+        written(tmp_path, text)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file"):
+        TomlFile(tmp_path / "none.toml")
+    (tmp_path / "binary.toml").write_bytes(b"a = '\xff'")
+    with pytest.raises(UserError, match="no UTF-8"):
+        TomlFile(tmp_path / "binary.toml")
+    with pytest.raises(UserError, match="directory"):
+        TomlFile(tmp_path)
+
+
+def test_problem_of_a_key_that_is_not_there_is_at_its_table(tmp_path: Path) -> None:
+    file = written(tmp_path, "a = 1\n[t]\nb = 1\n")
+    assert file.where(("t", "missing", "too")).endswith("x.toml:2")
+    assert file.where(("missing",)).endswith("x.toml:1")
+
+
+def test_problems_are_in_the_order_of_the_file_and_once(tmp_path: Path) -> None:
+    problems = Problems(written(tmp_path, "\n".join(f"k{number} = 1" for number in range(1, 12))))
+    for number in (11, 2, 2, 9):
+        problems.add((f"k{number}",), "wrong")
+    with pytest.raises(UserError) as caught:
+        problems.raise_any()
+    assert [line.rpartition("x.toml:")[2] for line in str(caught.value).splitlines()] == [
+        "2: wrong",
+        "9: wrong",
+        "11: wrong",
+    ]
+
+
+def test_names_in_words() -> None:
+    assert dotted(("contenders", 1, "settings", "pool"), {("contenders", 1): "prefork"}) == (
+        "contenders.prefork.settings.pool"
+    )
+    assert dotted(("looks", 2)) == "looks[2]"
+    assert near("prefork_mutx", ["prefork", "prefork_mutex"]) == "; did you mean 'prefork_mutex'?"
+    assert near("warm_up", ["warm_up_connections"]) == "; did you mean 'warm_up_connections'?"
+    assert near("zzz", ["prefork"]) == ""

@@ -1,0 +1,196 @@
+"""What an engine offers, as it says itself: the pydantic form of `thunderherd-engine list --json`.
+
+A study is checked against this before its first trial, so that a name or a value that the engine would refuse
+is refused here, with the file and the line. Keys that a newer engine adds are ignored; the schema number is
+not.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SettingValue = bool | int | str
+"""The value of one setting; its unit, where it has one, is `Setting.unit`."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Setting(_Part):
+    name: str
+    help: str
+    unit: str | None = None
+
+
+class IntegerSetting(_Setting):
+    """A whole number from `minimum` to `maximum`, both allowed."""
+
+    kind: Literal["integer"]
+    minimum: int
+    maximum: int
+    default: int
+
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        unit = f" {self.unit}" if self.unit else ""
+        return f"a whole number from {self.minimum} to {self.maximum}{unit}"
+
+    def accepts(self, value: object) -> bool:
+        """True for a whole number in range; true and false are not numbers."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return False
+        return self.minimum <= value <= self.maximum
+
+
+class BooleanSetting(_Setting):
+    """A switch."""
+
+    kind: Literal["boolean"]
+    default: bool
+
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        return "true or false"
+
+    def accepts(self, value: object) -> bool:
+        """True for true and false, not for 0, 1 or texts."""
+        return isinstance(value, bool)
+
+
+class ChoiceSetting(_Setting):
+    """One of a few words."""
+
+    kind: Literal["choice"]
+    choices: tuple[str, ...]
+    default: str
+
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        return ", ".join(f'"{choice}"' for choice in self.choices)
+
+    def accepts(self, value: object) -> bool:
+        """True for one of `choices`."""
+        return value in self.choices
+
+
+Setting = Annotated[IntegerSetting | BooleanSetting | ChoiceSetting, Field(discriminator="kind")]
+
+
+class Entry(_Part):
+    """One line of a registry: a design, a primitive or a load."""
+
+    name: str
+    summary: str
+    source: str | None = None
+    settings: tuple[Setting, ...] = ()
+
+
+class Design(Entry):
+    """A server design and how it waits for its sockets."""
+
+    waits: Literal["in_the_call", "for_readiness", "for_completion"]
+
+
+class Workload(_Part):
+    """One protocol; its two ends have settings of their own."""
+
+    name: str
+    summary: str
+    source: str | None = None
+    service_settings: tuple[Setting, ...] = ()
+    client_settings: tuple[Setting, ...] = ()
+
+
+class Counter(_Part):
+    """Something that is read before and after; `reason` says why it is not available here."""
+
+    name: str
+    summary: str
+    unit: str | None = None
+    available: bool
+    reason: str | None = None
+
+
+class Hole(_Part):
+    """A combination that does not exist; `workload` None means that no workload fills it."""
+
+    design: str
+    primitive: str
+    workload: str | None = None
+    reason: str
+
+
+class Catalogue(_Part):
+    """Everything `thunderherd-engine list --json` says."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+    # The key is `schema`, which pydantic's BaseModel already uses for a method.
+    schema_version: Literal[1] = Field(alias="schema")
+    version: str
+    designs: tuple[Design, ...]
+    primitives: tuple[Entry, ...]
+    workloads: tuple[Workload, ...]
+    loads: tuple[Entry, ...]
+    counters: tuple[Counter, ...] = ()
+    server_settings: tuple[Setting, ...] = ()
+    load_settings: tuple[Setting, ...] = ()
+    holes: tuple[Hole, ...] = ()
+
+    def design(self, name: str) -> Design | None:
+        """The design of that name, or None."""
+        return next((design for design in self.designs if design.name == name), None)
+
+    def workload(self, name: str) -> Workload | None:
+        """The workload of that name, or None."""
+        return next((workload for workload in self.workloads if workload.name == name), None)
+
+    def load(self, name: str) -> Entry | None:
+        """The load of that name, or None."""
+        return next((load for load in self.loads if load.name == name), None)
+
+    def hole(self, design: str, primitive: str, workload: str) -> str | None:
+        """Why this combination does not exist; None if it does."""
+        for hole in self.holes:
+            if (hole.design, hole.primitive) == (design, primitive) and hole.workload in (None, workload):
+                return hole.reason
+        return None
+
+    def primitive(self, name: str) -> Entry | None:
+        """The primitive of that name, or None."""
+        return next((primitive for primitive in self.primitives if primitive.name == name), None)
+
+    def settings_of_server(self, design: str, primitive: str, workload: str) -> dict[str, Setting]:
+        """What `serve DESIGN --primitive --workload` takes, by name; unknown names add nothing."""
+        own, protocol, mover = self.design(design), self.workload(workload), self.primitive(primitive)
+        return by_name(
+            [
+                *self.server_settings,
+                *(protocol.service_settings if protocol else ()),
+                *(mover.settings if mover else ()),
+                *(own.settings if own else ()),
+            ]
+        )
+
+    def settings_of_load(self, load: str, workload: str) -> dict[str, Setting]:
+        """What `load WORKLOAD --load LOAD` takes, by name; unknown names add nothing."""
+        own, protocol = self.load(load), self.workload(workload)
+        return by_name(
+            [
+                *self.load_settings,
+                *(protocol.client_settings if protocol else ()),
+                *(own.settings if own else ()),
+            ]
+        )
+
+
+def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:
+    """The settings under their names, in the order given."""
+    return {setting.name: setting for setting in settings}
+
+
+def defaults(settings: Mapping[str, Setting]) -> dict[str, SettingValue]:
+    """The value of every setting when nobody says otherwise."""
+    return {name: setting.default for name, setting in settings.items()}

@@ -1,0 +1,131 @@
+"""The paper beside a study: its figures, what it gets wrong, its claims.
+
+All are files in the study's folder.
+"""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from thunderherd.errors import UserError
+from thunderherd.study_file import KeyPath, Problems, read_text, show
+from thunderherd.study_form import ContenderTable, StudyForm
+
+ROW = "row"
+SECONDS = "process_control_cpu_s"
+
+
+class Inconsistency(BaseModel):
+    """Something that a source gets wrong.
+
+    `concerns` says where it must be shown: "row 7", "claim H66", "fig30_2".
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    as_printed: str
+    finding: str
+    concerns: tuple[str, ...]
+
+
+def notes_about(inconsistencies: Iterable[Inconsistency], subject: str) -> str | None:
+    """The findings about one subject in one text; None if there are none."""
+    found = [f"{each.as_printed}: {each.finding}" for each in inconsistencies if subject in each.concerns]
+    return "; ".join(found) or None
+
+
+def inconsistencies_of(path: Path) -> list[Inconsistency]:
+    """The rows of a list of inconsistencies. Raises UserError."""
+    return [
+        Inconsistency(
+            as_printed=row["as_printed"],
+            finding=row["finding"],
+            concerns=tuple(part.strip() for part in row["concerns"].split(";")),
+        )
+        for row in read_table(path, ("as_printed", "finding", "concerns"))
+    ]
+
+
+def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
+    """The rows of a CSV file that has at least these columns, texts as they stand. Raises UserError."""
+    reader = csv.DictReader(read_text(path).splitlines(keepends=True), strict=True)
+    try:
+        rows = list(reader)
+    except csv.Error as error:
+        raise UserError(f"{path}:{reader.line_num}: no valid CSV: {error}") from None
+    if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
+        raise UserError(f"{path}:1: no column {' nor '.join(map(show, missing))}; has {reader.fieldnames}")
+    for row in rows:
+        if None in row or None in row.values():
+            raise UserError(
+                f"{path}: a row has another number of fields than the head: {show(list(row.values()))}"
+            )
+    return rows
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What the files beside a study say about it."""
+
+    seconds: dict[int, float] | None
+    """The paper's figure for each row of its table, seconds; None without a table."""
+    table: str | None
+    inconsistencies: tuple[Inconsistency, ...]
+    claims: Path | None
+
+    @classmethod
+    def read(cls, form: StudyForm, problems: Problems) -> "Paper":
+        """Reads the files that a study names; one that cannot be read is a problem of the key naming it."""
+        folder = problems.file.path.parent
+        seconds: dict[int, float] | None = None
+        inconsistencies: list[Inconsistency] = []
+        claims = folder / form.claims if form.claims else None
+        if form.paper_table:
+            try:
+                seconds = _seconds(folder / form.paper_table)
+            except UserError as error:
+                problems.add(("paper_table",), str(error))
+        if form.inconsistencies:
+            try:
+                inconsistencies = inconsistencies_of(folder / form.inconsistencies)
+            except UserError as error:
+                problems.add(("inconsistencies",), str(error))
+        if claims and not claims.is_file():
+            problems.add(("claims",), f"claims = {show(form.claims)}: there is no file {claims}")
+        return cls(seconds, form.paper_table, tuple(inconsistencies), claims)
+
+    def seconds_of(self, table: ContenderTable, index: int, problems: Problems) -> float | None:
+        """The paper's figure for a contender, seconds; None for a control and for one that it lacks."""
+        if self.seconds is None or table.control_of or table.row == "none":
+            return None
+        key: KeyPath = ("contenders", index, "row")
+        rows = ", ".join(map(str, self.seconds))
+        if table.row is None:
+            problems.add(
+                key, f'{table.name} has no row; give its row of {self.table} ({rows}), or row = "none"'
+            )
+        elif table.row not in self.seconds:
+            problems.add(
+                key, f'{table.name}: row = {table.row}; {self.table} has {rows}; or say row = "none"'
+            )
+        else:
+            return self.seconds[table.row]
+        return None
+
+    def note_of(self, table: ContenderTable) -> str | None:
+        """What to know about the paper's figure for a contender."""
+        listed = notes_about(self.inconsistencies, f"row {table.row}") if isinstance(table.row, int) else None
+        return "; ".join(note for note in (table.row_note, listed) if note) or None
+
+
+def _seconds(path: Path) -> dict[int, float]:
+    figures = {}
+    for row in read_table(path, (ROW, SECONDS)):
+        try:
+            figures[int(row[ROW])] = float(row[SECONDS])
+        except ValueError:
+            raise UserError(f"{path}: {ROW} and {SECONDS} are no numbers in {show(row)}") from None
+    return figures
