@@ -1,4 +1,6 @@
 //! CPU time of a server's whole process tree at any moment, from the best source that this machine allows.
+//!
+//! The control group comes first because it alone is exact (docs/decisions/0004).
 
 use anyhow::Result;
 use schemars::JsonSchema;
@@ -12,16 +14,20 @@ use crate::sys::process::Pid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CpuSource {
-    /// A perf event that the whole tree inherits.
-    PerfEvent,
     /// The tree's own control group.
     Cgroup,
+    /// A perf event that the whole tree inherits; it misses what a task does as it ends.
+    PerfEvent,
     /// None: only the CPU time of the whole life is known, when it is over.
     WholeLife,
 }
 
 /// The words of `--cpu-source`.
-pub const CHOICES: [&str; 4] = ["auto", "perf_event", "cgroup", "whole_life"];
+pub const CHOICES: [&str; 4] = ["auto", "cgroup", "perf_event", "whole_life"];
+
+/// What is said beside every figure of a perf event.
+const BIAS: &str = "perf_event misses what tasks do as they end and around context switches: figures are too low, \
+                    most of all those of designs that make a process or thread for every client";
 
 /// The CPU time of one tree.
 pub struct CpuTime {
@@ -31,8 +37,8 @@ pub struct CpuTime {
 }
 
 enum Clock {
-    PerfEvent(TaskClock),
     Cgroup(ControlGroup),
+    PerfEvent(TaskClock),
     WholeLife,
 }
 
@@ -41,12 +47,17 @@ impl CpuTime {
     /// that works. An error when the source asked for does not.
     pub fn open(process: Pid, choice: &str) -> Result<Self> {
         let mut reasons = Vec::new();
-        for (word, open) in [("perf_event", perf_event as fn(Pid) -> Result<Clock>), ("cgroup", cgroup)] {
+        for (word, open) in [("cgroup", cgroup as fn(Pid) -> Result<Clock>), ("perf_event", perf_event)] {
             if choice != word && choice != "auto" {
                 continue;
             }
             match open(process) {
-                Ok(clock) => return Ok(CpuTime { clock, reason: because(reasons) }),
+                Ok(clock) => {
+                    if matches!(clock, Clock::PerfEvent(_)) {
+                        reasons.push(BIAS.to_owned());
+                    }
+                    return Ok(CpuTime { clock, reason: because(reasons) });
+                }
                 Err(error) if choice == "auto" => reasons.push(format!("{word}: {error:#}")),
                 Err(error) => return Err(error.context(format!("--cpu-source {word} is not to be had"))),
             }
@@ -60,8 +71,8 @@ impl CpuTime {
     /// Which source it is.
     pub fn source(&self) -> CpuSource {
         match self.clock {
-            Clock::PerfEvent(_) => CpuSource::PerfEvent,
             Clock::Cgroup(_) => CpuSource::Cgroup,
+            Clock::PerfEvent(_) => CpuSource::PerfEvent,
             Clock::WholeLife => CpuSource::WholeLife,
         }
     }
@@ -69,21 +80,21 @@ impl CpuTime {
     /// Nanoseconds so far, of every process and thread, ended or not; `None` where only the whole life is known.
     pub fn read(&mut self) -> Result<Option<u64>> {
         match &mut self.clock {
-            Clock::PerfEvent(clock) => clock.read().map(Some),
             Clock::Cgroup(group) => group.read().map(Some),
+            Clock::PerfEvent(clock) => clock.read().map(Some),
             Clock::WholeLife => Ok(None),
         }
     }
-}
-
-fn perf_event(process: Pid) -> Result<Clock> {
-    TaskClock::open(process).map(Clock::PerfEvent)
 }
 
 fn cgroup(process: Pid) -> Result<Clock> {
     let group = ControlGroup::new("server")?;
     group.add(process)?;
     Ok(Clock::Cgroup(group))
+}
+
+fn perf_event(process: Pid) -> Result<Clock> {
+    TaskClock::open(process).map(Clock::PerfEvent)
 }
 
 fn because(reasons: Vec<String>) -> Option<String> {

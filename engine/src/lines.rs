@@ -100,9 +100,11 @@ pub struct Snapshot {
 /// A server's whole life, every process of it ended and waited for.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Summary {
-    /// CPU time, user and system.
+    /// CPU time of all processes and threads: from the control group where there is one, else from getrusage, which
+    /// misses the last steps of a thread.
     pub cpu_ns: u64,
-    /// In user mode. On kernels that sample at the tick, the sum with `system_ns` is exact and the split is not.
+    /// In user mode, from getrusage. On kernels that sample at the tick, the sum with `system_ns` is exact for processes
+    /// and the split is not.
     pub user_ns: u64,
     /// In the kernel.
     pub system_ns: u64,

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use socket2::Socket;
 
 use crate::about::Entry;
-use crate::cpu_time::CpuTime;
+use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
 use crate::listener;
@@ -64,9 +64,9 @@ pub fn serve(plan: &Plan) -> Result<()> {
             .map_err(|error| mistake(format!("--cpus {cpus:?}: {error}; `nproc` CPUs are there, counted from 0")))?;
     }
     let mut supervisor = Supervisor::start(plan, signals)?;
-    let died = supervisor.watch();
-    let died = died.and_then(|died| supervisor.end().map(|()| died));
-    let summary = supervisor.summary(died?.map(|ended| ended.to_string()))?;
+    let died = supervisor.watch()?;
+    supervisor.end()?;
+    let summary = supervisor.summary(died.map(|ended| ended.to_string()))?;
     supervisor.print_summary(&summary)?;
     match summary.died {
         None => Ok(()),
@@ -113,7 +113,7 @@ impl<'a> Supervisor<'a> {
             listener,
             tally,
             server,
-            cpu_time: CpuTime::open(server, &plan.cpu_source).inspect_err(|_| process::kill_group(server))?,
+            cpu_time: CpuTime::open(server, &plan.cpu_source)?,
             deadline: None,
         };
         descriptor::write(opener.as_fd(), b"\n")?;
@@ -227,7 +227,7 @@ impl<'a> Supervisor<'a> {
         Ok(process::wait_for_all()?)
     }
 
-    fn summary(&self, died: Option<String>) -> Result<Summary> {
+    fn summary(&mut self, died: Option<String>) -> Result<Summary> {
         let whole = process::usage_of_children()?;
         let general = self.tally.general();
         let own = Split {
@@ -237,7 +237,10 @@ impl<'a> Supervisor<'a> {
         let total = Split::from(&whole);
         let known = own.user_ns + own.system_ns > 0;
         Ok(Summary {
-            cpu_ns: total.user_ns + total.system_ns,
+            cpu_ns: match self.cpu_time.source() {
+                CpuSource::Cgroup => self.cpu_time.read()?.unwrap_or_default(),
+                CpuSource::PerfEvent | CpuSource::WholeLife => total.user_ns + total.system_ns,
+            },
             user_ns: total.user_ns,
             system_ns: total.system_ns,
             server_process: known.then_some(own),
@@ -266,6 +269,13 @@ impl<'a> Supervisor<'a> {
 
     fn line(&self, line: &Line) -> Result<()> {
         print(&serde_json::to_string(line)?)
+    }
+}
+
+impl Drop for Supervisor<'_> {
+    /// Whatever went wrong, nothing of the server outlives its supervisor, and its control group can be removed.
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }
 

@@ -1,7 +1,7 @@
 //! CPU time of a process and all that it starts, from a control group of its own.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 
@@ -11,12 +11,15 @@ use crate::sys::process::Pid;
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "CPU time of a server's control group, where perf events are not allowed",
+        summary: "CPU time of a server's whole process tree at any moment, from a control group of its own",
         source: "Linux, Documentation/admin-guide/cgroup-v2.rst, cpu.stat",
     },
     unit: "nanoseconds",
     available: || ControlGroup::new("probe").map(drop),
 };
+
+/// How the names of our groups begin; they end with the number of the process that made them.
+const PREFIX: &str = "thunderherd-";
 
 /// A control group that goes with this value.
 pub struct ControlGroup {
@@ -26,8 +29,12 @@ pub struct ControlGroup {
 impl ControlGroup {
     /// Makes a group below the one of this process, in the version 2 hierarchy.
     pub fn new(name: &str) -> Result<Self> {
-        let folder = own_group()?.join(format!("thunderherd-{name}-{}", std::process::id()));
-        fs::create_dir(&folder).with_context(|| format!("{} could not be made", folder.display()))?;
+        let parent = own_group()?;
+        sweep(&parent);
+        let folder = parent.join(format!("{PREFIX}{name}-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| {
+            format!("{} could not be made (systemd-run --user --scope gives you a group of your own)", folder.display())
+        })?;
         Ok(ControlGroup { folder })
     }
 
@@ -53,6 +60,17 @@ impl Drop for ControlGroup {
     fn drop(&mut self) {
         // An empty group holds nothing; one that cannot be removed is not worth failing a run.
         let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Removes the groups of supervisors that were killed. A group that still holds a process cannot be removed.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().filter(|name| name.starts_with(PREFIX)).and_then(|name| name.rsplit('-').next());
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 

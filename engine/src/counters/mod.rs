@@ -17,8 +17,8 @@ pub struct Counter {
 crate::register! {
     /// All counters.
     COUNTERS: Counter {
-        task_clock,
         cgroup_cpu,
+        task_clock,
         resource_usage,
         listen_drops,
     }
