@@ -1,0 +1,156 @@
+"""A stand-in for the engine: its lines, without anything worth measuring behind them. Standard library only.
+
+Every connection costs CPU_NS of its design, by decree. What is to go wrong is said in the environment
+variable FAKE_ENGINE, words with commas between; each word is explained where it is looked up.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+CATALOGUE = Path(__file__).resolve().parent / "data" / "catalogue.json"
+CPU_NS = {"iterative": 20_000, "fork_per_client": 120_000}
+DEFAULT_CPU_NS = 40_000
+FAULTS = set(filter(None, os.environ.get("FAKE_ENGINE", "").split(",")))
+
+
+def say(**line):
+    print(json.dumps(line), flush=True)
+
+
+def flags(arguments):
+    """`--a-b 1` as {"a_b": "1"}."""
+    found = {}
+    for name, value in pairwise(arguments):
+        if name.startswith("--"):
+            found[name.removeprefix("--").replace("-", "_")] = value
+    return found
+
+
+class Server:
+    """Each client connects once and says how many connections it stands for."""
+
+    def __init__(self, design):
+        self.design = design
+        self.connections = 0
+        self.snapshots = 0
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            client, _ = self.socket.accept()
+            with client:
+                self.connections += int(client.recv(64))
+                client.sendall(b"done")
+
+    def tally(self):
+        miscounted = 1 if "tally_short" in FAULTS and self.connections else 0  # one request is not counted
+        return {
+            "connections": self.connections, "closed": self.connections,
+            "requests": self.connections - miscounted, "bytes_received": 0, "bytes_sent": 0,
+            "receive_calls": 0, "send_calls": 0, "empty_wakeups": 0,
+            "workers_lost": int("worker_lost" in FAULTS), "workers_replaced": 0,
+            "errors": {"reset": 3} if "server_error" in FAULTS else {},
+            "a_key_of_a_newer_engine": 1,
+        }  # fmt: skip
+
+    def cpu_ns(self):
+        # A server that never comes to rest: each snapshot finds more CPU used.
+        restless = 1_000_000 * self.snapshots if "restless" in FAULTS else 0
+        return self.connections * CPU_NS.get(self.design, DEFAULT_CPU_NS) + restless
+
+    def workers(self):
+        if not self.design.startswith("pre"):
+            return None
+        return [self.connections // 3, self.connections // 3, self.connections - 2 * (self.connections // 3)]
+
+    def snapshot(self):
+        self.snapshots += 1
+        say(
+            line="snapshot", monotonic_ns=time.monotonic_ns(),
+            cpu_ns=None if "whole_life" in FAULTS else self.cpu_ns(), tally=self.tally(),
+            workers=self.workers(), listen_drops=7 if "drops" in FAULTS and self.connections > 150 else 0,
+            listen_queue=0,
+        )  # fmt: skip
+
+    def summary(self, died=None):
+        say(
+            line="summary", cpu_ns=self.cpu_ns(), user_ns=self.cpu_ns(), system_ns=0, server_process=None,
+            dead_children=None, voluntary_switches=2 * self.connections, involuntary_switches=0,
+            minor_faults=0, major_faults=0, max_resident_kib=1, tally=self.tally(),
+            workers=self.workers(), listen_drops=0, died=died,
+        )  # fmt: skip
+
+
+def serve(arguments):
+    design, settings = arguments[0], flags(arguments[1:])
+    if "no_such_port" in FAULTS:  # the user's mistake
+        print(
+            "thunderherd-engine: port 80 may not be bound by this user; use one above 1023", file=sys.stderr
+        )
+        sys.exit(2)
+    if "mute" in FAULTS:  # never says that it is ready
+        time.sleep(60)
+    if "crash" in FAULTS:
+        print("first a warning\nthen a reason", file=sys.stderr)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    server = Server(design)
+    port = server.socket.getsockname()[1]
+    say(
+        line="ready", schema=2 if "newer" in FAULTS else 1, address=f"127.0.0.1:{port}", port=port,
+        supervisor_pid=os.getpid(), server_pid=os.getpid(), design=design, primitive=settings["primitive"],
+        workload=settings["workload"], settings=settings,
+        cpu_source="whole_life" if "whole_life" in FAULTS else "perf_event",
+        cpu_source_reason="perf_event: not permitted" if "whole_life" in FAULTS else None,
+        socket={}, cpus=None,
+    )  # fmt: skip
+    for line in sys.stdin:
+        if "dies" in FAULTS and server.connections:  # after the load has begun
+            server.summary(died="killed by SIGKILL")
+            sys.exit(1)
+        if "garbage" in FAULTS:
+            print("{oops", flush=True)
+        assert line == "snapshot\n", line
+        server.snapshot()
+    if "stuck" in FAULTS:  # does not end at the end of its input, nor by SIGTERM
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(60)
+    server.summary()
+
+
+def load(arguments):
+    settings = flags(arguments[1:])
+    host, _, port = settings["connect"].rpartition(":")
+    planned = int(settings["children"]) * int(settings["loops"])
+    done = planned - 2 if "load_error" in FAULTS else planned
+    began = time.monotonic_ns()
+    if "load_hangs" in FAULTS:
+        time.sleep(60)
+    with socket.create_connection((host, int(port))) as server:
+        server.sendall(str(done).encode())
+        server.recv(64)
+    say(
+        line="load", schema=1, workload=arguments[0], load=settings["load"], settings=settings,
+        expected_requests=planned, requests=done, connections=done, bytes_received=0, elapsed_ns=1,
+        started_monotonic_ns=began, ended_monotonic_ns=time.monotonic_ns(), user_ns=1_000_000,
+        system_ns=2_000_000, voluntary_switches=0, errors={"refused": 2} if done < planned else {},
+        children_lost=0, first_error="connect: refused" if done < planned else None,
+    )  # fmt: skip
+    sys.exit(0 if done == planned else 1)
+
+
+if __name__ == "__main__":
+    command, rest = sys.argv[1], sys.argv[2:]
+    if command == "list":
+        print(CATALOGUE.read_text())
+    elif command == "--version":
+        print("thunderherd-engine 0.0.0 (fake)")
+    else:
+        {"serve": serve, "load": load}[command](rest)

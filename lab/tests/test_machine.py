@@ -1,0 +1,97 @@
+"""The machine's description: complete on this machine, and honest about what it cannot see on another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from thunderherd import machine
+
+
+def leaves(tree: dict[str, object], above: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in tree.items():
+        place = f"{above}{key}"
+        found |= leaves(value, f"{place}.") if isinstance(value, dict) else {place: value}
+    return found
+
+
+def test_every_absence_has_its_reason_and_nothing_else_has() -> None:
+    found = machine.describe()
+    reasons = found.pop("unavailable")
+    absent = {name for name, value in leaves(found).items() if value is None}
+    assert absent == set(reasons)
+    assert all(reasons.values())
+
+
+def test_it_is_json_and_tells_the_essentials() -> None:
+    found = json.loads(json.dumps(machine.describe()))
+    assert found["kernel"].startswith("Linux ")
+    assert found["cpu"]["count"] >= 1
+    assert found["memory_bytes"] > 2**20
+    assert "net.core.somaxconn" in found["sysctls"]
+    assert found["limits"]["open_files"]["soft"]
+    assert found["tools"]["python"].startswith("CPython")
+    for key in ("distribution", "mitigations", "congestion_control", "hypervisor", "clock_source"):
+        assert key in found
+
+
+def test_a_machine_that_shows_nothing_is_described_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = machine.describe()
+    assert found["unavailable"]["cpu.model"] == f"there is no {tmp_path}/proc/cpuinfo"
+    assert found["unavailable"]["compiler.rustc"] == "rustc is not on PATH"
+    assert found["unavailable"]["sysctls.net.core.somaxconn"].startswith("there is no ")
+    assert found["cpu"]["model"] is None
+
+
+def test_the_engine_is_named_by_what_it_is(fake_engine: object) -> None:
+    path = fake_engine()  # type: ignore[operator]
+    found = machine.describe(path)["engine"]
+    assert found["path"] == str(path)
+    assert found["version"] == "thunderherd-engine 0.0.0 (fake)"
+    assert len(found["sha256"]) == 64
+
+
+def test_a_governor_that_differs_between_cpus_is_shown_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    for number, name in enumerate(("performance", "powersave")):
+        directory = tmp_path / f"sys/devices/system/cpu/cpu{number}/cpufreq"
+        directory.mkdir(parents=True)
+        (directory / "scaling_governor").write_text(f"{name}\n")
+    assert machine.governor("scaling_governor") == "performance, powersave"
+    with pytest.raises(machine.Unavailable, match="no CPU has a cpufreq directory"):
+        machine.governor("scaling_driver")
+
+
+@pytest.mark.parametrize(("flags", "expected"), [("fpu vme", "none"), ("fpu hypervisor", "KVM")])
+def test_the_hypervisor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, expected: str) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(f"model name\t: A CPU\nflags\t\t: {flags}\n")
+    (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
+    (tmp_path / "sys/class/dmi/id/product_name").write_text("KVM\n")
+    assert machine.hypervisor() == expected
+    assert machine.cpu_model() == "A CPU"
+
+
+def test_only_parameters_that_matter_are_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cmdline").write_text("root=/dev/sda isolcpus=1 token=secret mitigations=off quiet\n")
+    assert machine.kernel_parameters() == ["isolcpus=1", "mitigations=off"]
+
+
+def test_small_readers() -> None:
+    assert machine.cpu_list("0-2,5") == [0, 1, 2, 5]
+    assert machine.cpu_list("") == []
+    assert machine.chosen("always [madvise] never") == "madvise"
+    refused = PermissionError(13, "Permission denied", "/secret")
+    assert machine.reason(refused) == "no permission to read /secret"

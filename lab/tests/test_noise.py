@@ -1,0 +1,193 @@
+"""Noise from outside: the arithmetic against canned clocks, the readings against this machine."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thunderherd import noise
+from thunderherd.records import Noise
+
+LIMITS = SimpleNamespace(steal_percent=5.0, foreign_percent=15.0)
+
+STAT = """\
+cpu  100 20 30 4000 50 6 7 80 9 1
+cpu0 50 10 15 2000 25 3 3 40 5 0
+cpu1 50 10 15 2000 25 3 4 40 4 1
+intr 1
+"""
+
+START = noise.Sample(
+    monotonic=100.0, cpus=2, tasks=10.0, interrupts=1.0, steal=3.0, own=1.0, children=5.0, supervisor=0.0,
+    throttled=4,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def known_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "interrupt_time_is_apart", lambda: False)
+    monkeypatch.setattr(noise, "sampling_rate", lambda: 100)
+
+
+def made(**changes: float) -> Noise:
+    """The noise of ten seconds on two CPUs in which the clocks advanced by `changes`."""
+    values = {name: getattr(START, name) + change for name, change in changes.items() if name != "server"}
+    return noise.between(
+        START, replace(START, monotonic=110.0, **values), server_seconds=changes.get("server", 0)
+    )
+
+
+def test_proc_stat_is_read_by_its_columns() -> None:
+    ticks = noise.TICKS_A_SECOND
+    assert noise.parse_stat(STAT) == (2, 150 / ticks, 13 / ticks, 80 / ticks)
+
+
+def test_shares_are_of_all_cpus() -> None:
+    found = made(tasks=12.0, interrupts=1.0, steal=0.8, own=0.5, children=4.0, supervisor=0.25, server=6.25)
+    assert found.steal_share == pytest.approx(0.8 / 20)
+    assert found.foreign_share == pytest.approx((13.0 - 11.0) / 20)
+    assert found.machine_busy_seconds == pytest.approx(13.0)
+    assert found.wall_seconds == pytest.approx(10.0)
+    # Two standard deviations of 2000 looks at a machine that is busy 65 % of the time.
+    assert found.foreign_uncertainty == pytest.approx(2 * math.sqrt(0.65 * 0.35 / 2000))
+
+
+def test_interrupts_count_only_where_tasks_are_charged_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "interrupt_time_is_apart", lambda: True)
+    assert made(tasks=2.0, interrupts=1.0).foreign_share == pytest.approx(2.0 / 20)
+
+
+def test_clocks_that_disagree_give_no_negative_noise() -> None:
+    assert made(tasks=1.0, server=1.5).foreign_share == 0.0
+
+
+def test_loudness_is_a_multiple_of_what_is_allowed() -> None:
+    quiet = made()
+    assert noise.loudness(quiet, LIMITS) == 0.0
+    assert noise.describe(quiet, LIMITS) == ""
+    stolen = made(steal=2.0)
+    assert noise.loudness(stolen, LIMITS) == pytest.approx(2.0)
+    assert noise.describe(stolen, LIMITS) == "10% of the machine stolen (allowed: 5 %)"
+    foreign = made(tasks=8.0)
+    assert noise.loudness(foreign, LIMITS) == pytest.approx(
+        100 * (foreign.foreign_share - foreign.foreign_uncertainty) / 15
+    )
+    assert noise.describe(foreign, LIMITS) == "40% used by others (allowed: 15 %)"
+
+
+def test_what_the_clock_can_feign_is_no_noise() -> None:
+    brief = Noise(
+        steal_share=0.0, foreign_share=0.17, foreign_uncertainty=0.03, wall_seconds=0.2,
+        machine_busy_seconds=0.1, throttled=0,
+    )  # fmt: skip
+    assert noise.loudness(brief, LIMITS) < 1
+    assert noise.loudness(brief.model_copy(update={"foreign_uncertainty": 0.01}), LIMITS) > 1
+
+
+def test_a_throttled_trial_is_noisy_whatever_the_limits() -> None:
+    found = made(throttled=1)
+    assert noise.loudness(found, SimpleNamespace(steal_percent=100, foreign_percent=100)) == math.inf
+    assert noise.describe(found, LIMITS) == "throttled 1 times by its control group"
+
+
+def test_a_limit_of_nothing_rejects_any_noise() -> None:
+    strict = SimpleNamespace(steal_percent=0, foreign_percent=0)
+    assert noise.loudness(made(), strict) == 0.0
+    assert noise.loudness(made(steal=0.01), strict) == math.inf
+
+
+@given(st.floats(0, 20), st.floats(0, 20), st.floats(0, 20))
+def test_shares_stay_shares(tasks: float, server: float, steal: float) -> None:
+    found = noise.between(
+        START, replace(START, monotonic=110.0, tasks=10 + tasks, steal=3 + steal), server_seconds=server
+    )
+    assert 0 <= found.foreign_share <= 1
+    assert 0 <= found.steal_share <= 1
+    assert 0 <= found.foreign_uncertainty <= 1
+
+
+# This machine
+
+
+def test_what_others_use_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of which the sample knows nothing, for half a second, is foreign; our own work is not."""
+    monkeypatch.undo()
+    before = noise.sample()
+    child = os.fork()
+    if child == 0:
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            pass
+        os._exit(0)
+    time.sleep(0.5)
+    running = noise.sample()
+    os.waitpid(child, 0)  # from now on it is one of our ended children
+    reaped = noise.sample()
+    foreign, known = (noise.between(before, after, 0) for after in (running, reaped))
+    assert foreign.foreign_share * foreign.wall_seconds * running.cpus > 0.1
+    assert known.foreign_share < foreign.foreign_share
+
+
+def test_process_cpu_is_exact_and_0_for_a_process_that_is_gone() -> None:
+    assert noise.process_cpu_seconds(os.getpid()) == pytest.approx(time.process_time(), abs=0.5)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert noise.process_cpu_seconds(child) == 0.0
+
+
+def test_time_wait_is_counted_by_port() -> None:
+    if noise.time_wait_count() + 5 > noise.time_wait_limit():
+        pytest.skip("the machine's table of TIME_WAIT sockets is full: it keeps no more of them")
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    before = noise.time_wait_of_port(port)
+    for closes_first in ("client", "client", "client", "server", "server"):
+        client = socket.create_connection(("127.0.0.1", port))
+        server, _ = listener.accept()
+        for end in (client, server) if closes_first == "client" else (server, client):
+            end.close()
+    listener.close()
+    assert noise.time_wait_of_port(port) - before == 5
+    assert noise.time_wait_count() >= 5
+    assert noise.local_ports() > 100
+
+
+# Control groups
+
+MOUNTS_1 = """\
+30 24 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+"""
+MOUNTS_2 = "40 24 0:30 /docker/abc /sys/fs/cgroup rw shared:1 - cgroup2 cgroup rw\n"
+
+
+def test_version_1_groups_are_followed_upwards() -> None:
+    groups = "9:memory:/other\n4:cpu,cpuacct:/user/one\n0::/\n"
+    assert noise.cpu_stat_paths(groups, MOUNTS_1) == [
+        Path("/sys/fs/cgroup/cpu,cpuacct/user/one/cpu.stat"),
+        Path("/sys/fs/cgroup/cpu,cpuacct/user/cpu.stat"),
+        Path("/sys/fs/cgroup/cpu,cpuacct/cpu.stat"),
+    ]
+
+
+def test_a_container_sees_its_group_as_the_mounts_root() -> None:
+    assert noise.cpu_stat_paths("0::/docker/abc/job\n", MOUNTS_2) == [
+        Path("/sys/fs/cgroup/job/cpu.stat"),
+        Path("/sys/fs/cgroup/cpu.stat"),
+    ]
+
+
+def test_throttling_can_be_asked_for() -> None:
+    assert noise.throttled_periods() >= 0

@@ -1,0 +1,23 @@
+"""Thunderherd: fio for sockets. `thunderherd.load(directory).frame()` is a run's trials as a data frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from thunderherd.results import Results
+
+__version__ = "0.1.0"
+"""The engine crate's version; a test keeps them the same."""
+
+__all__ = ["__version__", "load"]
+
+
+def load(path: str | Path) -> Results:
+    """The results of the run in directory `path`. Raises `UserError` where there is no run."""
+    # Imported when it is needed: the command line should answer `--help` without pydantic and polars.
+    from thunderherd.results import load as load_results
+
+    return load_results(path)

@@ -1,0 +1,383 @@
+"""Runs the engine: its catalogue, servers under control, loads. Nothing else starts what is measured.
+
+Everything the engine says is one JSON object a line (models in `engine_lines`). Every wait has a deadline,
+and every process that is started here ends by its own process id when something goes wrong; what this process
+leaves behind when it is killed itself is ended by the parent-death signal that the engine sets (`--parent`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from thunderherd.catalogue import Catalogue, SettingValue
+from thunderherd.engine_lines import SCHEMA, LoadResult, Ready, ServerSummary, Snapshot
+from thunderherd.errors import UserError
+
+ENGINE_NAME = "thunderherd-engine"
+READY_SECONDS = 15.0
+"""How long a server may take to listen."""
+SNAPSHOT_SECONDS = 15.0
+"""How long a snapshot may take; it is a few reads, but the machine may be overloaded."""
+STOP_SECONDS = 15.0
+"""How long a server may take to end, beyond the drain that its settings allow."""
+LIST_SECONDS = 30.0
+STDERR_BYTES = 4096
+"""How much of the end of its stderr goes into a message."""
+SIGTERM_SECONDS = 3.0
+"""How long a process may take to obey SIGTERM before SIGKILL follows."""
+
+Line = TypeVar("Line", bound=BaseModel)
+
+
+class EngineError(Exception):
+    """The engine failed in the middle of its work: the trial that asked is invalid, with this reason."""
+
+
+def find_engine() -> Path:
+    """The engine's executable: $THUNDERHERD_ENGINE, else beside this Python, else on PATH.
+
+    Raises `UserError` where there is none, or where it may not be executed.
+    """
+    named = os.environ.get("THUNDERHERD_ENGINE")
+    if named:
+        if not os.access(named, os.X_OK) or Path(named).is_dir():
+            raise UserError(
+                f"THUNDERHERD_ENGINE is {named!r}, which is no executable file; "
+                "set it to the engine's path, or unset it"
+            )
+        return Path(named).absolute()
+    beside = Path(sys.executable).parent / ENGINE_NAME
+    if os.access(beside, os.X_OK):
+        return beside
+    on_path = shutil.which(ENGINE_NAME)
+    if on_path:
+        return Path(on_path).absolute()
+    raise UserError(
+        f"no {ENGINE_NAME} beside {sys.executable} nor on PATH; "
+        "run `make build`, or set THUNDERHERD_ENGINE to its path"
+    )
+
+
+def catalogue(engine: Path | None = None) -> Catalogue:
+    """What the engine offers (`thunderherd-engine list --json`), asked once per build of the engine."""
+    path = engine or find_engine()
+    return _catalogue(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
+    command = [str(engine), "list", "--json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise EngineError(f"`{' '.join(command)}` gave no answer within {LIST_SECONDS:g} s") from None
+    except OSError as error:
+        raise UserError(f"{engine} cannot be started: {error.strerror}; run `make build`") from None
+    if done.returncode != 0:
+        said = _one_line(done.stderr)
+        raise EngineError(f"`{' '.join(command)}` failed: {_ending(done.returncode)}: {said}")
+    return _understand(Catalogue, done.stdout, "its catalogue")
+
+
+def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
+    """Settings as the engine's command line takes them: `{"backlog": 5}` becomes `--backlog 5`."""
+    flags: list[str] = []
+    for name, value in settings.items():
+        text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+        flags += [f"--{name.replace('_', '-')}", text]
+    return flags
+
+
+class Server:
+    """A server under control: `with Server("prefork", workload="bytes", primitive="send") as server:`.
+
+    On entering, it listens (`ready` holds its port). `snapshot()` may be called at any time, `stop()` once;
+    leaving the block without `stop()` ends the server and throws its account away. Main thread only.
+    """
+
+    ready: Ready
+
+    def __init__(
+        self,
+        design: str,
+        *,
+        workload: str,
+        primitive: str,
+        settings: Mapping[str, SettingValue] | None = None,
+        cpus: Sequence[int] | None = None,
+        listen: str = "127.0.0.1:0",
+        engine: Path | None = None,
+    ) -> None:
+        self.command = [
+            str(engine or find_engine()), "serve", design, "--workload", workload, "--primitive", primitive,
+            "--listen", listen, "--control", "--parent", str(os.getpid()), *_cpu_flags(cpus),
+            *setting_flags(settings or {}),
+        ]  # fmt: skip
+        drain = (settings or {}).get("drain_milliseconds", 0)
+        self._stop_seconds = STOP_SECONDS + (drain / 1000 if isinstance(drain, int) else 0)
+        self._process: _Process | None = None
+        self._summary: ServerSummary | None = None
+
+    def __enter__(self) -> Self:
+        self._process = _Process(self.command, f"server {self.command[2]}", control=True)
+        try:
+            self.ready = self._next(Ready, "ready", READY_SECONDS)
+        except BaseException:
+            self._process.end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.end()
+
+    def snapshot(self) -> Snapshot:
+        """Where the server stands now: tally and CPU since it started. `EngineError` when it has died."""
+        self._running().say("snapshot")
+        return self._next(Snapshot, "snapshot", SNAPSHOT_SECONDS)
+
+    def stop(self) -> ServerSummary:
+        """Lets the server drain and end: the account of its whole life (`died`: it ended otherwise)."""
+        process = self._running()
+        process.close_input()
+        deadline = time.monotonic() + self._stop_seconds
+        while self._summary is None:  # an answer to an earlier question may still stand before the summary
+            self._summary = self._parse(ServerSummary, process.read_line(deadline), "summary")
+        process.wait(deadline)
+        process.end()
+        return self._summary
+
+    def _next(self, model: type[Line], expected: str, seconds: float) -> Line:
+        process = self._running()
+        found = self._parse(model, process.read_line(time.monotonic() + seconds), expected)
+        if found is None:
+            assert self._summary is not None
+            died = self._summary.died or "it ended without being asked"
+            raise EngineError(f"{process.what} is gone: {died}{process.said()}")
+        return found
+
+    def _parse(self, model: type[Line], text: str, expected: str) -> Line | None:
+        """The line as `model`; None when it is another line than expected (a summary is kept)."""
+        what = self._running().what
+        line = _json_object(text, what).get("line")
+        if line == expected:
+            return _understand(model, text, f"a line of {what}")
+        if line == "summary":
+            self._summary = _understand(ServerSummary, text, f"a line of {what}")
+            return None
+        if expected == "summary":
+            return None
+        raise EngineError(f"{what} said {line!r} where {expected!r} was due: {text[:200]}")
+
+    def _running(self) -> _Process:
+        if self._process is None:
+            raise RuntimeError("the server has not been started: use it in a `with` block")
+        return self._process
+
+
+class LoadProcess:
+    """A load that is running. `wait()` once; `end()` may be called at any time."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = list(command)
+        self._process = _Process(command, f"load {command[2]}", control=False)
+
+    def wait(self, seconds: float) -> LoadResult:
+        """Its result, within `seconds`. `EngineError`: it has none. `UserError`: it was called wrongly."""
+        deadline = time.monotonic() + seconds
+        try:
+            text = self._process.read_line(deadline)
+            result = _understand(LoadResult, text, "the load's result")
+            self._process.wait(deadline)
+        finally:
+            self._process.end()
+        return result
+
+    def end(self) -> None:
+        """Kills it if it still runs."""
+        self._process.end()
+
+
+def start_load(
+    workload: str,
+    address: str,
+    *,
+    kind: str = "closed",
+    settings: Mapping[str, SettingValue] | None = None,
+    cpus: Sequence[int] | None = None,
+    engine: Path | None = None,
+) -> LoadProcess:
+    """Starts one load process against `address` (host:port). Start it from the main thread only."""
+    return LoadProcess(
+        [
+            str(engine or find_engine()), "load", workload, "--connect", address, "--load", kind, "--json",
+            "--parent", str(os.getpid()), *_cpu_flags(cpus), *setting_flags(settings or {}),
+        ]
+    )  # fmt: skip
+
+
+class _Process:
+    """One process of the engine: its lines, with deadlines, and its end.
+
+    Its stderr goes to a nameless file, which can never fill a pipe and block it. It is a process group of its
+    own, so that Ctrl-C reaches Python only, which then ends load and server in their order.
+    """
+
+    def __init__(self, command: Sequence[str], what: str, *, control: bool) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "the engine must be started from the main thread: "
+                "its parent-death signal fires when the thread that started it ends"
+            )
+        self.what = what
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
+        self._buffer = b""
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if control else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                process_group=0,
+            )
+        except OSError as error:
+            self._errors.close()
+            raise UserError(f"{command[0]} cannot be started: {error.strerror}; run `make build`") from None
+        assert self._popen.stdout is not None
+        self._output = self._popen.stdout.fileno()
+        os.set_blocking(self._output, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._output, selectors.EVENT_READ)
+
+    def say(self, text: str) -> None:
+        """Writes one line to its stdin. A process that is gone is noticed by the reading that follows."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._popen.stdin.write(text.encode() + b"\n")
+            self._popen.stdin.flush()
+
+    def close_input(self) -> None:
+        if self._popen.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._popen.stdin.close()
+
+    def read_line(self, deadline: float) -> str:
+        """The next line, without its end. Fails at `deadline` (`time.monotonic`) and at the end of output."""
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._selector.select(left):
+                raise EngineError(f"{self.what} gave no answer in time{self.said()}")
+            piece = os.read(self._output, 65536)
+            if not piece:
+                self._fail_for_silence(deadline)
+            self._buffer += piece
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line.decode(errors="replace")
+
+    def wait(self, deadline: float) -> int:
+        """Its exit status (negative: the signal that killed it)."""
+        try:
+            return self._popen.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise EngineError(f"{self.what} does not end{self.said()}") from None
+
+    def end(self) -> None:
+        """Ends it if it still runs: end of its input, SIGTERM, SIGKILL; reaps it and closes everything."""
+        self.close_input()
+        try:
+            if self._popen.poll() is None:
+                self._popen.send_signal(signal.SIGTERM)
+                try:
+                    self._popen.wait(SIGTERM_SECONDS)
+                except subprocess.TimeoutExpired:
+                    self._popen.kill()
+        finally:
+            if self._popen.poll() is None:
+                self._popen.kill()
+                self._popen.wait()
+            self._selector.close()
+            if self._popen.stdout is not None:
+                self._popen.stdout.close()
+            self._errors.close()
+
+    def said(self) -> str:
+        """What it wrote to stderr, shortened, for the end of an error message."""
+        text = self._stderr()
+        return f"; it said: {text}" if text else ""
+
+    def _stderr(self) -> str:
+        if self._errors.closed:
+            return ""
+        # The process writes at the position that this descriptor shares with it: never move that.
+        descriptor = self._errors.fileno()
+        start = max(0, os.fstat(descriptor).st_size - STDERR_BYTES)
+        return _one_line(os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace"))
+
+    def _fail_for_silence(self, deadline: float) -> None:
+        """Its output has ended before the line that was due: why."""
+        status = self.wait(deadline)
+        message = self._stderr().removeprefix(f"{ENGINE_NAME}: ").removeprefix("error: ")
+        if status == 2 and message:
+            raise UserError(message)
+        raise EngineError(f"{self.what} failed: {_ending(status)}{self.said()}")
+
+
+def _cpu_flags(cpus: Sequence[int] | None) -> list[str]:
+    return ["--cpus", ",".join(map(str, cpus))] if cpus else []
+
+
+def _json_object(text: str, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        raise EngineError(f"{what} said something that is no JSON: {text[:200]!r}") from None
+    if not isinstance(found, dict):
+        raise EngineError(f"{what} said something that is no JSON object: {text[:200]!r}")
+    return found
+
+
+def _understand(model: type[Line], text: str, what: str) -> Line:
+    found = _json_object(text, what)
+    if found.get("schema", SCHEMA) != SCHEMA:
+        raise UserError(
+            f"the engine speaks version {found['schema']!r} of its JSON, this laboratory version {SCHEMA}: "
+            "they belong to different releases; run `make build`"
+        )
+    try:
+        return model.model_validate(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the line"
+        raise EngineError(f"{what} is not as expected: {where}: {first['msg']}; seen: {text[:200]}") from None
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+def _one_line(text: str) -> str:
+    return " / ".join(line.strip() for line in text.splitlines() if line.strip())

@@ -1,0 +1,324 @@
+"""What the machine does beside a trial: stolen CPU, foreign CPU, throttling, ports in TIME_WAIT.
+
+Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a
+second, and on most kernels it samples: a tick belongs whole to whatever it finds running.
+`foreign_uncertainty` says how much of a share that can feign, and a trial is called noisy only by what
+exceeds it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import os
+import platform
+import resource
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from thunderherd.records import Noise
+
+PROC = Path("/proc")
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+NETLINK_SOCK_DIAG = 4
+SOCK_DIAG_BY_FAMILY = 20
+TCP_TIME_WAIT = 6
+
+
+class NoiseLimits(Protocol):
+    """What a study says about noise, percent of the machine's CPU time."""
+
+    @property
+    def steal_percent(self) -> float: ...
+    @property
+    def foreign_percent(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Clocks at one moment, seconds, each since a start of its own."""
+
+    monotonic: float
+    cpus: int
+    tasks: float
+    interrupts: float
+    steal: float
+    own: float
+    children: float
+    supervisor: float
+    throttled: int
+
+
+def sample(supervisor_pid: int | None = None) -> Sample:
+    """Reads the clocks.
+
+    The machine's, this process's, its ended children's, and the server's supervisor's.
+    """
+    cpus, tasks, interrupts, steal = parse_stat((PROC / "stat").read_text())
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Sample(
+        monotonic=time.monotonic(),
+        cpus=cpus,
+        tasks=tasks,
+        interrupts=interrupts,
+        steal=steal,
+        own=time.process_time(),
+        children=ended.ru_utime + ended.ru_stime,
+        supervisor=process_cpu_seconds(supervisor_pid) if supervisor_pid else 0.0,
+        throttled=throttled_periods(),
+    )
+
+
+def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
+    """The noise between two samples, between which the server's processes used `server_seconds` of CPU.
+
+    The clients must have been started and reaped between the samples: their CPU is that of our ended
+    children.
+    """
+    wall = max(after.monotonic - before.monotonic, 1e-9)
+    capacity = wall * after.cpus
+    tasks, interrupts = after.tasks - before.tasks, after.interrupts - before.interrupts
+    comparable = tasks if interrupt_time_is_apart() else tasks + interrupts
+    ours = (
+        server_seconds
+        + (after.own - before.own)
+        + (after.children - before.children)
+        + (after.supervisor - before.supervisor)
+    )
+    busy_share = min(1.0, comparable / capacity)
+    spread = math.sqrt(busy_share * (1 - busy_share) / max(1.0, capacity * sampling_rate()))
+    return Noise(
+        steal_share=(after.steal - before.steal) / capacity,
+        foreign_share=max(0.0, comparable - ours) / capacity,
+        foreign_uncertainty=2 * spread,
+        wall_seconds=wall,
+        machine_busy_seconds=tasks + interrupts,
+        throttled=after.throttled - before.throttled,
+    )
+
+
+def loudness(noise: Noise, limits: NoiseLimits) -> float:
+    """How noisy a trial was, as a multiple of what the study allows.
+
+    Above 1 is too noisy, throttled is infinite.
+    """
+    if noise.throttled > 0:
+        return math.inf
+    foreign = max(0.0, noise.foreign_share - noise.foreign_uncertainty)
+    return max(
+        _multiple(100 * noise.steal_share, limits.steal_percent),
+        _multiple(100 * foreign, limits.foreign_percent),
+    )
+
+
+def describe(noise: Noise, limits: NoiseLimits) -> str:
+    """What made a trial noisy, in words; empty where nothing did."""
+    said = []
+    if noise.throttled > 0:
+        said.append(f"throttled {noise.throttled} times by its control group")
+    if 100 * noise.steal_share > limits.steal_percent:
+        said.append(f"{noise.steal_share:.0%} of the machine stolen (allowed: {limits.steal_percent:g} %)")
+    if 100 * (noise.foreign_share - noise.foreign_uncertainty) > limits.foreign_percent:
+        said.append(f"{noise.foreign_share:.0%} used by others (allowed: {limits.foreign_percent:g} %)")
+    return ", ".join(said)
+
+
+def _multiple(percent: float, allowed: float) -> float:
+    if percent <= 0:
+        return 0.0
+    return percent / allowed if allowed > 0 else math.inf
+
+
+# The machine's CPU
+
+
+def parse_stat(text: str) -> tuple[int, float, float, float]:
+    """From `/proc/stat`: CPUs, then seconds in tasks, in interrupts (hard and soft), and stolen.
+
+    See proc_stat(5).
+    """
+    lines = text.splitlines()
+    fields = [int(field) for field in lines[0].split()[1:]] + [0] * 8
+    user, nice, system, _idle, _wait, hard, soft, steal = fields[:8]
+    cpus = sum(1 for line in lines if line.startswith("cpu") and not line.startswith("cpu "))
+    return (
+        cpus,
+        (user + nice + system) / TICKS_A_SECOND,
+        (hard + soft) / TICKS_A_SECOND,
+        steal / TICKS_A_SECOND,
+    )
+
+
+def process_cpu_seconds(pid: int) -> float:
+    """CPU that one process has used: exact for a single thread (schedstat), else in ticks.
+
+    0 once it is gone.
+    """
+    try:
+        text = (PROC / str(pid) / "stat").read_text()
+        fields = text[text.rindex(")") + 2 :].split()
+        ticks = (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+        if fields[17] == "1":
+            exact = int((PROC / str(pid) / "schedstat").read_text().split()[0]) / 1e9
+            return exact or ticks
+        return ticks
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+@lru_cache(maxsize=1)
+def interrupt_time_is_apart() -> bool:
+    """Whether the kernel keeps interrupt time out of a task's CPU time.
+
+    Where it does, soft interrupts of our own packets are in nobody's account, and would pass for foreign CPU.
+    Taken from the kernel's configuration; where that cannot be read, yes, as most distributions have it.
+    """
+    config = kernel_configuration()
+    if config is None:
+        return True
+    return "CONFIG_IRQ_TIME_ACCOUNTING=y" in config or "CONFIG_VIRT_CPU_ACCOUNTING_NATIVE=y" in config
+
+
+@lru_cache(maxsize=1)
+def sampling_rate() -> int:
+    """How often a second the kernel looks what a CPU is doing (CONFIG_HZ).
+
+    Where unknown, as often as it counts.
+    """
+    for line in (kernel_configuration() or "").splitlines():
+        if line.startswith("CONFIG_HZ="):
+            return int(line.removeprefix("CONFIG_HZ="))
+    return TICKS_A_SECOND
+
+
+@lru_cache(maxsize=1)
+def kernel_configuration() -> str | None:
+    """The running kernel's configuration, from where kernels and distributions leave it; None: nowhere."""
+    release = platform.release()
+    try:
+        return gzip.decompress((PROC / "config.gz").read_bytes()).decode()
+    except (OSError, EOFError):
+        pass
+    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config"):
+        try:
+            return Path(path).read_text()
+        except OSError:
+            continue
+    return None
+
+
+# Throttling
+
+
+def throttled_periods() -> int:
+    """How often this process's control groups were throttled so far; 0 where there is no quota to overrun."""
+    total = 0
+    for path in _cpu_stat_files():
+        try:
+            fields = dict(line.split() for line in path.read_text().splitlines())
+            total += int(fields.get("nr_throttled", 0))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+@lru_cache(maxsize=1)
+def _cpu_stat_files() -> tuple[Path, ...]:
+    """`cpu.stat` of this process's control group and of all above it, in either version of control groups."""
+    try:
+        groups = (PROC / "self/cgroup").read_text()
+        mounts = (PROC / "self/mountinfo").read_text()
+    except OSError:
+        return ()
+    return tuple(path for path in cpu_stat_paths(groups, mounts) if path.exists())
+
+
+def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
+    """Where `cpu.stat` would be, from /proc/self/cgroup and /proc/self/mountinfo (cgroups(7))."""
+    own: dict[str, str] = {}
+    for line in groups.splitlines():
+        _number, controllers, path = line.split(":", 2)
+        if controllers == "":
+            own["cgroup2"] = path
+        elif "cpu" in controllers.split(","):
+            own["cgroup"] = path
+    found: list[Path] = []
+    for line in mounts.splitlines():
+        front, _, back = line.partition(" - ")
+        kind, _device, options = back.split(" ", 2)
+        if kind not in own or (kind == "cgroup" and "cpu" not in options.split(",")):
+            continue
+        root, mount_point = front.split()[3:5]
+        inner = own[kind].removeprefix(root.rstrip("/")).strip("/")
+        directory = Path(mount_point) / inner
+        while True:
+            found.append(directory / "cpu.stat")
+            if directory == Path(mount_point):
+                break
+            directory = directory.parent
+    return found
+
+
+# Ports
+
+
+def local_ports() -> int:
+    """How many ports the kernel may choose from for a connection (`ip_local_port_range`)."""
+    low, high = (PROC / "sys/net/ipv4/ip_local_port_range").read_text().split()
+    return int(high) - int(low) + 1
+
+
+def time_wait_count() -> int:
+    """Sockets in TIME_WAIT in this network namespace, IPv4 and IPv6 together (`/proc/net/sockstat`)."""
+    for line in (PROC / "net/sockstat").read_text().splitlines():
+        if line.startswith("TCP:"):
+            words = line.split()
+            return int(words[words.index("tw") + 1])
+    return 0
+
+
+def time_wait_limit() -> int:
+    """How many sockets in TIME_WAIT the kernel keeps; it drops what is beyond (`tcp_max_tw_buckets`)."""
+    return int((PROC / "sys/net/ipv4/tcp_max_tw_buckets").read_text())
+
+
+def time_wait_of_port(port: int) -> int:
+    """Sockets in TIME_WAIT with `port` at either end: only these can stand in the way of connections to it.
+
+    Asked of the kernel by sock_diag(7), which filters; `/proc/net/tcp` would print every socket there is.
+    """
+    return sum(
+        _time_wait_answers(family, source, destination)
+        for family in (socket.AF_INET, socket.AF_INET6)
+        for source, destination in ((port, 0), (0, port))
+    )
+
+
+def _time_wait_answers(family: int, source: int, destination: int) -> int:
+    # struct inet_diag_req_v2 (linux/inet_diag.h): a port that is not 0 is a filter; ports in network order.
+    ends = (
+        struct.pack(">HH", source, destination) + bytes(32) + struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
+    )
+    request = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_TIME_WAIT) + ends
+    request_and_dump = 0x301
+    header = struct.pack("=IHHII", 16 + len(request), SOCK_DIAG_BY_FAMILY, request_and_dump, 1, 0)
+    count = 0
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
+        kernel.settimeout(5)
+        kernel.send(header + request)
+        while True:
+            answer = kernel.recv(1 << 16)
+            while len(answer) >= 16:
+                length, kind = struct.unpack_from("=IH", answer)
+                if kind == 3:  # NLMSG_DONE
+                    return count
+                if kind == 2:  # NLMSG_ERROR
+                    code = -struct.unpack_from("=i", answer, 16)[0]
+                    raise OSError(code, f"sock_diag: {os.strerror(code)}")
+                count += 1
+                answer = answer[(length + 3) & ~3 :]

@@ -1,0 +1,295 @@
+"""The shapes of what a run leaves on disk: one line of `trials.jsonl`, and `summary.json`.
+
+These models are the published schemas (`docs/reference/trial.schema.json` and `summary.schema.json`).
+Times are in seconds, and every name that is not a plain count says its unit.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from thunderherd.engine_lines import LoadResult, Ready, ServerSummary, Snapshot
+
+SCHEMA = 1
+"""The version of both shapes."""
+
+
+class Record(BaseModel):
+    """Frozen, and strict about its keys: a misspelt key is an error, not a silence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+# One trial
+
+
+class Noise(Record):
+    """What the machine did beside the trial, between the two samples that enclose its measured window."""
+
+    steal_share: float = Field(description="share of the machine's CPU time that the hypervisor took away")
+    foreign_share: float = Field(
+        description="share of the machine's CPU time used by processes that are not part of the trial"
+    )
+    wall_seconds: float
+    machine_busy_seconds: float = Field(description="CPU time of everything on this machine")
+    throttled: int = Field(description="times that this process's control group was throttled")
+    foreign_uncertainty: float = Field(
+        default=0.0, description="two standard deviations of it: the clock is sampled"
+    )
+
+
+class TrialMetrics(Record):
+    """One number per metric. Null: not measured, or without meaning for this contender (it has no pool)."""
+
+    connections: int = Field(description="connections that the server accepted in the window")
+    requests: int = Field(description="requests that the clients saw answered in the window")
+    server_cpu_seconds: float | None = Field(description="of every process of the server, dead ones included")
+    server_cpu_per_connection: float | None = Field(description="seconds")
+    client_cpu_seconds: float
+    machine_cpu_seconds: float = Field(description="CPU of everything on this machine, in ticks")
+    elapsed_seconds: float = Field(description="from the first client's start to the last client's end")
+    connections_per_second: float
+    voluntary_switches_per_connection: float | None = Field(description="server, over its whole life")
+    clients_per_worker_sd: float | None
+    clients_per_worker_min: int | None
+    clients_per_worker_max: int | None
+    listen_drops: int
+    worker_connections: list[int] | None = Field(description="connections of each pool worker in the window")
+
+
+CpuScope = Literal["window", "whole_life"]
+
+
+class TrialRecord(Record):
+    """One line of `trials.jsonl`: one fresh server, one load, one measured window."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    kind: Literal["trial"] = "trial"
+    study: str
+    contender: str
+    block: int = Field(description="from 1")
+    position: int = Field(description="place in the block's order, from 1")
+    attempt: int = Field(default=1, description="2: the block's trial was invalid and was run once more")
+    seed: int
+    started: str = Field(description="local time with offset, ISO 8601")
+    wall_seconds: float = Field(description="of the whole trial, set-up and warm-up included")
+    valid: bool
+    invalid_reasons: list[str]
+    warnings: list[str] = Field(default_factory=list)
+    cpu_scope: CpuScope | None = Field(default=None, description="what server_cpu_seconds covers")
+    ready: Ready | None = None
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+    summary: ServerSummary | None = None
+    loads: list[LoadResult] = Field(default_factory=list)
+    warm_up: list[LoadResult] = Field(default_factory=list)
+    noise: Noise | None = None
+    time_wait_before: int | None = None
+    metrics: TrialMetrics | None = None
+
+
+# A run
+
+
+class RunInfo(Record):
+    """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    kind: Literal["run"] = "run"
+    study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
+    digest: str
+    seed: int
+    overrides: list[str]
+    command: list[str]
+    started: str
+    version: str = Field(description="of Thunderherd")
+    machine: dict[str, Any]
+    resumed: list[str] = Field(default_factory=list, description="when it was resumed")
+
+
+# summary.json
+
+
+class Interval(Record):
+    """An estimate with its interval. A null end: so few blocks give no bound at this confidence."""
+
+    value: float
+    low: float | None
+    high: float | None
+    confidence: float | None = None
+    blocks: int | None = None
+
+
+class LookTaken(Record):
+    """A planned look: whether it was taken, and how many comparisons were decided at it."""
+
+    blocks: int
+    alpha: float
+    taken: bool
+    decided: int | None = None
+
+
+class StudySummary(Record):
+    """What was asked, and how it was run."""
+
+    name: str
+    title: str
+    question: str
+    source: str = ""
+    size: str
+    seed: int
+    digest: str = Field(description="SHA-256 of the study as resolved, overrides included")
+    metric: str
+    baseline: str | None
+    normalise_connections: int
+    connections_per_trial: int
+    blocks: int = Field(description="accepted blocks, which the verdicts rest on")
+    alpha: float = Field(description="two-sided, over all looks and the whole family")
+    equivalence_percent: float
+    family_size: int
+    looks: list[LookTaken]
+    complete: bool = Field(description="the last look was taken, or all was decided earlier")
+    cpu_scope: CpuScope | None
+    settings: dict[str, Any] = Field(description="load, server, laboratory and noise settings in effect")
+    overrides: list[str]
+    command: list[str]
+    notes: list[str] = Field(description="warnings that belong beside every figure")
+    started: str
+    finished: str
+
+
+class ClientsPerWorker(Record):
+    """The spread of connections over the pool's workers, each figure averaged over trials."""
+
+    minimum: float
+    mean: float
+    maximum: float
+    standard_deviation: float
+
+
+class ContenderSummary(Record):
+    """One contender. CPU figures are seconds for `normalise_connections` connections."""
+
+    name: str
+    label: str
+    row: int | None
+    control_of: str | None
+    design: str
+    primitive: str
+    workload: str
+    settings: dict[str, Any]
+    blocks: int = Field(description="accepted blocks in which its trial was valid")
+    cpu_seconds: Interval | None = Field(description="null: no valid trial")
+    process_control_seconds: Interval | None = Field(
+        description="minus the baseline, paired by block; of the baseline itself 0 without an interval"
+    )
+    paper_seconds: float | None
+    paper_note: str | None
+    clients_per_worker: ClientsPerWorker | None
+    worker_connections: list[float] | None = Field(description="mean per worker, workers sorted, most first")
+    rank: int | None = Field(description="1 uses least CPU; by estimate, separated or not")
+    letters: str = Field(description="contenders that share a letter are not separated")
+    voluntary_switches_per_connection: Interval | None
+    connections_per_second: Interval | None
+    client_cpu_seconds: Interval | None
+    machine_cpu_seconds: Interval | None
+
+
+Verdict = Literal["faster", "slower", "equivalent", "undecided"]
+
+
+class PairSummary(Record):
+    """`a` against `b`: ratio of the metric, a / b, and the verdict on a (faster: a uses less)."""
+
+    a: str
+    b: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    simultaneous_low: float | None
+    simultaneous_high: float | None
+    p: float | None
+    p_adjusted: float | None = Field(description="Holm, over the whole family")
+    p_equivalent_adjusted: float | None = None
+    verdict: Verdict
+    blocks: int
+    smallest_detectable_percent: float | None
+    decided_at: int | None = Field(default=None, description="blocks of the look that decided it")
+
+
+ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
+
+
+class ClaimSummary(Record):
+    """A sentence of the source, its figure, this machine's figure, and the verdict."""
+
+    id: str
+    statement: str
+    source_note: str | None
+    paper_figure: str | None
+    our_figure: str
+    estimate: Interval | None
+    verdict: ClaimVerdict
+    why: str
+    contrasts: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class TrialCounts(Record):
+    """How many trials there were, and what became of them. The three counts add up to all trials on disk."""
+
+    valid: int
+    invalid: int
+    rejected: int = Field(description="valid, but of a block that outside noise rejected")
+    invalid_reasons: dict[str, int] = Field(description="contender and reason, and how often")
+    accepted_blocks: list[int] = Field(description="in the order in which the looks take them")
+    rejected_blocks: list[int] = Field(description="rejected for outside noise, never for their outcome")
+    noisy_blocks_kept: list[int] = Field(description="noisy, but accepted: too many were, and these least")
+    incomplete_blocks: list[int] = Field(description="a trial stayed invalid when it was repeated")
+    given_up: dict[str, str] = Field(
+        description="contenders whose trials are invalid again and again, and why"
+    )
+
+
+class Summary(Record):
+    """`summary.json`: every figure of the printed table and of the report."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    study: StudySummary
+    machine: dict[str, Any]
+    contenders: list[ContenderSummary]
+    pairs: list[PairSummary]
+    pairs_all_blocks: list[PairSummary] = Field(description="the same with the rejected blocks kept")
+    claims: list[ClaimSummary]
+    trials: TrialCounts
+
+
+def summary_schema() -> dict[str, Any]:
+    """The JSON schema of `summary.json`, as published."""
+    return published(Summary, "summary.json of a Thunderherd run")
+
+
+def trial_schema() -> dict[str, Any]:
+    """The JSON schema of one line of `trials.jsonl`, as published."""
+    return published(TrialRecord, "One line of trials.jsonl of a Thunderherd run")
+
+
+def published(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
+    schema = model.model_json_schema(mode="serialization", by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
+
+
+def _write_schemas(directory: Path) -> None:
+    """Writes both schemas as docs/reference holds them."""
+    for name, schema in (("summary", summary_schema()), ("trial", trial_schema())):
+        (directory / f"{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _write_schemas(Path(sys.argv[1]))

@@ -1,0 +1,331 @@
+"""A run's directory: what is written into it while it is measured, and how it is read again.
+
+run.json        what is run: study, seed, machine, command line; written first
+trials.jsonl    one line a trial, on disk before the next trial starts; the raw observations
+trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
+summary.json    every figure of the printed table and the report
+README.txt      what these files are
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import polars
+from pydantic import ValidationError
+
+from thunderherd.errors import UserError
+from thunderherd.records import (
+    ClaimSummary,
+    ContenderSummary,
+    Interval,
+    PairSummary,
+    RunInfo,
+    Summary,
+    TrialMetrics,
+    TrialRecord,
+    summary_schema,
+    trial_schema,
+)
+
+__all__ = [
+    "ClaimSummary",
+    "ContenderSummary",
+    "Interval",
+    "PairSummary",
+    "Results",
+    "RunDirectory",
+    "RunInfo",
+    "Summary",
+    "TrialRecord",
+    "default_directory",
+    "load",
+    "summary_schema",
+    "trial_schema",
+]
+
+RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
+
+README = """\
+Results of Thunderherd.
+
+run.json        what was run: the study with every default filled in, seed, machine, command line
+trials.jsonl    the raw observations: one JSON object a line, one line a trial (schema: trial.schema.json
+                in Thunderherd's docs/reference)
+trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
+trials.csv      the same table as text
+summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
+report.html     the report, once it was written: one file, for a browser
+
+In Python: thunderherd.load("this directory").frame() is the table as a polars data frame.
+"""
+
+
+def default_directory(study: str, now: datetime | None = None) -> Path:
+    """Where a run goes that was given no directory: results/STUDY-YYYYmmdd-HHMMSS."""
+    return Path("results") / f"{study}-{now or datetime.now():%Y%m%d-%H%M%S}"
+
+
+# Writing
+
+
+class RunDirectory:
+    """The directory of a run that is being measured; no two processes may write into one at a time.
+
+    Make it with `create` or `resume`, and close it (it is a context manager).
+    """
+
+    def __init__(self, path: Path, info: RunInfo, trials: list[TrialRecord], descriptor: int) -> None:
+        self.path = path
+        self.info = info
+        self.trials = trials
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, path: Path, info: RunInfo) -> Self:
+        """A new directory, or an empty one. Raises `UserError` where something is there already."""
+        if (path / RUN).exists():
+            raise UserError(
+                f"{path} already holds a run; add --resume to go on with it, "
+                "or choose another directory with --out"
+            )
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"{path} exists and is not empty; choose another directory with --out")
+        path.mkdir(parents=True, exist_ok=True)
+        write_text(path / "README.txt", README)
+        descriptor = _open_for_appending(path)
+        # Last: a directory with a run.json is one that can be resumed.
+        write_text(path / RUN, info.model_dump_json(by_alias=True, indent=2) + "\n")
+        return cls(path, info, [], descriptor)
+
+    @classmethod
+    def resume(cls, path: Path) -> Self:
+        """A directory with a run in it. A last line that was not finished is cut off.
+
+        Raises `UserError` where there is no run, where another process still writes, or where a line is
+        broken.
+        """
+        info = _read_run(path)
+        descriptor = _open_for_appending(path)
+        try:
+            trials, length = _read_trials(path / TRIALS)
+            os.ftruncate(descriptor, length)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(path, info, trials, descriptor)
+
+    def note_resumption(self, when: str) -> None:
+        """Records in run.json that the run goes on."""
+        self.info = self.info.model_copy(update={"resumed": [*self.info.resumed, when]})
+        write_text(self.path / RUN, self.info.model_dump_json(by_alias=True, indent=2) + "\n")
+
+    def append(self, trial: TrialRecord) -> None:
+        """Writes one trial; on disk when this returns."""
+        line = trial.model_dump_json(by_alias=True).encode() + b"\n"
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+        os.fsync(self._descriptor)
+        self.trials.append(trial)
+
+    def finish(self, summary: Summary) -> None:
+        """Writes summary.json and the tidy tables."""
+        write_text(self.path / SUMMARY, summary.model_dump_json(by_alias=True, indent=2) + "\n")
+        Results(self.path, self.info, self.trials, summary).write_tidy()
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _open_for_appending(path: Path) -> int:
+    descriptor = os.open(path / TRIALS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UserError(f"{path} is being written by another run; wait for it, or end it first") from None
+    _sync_directory(path)
+    return descriptor
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replaces a file in one step: a reader, and a machine that fails, see the old file or the new one."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# Reading
+
+
+def load(path: str | Path) -> Results:
+    """The results of the run in directory `path`, finished or not. Raises `UserError` where there is none."""
+    directory = Path(path)
+    info = _read_run(directory)
+    trials, _ = _read_trials(directory / TRIALS)
+    summary = None
+    if (directory / SUMMARY).exists():
+        text = _read_text(directory / SUMMARY)
+        try:
+            summary = Summary.model_validate_json(text)
+        except ValidationError as error:
+            raise UserError(
+                f"{directory / SUMMARY} is not what this version of Thunderherd writes ({_first(error)}); "
+                "a resumed run (--resume) writes it anew from trials.jsonl"
+            ) from None
+    return Results(directory, info, trials, summary)
+
+
+def _read_run(path: Path) -> RunInfo:
+    if not (path / RUN).exists():
+        what = "no such directory" if not path.exists() else f"it has no {RUN}"
+        raise UserError(f"{path} holds no run: {what}; give the directory that `thunderherd run --out` wrote")
+    try:
+        return RunInfo.model_validate_json(_read_text(path / RUN))
+    except ValidationError as error:
+        raise UserError(
+            f"{path / RUN} is not what this version of Thunderherd writes ({_first(error)}); "
+            "start a new run with another --out"
+        ) from None
+
+
+def _read_trials(path: Path) -> tuple[list[TrialRecord], int]:
+    """All trials, and the length in bytes of what is whole.
+
+    A process that is killed leaves at most its last line unfinished; that trial is lost and nothing else.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    trials: list[TrialRecord] = []
+    length = 0
+    lines = content.splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
+        try:
+            if not line.endswith(b"\n"):
+                break
+            trials.append(TrialRecord.model_validate_json(line))
+        except ValidationError as error:
+            if number == len(lines):
+                break
+            raise UserError(
+                f"{path}:{number}: no trial of this version of Thunderherd: {_first(error)}"
+            ) from None
+        length += len(line)
+    return trials, length
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run as read from its directory. `summary` is None until the run has ended (or was interrupted)."""
+
+    path: Path
+    run: RunInfo
+    trials: Sequence[TrialRecord]
+    summary: Summary | None
+
+    def frame(self) -> polars.DataFrame:
+        """One row a trial, invalid ones included, in the order in which they ran; times in seconds.
+
+        `used` says whether the verdicts rest on it: valid, and of an accepted block (null without a summary).
+        """
+        return polars.DataFrame([self._row(trial) for trial in self.trials], schema=self.columns())
+
+    @staticmethod
+    def columns() -> dict[str, Any]:
+        """The columns of `frame()` and their types."""
+        text, whole, real, yes_or_no = polars.String, polars.Int64, polars.Float64, polars.Boolean
+        first = {
+            "study": text, "contender": text, "design": text, "primitive": text, "workload": text,
+            "block": whole, "position": whole, "attempt": whole, "seed": whole, "started": text,
+            "wall_seconds": real, "valid": yes_or_no, "invalid_reasons": text, "used": yes_or_no,
+            "cpu_scope": text, "time_wait_before": whole, "steal_share": real, "foreign_share": real,
+            "throttled": whole,
+        }  # fmt: skip
+        counts = {
+            "connections", "requests", "clients_per_worker_min", "clients_per_worker_max", "listen_drops",
+        }  # fmt: skip
+        metrics: dict[str, Any] = {
+            name: whole if name in counts else real for name in TrialMetrics.model_fields
+        }
+        return {**first, **metrics, "worker_connections": polars.List(whole)}
+
+    @cached_property
+    def _contenders(self) -> dict[str, dict[str, Any]]:
+        return {contender["name"]: contender for contender in self.run.study.get("contenders", [])}
+
+    def _row(self, trial: TrialRecord) -> dict[str, Any]:
+        contender = self._contenders.get(trial.contender, {})
+        accepted = self.summary.trials.accepted_blocks if self.summary else None
+        row: dict[str, Any] = {
+            name: contender.get(name) for name in ("design", "primitive", "workload")
+        } | {
+            name: getattr(trial, name)
+            for name in (
+                "study", "contender", "block", "position", "attempt", "seed", "started", "wall_seconds",
+                "valid", "cpu_scope", "time_wait_before",
+            )
+        }  # fmt: skip
+        row["invalid_reasons"] = "; ".join(trial.invalid_reasons) or None
+        row["used"] = None if accepted is None else trial.valid and trial.block in accepted
+        if trial.noise is not None:
+            row |= {
+                name: getattr(trial.noise, name) for name in ("steal_share", "foreign_share", "throttled")
+            }
+        if trial.metrics is not None:
+            row |= trial.metrics.model_dump()
+        return row
+
+    def write_tidy(self) -> None:
+        """Writes `frame()` as trials.parquet, and as trials.csv (lists as JSON texts)."""
+        frame = self.frame()
+        unfinished = self.path / ".trials.parquet.unfinished"
+        frame.write_parquet(unfinished)
+        unfinished.replace(self.path / "trials.parquet")
+        lists = [
+            None if workers is None else json.dumps(workers)
+            for workers in frame["worker_connections"].to_list()
+        ]
+        flat = frame.with_columns(polars.Series("worker_connections", lists, dtype=polars.String))
+        write_text(self.path / "trials.csv", flat.write_csv())

@@ -1,0 +1,319 @@
+"""Runs a study: block after block, look after look, until everything is decided or the last look is taken.
+
+The order of every block follows from seed and block number alone, and which blocks count follows from the
+trials on disk (`selection`), so a run that was interrupted, or killed, goes on exactly where it was.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from thunderherd import __version__, analysis, machine, noise, progress
+from thunderherd.engine import find_engine
+from thunderherd.errors import UserError
+from thunderherd.records import RunInfo, Summary, TrialRecord
+from thunderherd.results import RunDirectory, default_directory
+from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
+from thunderherd.statistics import block_order
+from thunderherd.study import Study, bundled_studies
+from thunderherd.trial import run_trial
+
+SEEDS = 2**32
+"""A seed that nobody chose lies below this."""
+CHANGES_SHOWN = 5
+
+
+def run_study(
+    study: Study,
+    directory: Path | None = None,
+    *,
+    seed: int | None = None,
+    resume: bool = False,
+    command: Sequence[str] = (),
+    show: progress.Progress | None = None,
+) -> Summary:
+    """Runs `study` into `directory` (default: results/STUDY-DATE-TIME) and returns the summary it wrote
+    there.
+
+    With `resume` it goes on with the run in `directory`, same seed, same order. Ctrl-C keeps what is
+    there, writes the summary of it, says how to go on and raises KeyboardInterrupt. Call it from the main
+    thread.
+
+    Raises
+    ------
+    UserError
+        The directory is taken, or is not that of this study; the engine refuses a setting.
+    """
+    path = directory or default_directory(study.name)
+    engine = find_engine()
+    with (
+        show or progress.choose() as shown,
+        _open(study, path, seed, resume, command, engine, shown) as run,
+    ):
+        return _Run(study, run, command, engine, shown).run()
+
+
+def _open(
+    study: Study,
+    path: Path,
+    seed: int | None,
+    resume: bool,
+    command: Sequence[str],
+    engine: Path,
+    show: progress.Progress,
+) -> RunDirectory:
+    """The directory of a new run, or of the one to go on with."""
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    here = machine.describe(engine)
+    if resume and (path / "run.json").exists():
+        run = RunDirectory.resume(path)
+        try:
+            check_same(run.info, study, seed, here)
+            run.note_resumption(now)
+        except BaseException:
+            run.close()
+            raise
+        show.say(f"{study.name}: goes on in {path}, seed {run.info.seed}, {len(run.trials)} trials are there")
+        return run
+    if resume:
+        show.say(f"{path}: nothing was measured there yet; the run begins")
+    info = RunInfo(
+        study=study.model_dump(mode="json"),
+        digest=study.digest,
+        seed=random.SystemRandom().randrange(SEEDS) if seed is None else seed,
+        overrides=list(study.overrides),
+        command=list(command),
+        started=now,
+        version=__version__,
+        machine=here,
+    )
+    run = RunDirectory.create(path, info)
+    first = study.looks[0]
+    show.say(
+        f"{study.name} ({study.size}): {len(study.contenders)} contenders, first look after "
+        f"{first.blocks} blocks, seed {info.seed}, into {path}"
+    )
+    return run
+
+
+class _Run:
+    """A run that is going on."""
+
+    def __init__(
+        self,
+        study: Study,
+        directory: RunDirectory,
+        command: Sequence[str],
+        engine: Path,
+        show: progress.Progress,
+    ) -> None:
+        self.study, self.directory, self.command, self.show = study, directory, command, show
+        self.engine, self.build = engine, _build_of(engine)
+        self.seed = directory.info.seed
+        self.names = [contender.name for contender in study.contenders]
+
+    def run(self) -> Summary:
+        try:
+            number = self._next_block()
+            while number is not None:
+                self._run_block(number)
+                ended, number = number, self._next_block()
+                self._report(ended)
+        except KeyboardInterrupt:
+            self.show.say(f"stopped; {len(self.directory.trials)} trials are kept in {self.directory.path}")
+            if self.directory.trials:
+                self._finish()
+            self.show.say(f"go on with: {self._resume_command()}")
+            raise
+        return self._finish()
+
+    def _next_block(self) -> int | None:
+        """The number of the block that is to be run or finished; None at the end."""
+        trials = self.directory.trials
+        selection = select(self.study, trials)
+        begun = {block.number: block for block in blocks_of(trials)}
+        if self._is_over(selection, begun):
+            self.show.plan(len(begun), 0)
+            return None
+        active = [name for name in self.names if name not in selection.given_up]
+        number = 1
+        while number in begun and begun[number].is_finished(active):
+            number += 1
+        self._plan(selection, begun.get(number, Block(number)), active)
+        return number
+
+    def _is_over(self, selection: Selection, blocks: dict[int, Block]) -> bool:
+        """Whether nothing is left to be measured: all is decided or tried, or no look can be reached."""
+        if len(selection.given_up) == len(self.names) or selection.next_look is None or selection.exhausted:
+            return True
+        return bool(selection.reached) and analysis.all_decided(
+            analysis.verdicts(self.study, selection, blocks)
+        )
+
+    def _plan(self, selection: Selection, block: Block, active: Sequence[str]) -> None:
+        assert selection.next_look is not None
+        missing = selection.next_look.blocks - len(selection.accepted)
+        done_here = sum(block.succeeded(name) for name in active)
+        most = most_blocks(selection.next_look, self.study.noise.reject_at_most_percent)
+        blocks = min(missing, most - block.number + 1)
+        self.show.plan(block.number + blocks - 1, blocks * len(active) - done_here)
+
+    def _run_block(self, number: int) -> None:
+        """Runs what the block lacks, in its order; then once more what was invalid."""
+        order = block_order(self.names, self.seed, number)
+        for attempt in range(1, ATTEMPTS + 1):
+            for position, name in enumerate(order, start=1):
+                lost = given_up(self.study, blocks_of(self.directory.trials))
+                block = self._block(number)
+                if name not in lost and not block.succeeded(name) and block.attempts(name) < attempt:
+                    self._run_trial(number, name, position, attempt)
+
+    def _report(self, number: int) -> None:
+        block = self._block(number)
+        self.show.block_ends(number, list(block.trials.values()), self._remark(block))
+
+    def _block(self, number: int) -> Block:
+        begun = {block.number: block for block in blocks_of(self.directory.trials)}
+        return begun.get(number, Block(number))
+
+    def _run_trial(self, number: int, name: str, position: int, attempt: int) -> TrialRecord:
+        if _build_of(self.engine) != self.build:
+            raise UserError(
+                f"{self.engine} was built anew during the run, and trials of both must not be mixed; "
+                "start a new run with another --out"
+            )
+        self.show.trial_begins(number, name, position, len(self.names))
+        try:
+            trial = run_trial(
+                self.study,
+                self.study.contender(name),
+                block=number,
+                position=position,
+                seed=self.seed,
+                attempt=attempt,
+                engine=self.engine,
+            )
+        except UserError as error:
+            raise UserError(
+                f"{name}: {error}; {len(self.directory.trials)} trials are kept, "
+                f"go on with: {self._resume_command()}"
+            ) from None
+        self.directory.append(trial)
+        self.show.trial_ends(trial)
+        return trial
+
+    def _remark(self, block: Block) -> str:
+        """What is to be said about a block besides its trials: noise, and a contender that was given up."""
+        limits = self.study.noise
+        heard = [
+            (noise.loudness(trial.noise, limits), trial) for trial in block.trials.values() if trial.noise
+        ]
+        remarks = []
+        if heard:
+            loudest, trial = max(heard, key=lambda pair: pair[0])
+            if loudest > 1 and trial.noise is not None:
+                remarks.append(f"noisy ({trial.contender}: {noise.describe(trial.noise, limits)})")
+        return ", ".join(remarks)
+
+    def _finish(self) -> Summary:
+        info = self.directory.info
+        summary = analysis.summarise(
+            self.study,
+            self.directory.trials,
+            info.machine,
+            seed=self.seed,
+            command=self.command or info.command,
+            started=info.started,
+            notes=[f"the run was interrupted, and resumed at {when}" for when in info.resumed],
+        )
+        self.directory.finish(summary)
+        return summary
+
+    def _resume_command(self) -> str:
+        """What to type to go on."""
+        size = [f"--{self.study.size}"] if self.study.size in ("quick", "full") else []
+        overrides = [word for text in self.study.overrides for word in ("--set", text)]
+        bundled = bundled_studies().get(self.study.name) == self.study.path
+        name = self.study.name if bundled else str(self.study.path)
+        return shlex.join(
+            ["thunderherd", "run", name, *size, *overrides, "--out", str(self.directory.path), "--resume"]
+        )
+
+
+def _build_of(engine: Path) -> tuple[int, int] | None:
+    """What changes when the engine is built anew; None while there is none."""
+    try:
+        found = engine.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def check_same(info: RunInfo, study: Study, seed: int | None, here: dict[str, Any]) -> None:
+    """Refuses, as `UserError`, to go on with a run under another study, seed, engine or kernel.
+
+    Says what changed.
+    """
+    if seed is not None and seed != info.seed:
+        raise UserError(
+            f"the run has seed {info.seed}, --seed says {seed}; leave --seed out, "
+            "or start a new run with another --out"
+        )
+    if study.digest != info.digest:
+        changes = differences(info.study, study.model_dump(mode="json"))
+        shown = "; ".join(changes[:CHANGES_SHOWN]) or "something outside of the study's settings"
+        more = f"; and {len(changes) - CHANGES_SHOWN} more" if len(changes) > CHANGES_SHOWN else ""
+        raise UserError(
+            f"the study is not the one that was begun: {shown}{more}; "
+            "undo this, or start a new run with another --out"
+        )
+    for what, keys in {
+        "engine": ("engine", "sha256"),
+        "kernel": ("kernel",),
+        "CPU": ("cpu", "model"),
+    }.items():
+        before, now = _look_up(info.machine, keys), _look_up(here, keys)
+        if before != now:
+            raise UserError(
+                f"the {what} is not that of the run so far ({before} then, {now} now): "
+                "trials of both must not be mixed; start a new run with another --out"
+            )
+
+
+def _look_up(tree: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def differences(before: Any, now: Any, place: str = "") -> list[str]:
+    """What differs between two JSON documents: `load.settings.loops was 500, is 250`."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = dict.fromkeys([*before, *now])
+        return [
+            line
+            for key in keys
+            if key != "digest"
+            for line in differences(before.get(key), now.get(key), f"{place}.{key}" if place else key)
+        ]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return [
+            line
+            for index, (one, other) in enumerate(zip(before, now, strict=True))
+            for line in differences(one, other, f"{place}[{_name_of(one, index)}]")
+        ]
+    return [] if before == now else [f"{place} was {_short(before)}, is {_short(now)}"]
+
+
+def _name_of(element: Any, index: int) -> str:
+    return str(element["name"]) if isinstance(element, dict) and "name" in element else str(index)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,178 @@
+"""Which blocks count: a pure function of the study and of the trials on disk, so that resuming needs no
+memory.
+
+A block counts when each of its contenders has a valid trial in it and outside noise did not reject it. A
+look takes the first so many of them; blocks that noise rejected are replaced by further ones, until
+rejecting more would be more than the study allows: then the least noisy of the rejected are taken after
+all, and the summary says so. A block is never rejected for its outcome.
+
+An invalid trial is repeated once, at the end of its own block. Where it stays invalid the block is
+incomplete and is replaced like a noisy one. A contender that stays invalid again and again would leave no
+block at all: it is given up, and the others go on without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from thunderherd import noise
+from thunderherd.records import TrialRecord
+from thunderherd.study import Look, Study
+
+ATTEMPTS = 2
+"""How often a trial is tried in its block before the block is incomplete."""
+GIVE_UP_BLOCKS = 3
+"""A contender is given up at the earliest after failing in so many blocks ..."""
+GIVE_UP_SHARE = 0.25
+"""... and when these are more than this share of the blocks so far."""
+
+
+@dataclass
+class Block:
+    """The trials of one block, the last attempt of each contender."""
+
+    number: int
+    trials: dict[str, TrialRecord] = field(default_factory=dict)
+
+    def attempts(self, contender: str) -> int:
+        """How often the contender was tried in this block."""
+        return self.trials[contender].attempt if contender in self.trials else 0
+
+    def is_finished(self, contenders: Iterable[str]) -> bool:
+        """Whether nothing is left to be run in it."""
+        return all(self.succeeded(name) or self.attempts(name) >= ATTEMPTS for name in contenders)
+
+    def is_complete(self, contenders: Iterable[str]) -> bool:
+        """Whether each of `contenders` has a valid trial in it."""
+        return all(self.succeeded(name) for name in contenders)
+
+    def succeeded(self, contender: str) -> bool:
+        """Whether the contender has a valid trial in it."""
+        return contender in self.trials and self.trials[contender].valid
+
+    def loudness(self, limits: noise.NoiseLimits) -> float:
+        """Noise of its loudest trial, as a multiple of what is allowed: above 1, the block is noisy."""
+        heard = [trial.noise for trial in self.trials.values() if trial.noise is not None]
+        return max((noise.loudness(each, limits) for each in heard), default=0.0)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A look whose blocks are there.
+
+    `run` is how many complete blocks had been run by then, noisy ones included.
+    """
+
+    look: Look
+    run: int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What counts. All block numbers.
+
+    `accepted` is in the order in which the looks take its first elements.
+    """
+
+    accepted: tuple[int, ...]
+    rejected: tuple[int, ...]
+    noisy_kept: tuple[int, ...]
+    incomplete: tuple[int, ...]
+    complete: tuple[int, ...]
+    given_up: dict[str, str]
+    reached: tuple[Reached, ...]
+    next_look: Look | None
+    exhausted: bool
+    """The next look cannot be reached within the blocks that the study allows."""
+
+    def counted(self) -> tuple[int, ...]:
+        """The blocks that the figures rest on.
+
+        Those of the last look reached, or all accepted before the first.
+        """
+        return self.accepted[: self.reached[-1].look.blocks] if self.reached else self.accepted
+
+
+def blocks_of(trials: Iterable[TrialRecord]) -> list[Block]:
+    """The blocks that have been begun, by number."""
+    found: dict[int, Block] = {}
+    for trial in trials:
+        block = found.setdefault(trial.block, Block(trial.block))
+        if trial.attempt >= block.attempts(trial.contender):
+            block.trials[trial.contender] = trial
+    return [found[number] for number in sorted(found)]
+
+
+def most_blocks(look: Look, reject_at_most_percent: float) -> int:
+    """How many blocks a look may take in all, so that at most that share of them is rejected."""
+    # The small addition keeps 12 / 0.75 = 16 from becoming 15.999...
+    return max(look.blocks, math.floor(look.blocks / (1 - reject_at_most_percent / 100) + 1e-9))
+
+
+def given_up(study: Study, blocks: Sequence[Block]) -> dict[str, str]:
+    """The contenders that are not tried any more, each with its last reason."""
+    lost: dict[str, str] = {}
+    for contender in study.contenders:
+        failures = 0
+        for count, block in enumerate(blocks, start=1):
+            if block.attempts(contender.name) < ATTEMPTS or block.succeeded(contender.name):
+                continue
+            failures += 1
+            if failures >= GIVE_UP_BLOCKS and failures > GIVE_UP_SHARE * count:
+                reasons = "; ".join(block.trials[contender.name].invalid_reasons)
+                lost[contender.name] = f"invalid in {failures} of {count} blocks; last: {reasons}"
+                break
+    return lost
+
+
+def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
+    """Which of the blocks on disk count, and which look comes next."""
+    blocks = blocks_of(trials)
+    lost = given_up(study, blocks)
+    names = [contender.name for contender in study.contenders if contender.name not in lost]
+    finished = [block for block in blocks if names and block.is_finished(names)]
+    complete = [block for block in finished if block.is_complete(names)]
+    loud = {block.number: block.loudness(study.noise) for block in complete}
+
+    accepted: list[int] = []
+    kept: list[int] = []
+    reached: list[Reached] = []
+    next_look: Look | None = None
+    exhausted = False
+    for look in study.looks:
+        limit = most_blocks(look, study.noise.reject_at_most_percent)
+        last = 0
+        for block in complete:
+            if len(accepted) == look.blocks or block.number > limit:
+                break
+            last = block.number
+            if loud[block.number] <= 1 and block.number not in accepted:
+                accepted.append(block.number)
+        if (
+            len(accepted) < look.blocks
+            and len([block for block in finished if block.number <= limit]) == limit
+        ):
+            left = [block for block in complete if block.number <= limit and block.number not in accepted]
+            quietest = sorted(left, key=lambda block: (loud[block.number], block.number))
+            taken = [block.number for block in quietest[: look.blocks - len(accepted)]]
+            accepted += taken
+            kept += taken
+            last = limit
+            exhausted = len(accepted) < look.blocks
+        if len(accepted) < look.blocks:
+            next_look = look
+            break
+        reached.append(Reached(look, run=len([block for block in complete if block.number <= last])))
+    return Selection(
+        accepted=tuple(accepted),
+        rejected=tuple(number for number in loud if loud[number] > 1 and number not in accepted),
+        noisy_kept=tuple(sorted(kept)),
+        incomplete=tuple(block.number for block in finished if block not in complete),
+        complete=tuple(block.number for block in complete),
+        given_up=lost,
+        reached=tuple(reached),
+        next_look=next_look,
+        exhausted=exhausted,
+    )
