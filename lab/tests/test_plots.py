@@ -1,0 +1,204 @@
+"""The charts: their figures are the summary's, a design keeps its colour, every eye and ground is served."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import vl_convert
+from numpy.typing import NDArray
+from synthetic_summary import document, summary
+from thunderherd import plots
+from thunderherd.records import Summary
+
+NARROW = [False, True]
+FAMILIES = {
+    "processes": [
+        "fork_per_client",
+        "prefork",
+        "prefork_file_lock",
+        "prefork_mutex",
+        "prefork_pass_descriptor",
+    ],
+    "threads": ["thread_per_client", "prethread", "prethread_mutex", "prethread_queue"],
+}
+
+
+def rows(chart: Any) -> list[dict[str, Any]]:
+    """All data of a chart, from whatever depth."""
+
+    def walk(part: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(part, dict):
+            data = part.get("data")
+            if isinstance(data, dict):
+                yield from data.get("values", [])
+            for values in part.get("datasets", {}).values():
+                yield from values
+            for each in part.values():
+                yield from walk(each)
+        elif isinstance(part, list):
+            for each in part:
+                yield from walk(each)
+
+    return list(walk(chart.to_dict()))
+
+
+def svg_texts(chart: Any) -> list[str]:
+    svg = vl_convert.vegalite_to_svg(chart.to_dict())
+    return [text.strip() for text in ElementTree.fromstring(svg).itertext() if text.strip()]
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_process_control_shows_the_summarys_figures(narrow: bool) -> None:
+    found = rows(plots.process_control_chart(summary(), narrow=narrow))
+    for each in summary().contenders:
+        own = each.process_control_seconds
+        if each.name == summary().study.baseline:
+            assert not [row for row in found if row.get("name") == each.name], "the baseline has no bar"
+            continue
+        assert own is not None
+        shown = {(row["value"], row["low"], row["high"]) for row in found if row.get("name") == each.name}
+        assert (own.value, own.low, own.high) in shown
+        assert (each.paper_seconds, None, None) in shown
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_process_control_draws_figures_titles_and_marks(narrow: bool) -> None:
+    texts = svg_texts(plots.process_control_chart(summary(), narrow=narrow))
+    assert {"This machine", "The paper", "This machine, enlarged", "without fork_per_client"} <= set(texts)
+    assert "20.90" in texts
+    assert any(text.startswith("1.93 ") for text in texts), "the figure that the source flags has its mark"
+    own = summary().contenders[1].process_control_seconds
+    assert own is not None and f"{own.value:.3f}" in texts
+
+
+def test_nothing_is_enlarged_where_nothing_stands_out() -> None:
+    data = json.loads(document())
+    for each in data["contenders"]:
+        each["paper_seconds"] = None
+        if each["name"] == "fork_per_client":
+            each["process_control_seconds"] = data["contenders"][2]["process_control_seconds"]
+    texts = svg_texts(plots.process_control_chart(Summary.model_validate(data)))
+    assert not [text for text in texts if "enlarged" in text or "paper" in text]
+
+
+def test_intervals_without_bounds_and_negative_figures_are_drawn() -> None:
+    data = json.loads(document())
+    data["contenders"][2]["process_control_seconds"] = {"value": -0.01, "low": None, "high": None}
+    data["contenders"][3]["process_control_seconds"] = {"value": -0.01, "low": -0.02, "high": 0.01}
+    data["contenders"][4]["process_control_seconds"] = None
+    texts = svg_texts(plots.process_control_chart(Summary.model_validate(data)))
+    assert "-0.010" in texts and "not measured" in texts
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_clients_per_worker_shows_each_worker_as_a_share(narrow: bool) -> None:
+    found = rows(plots.clients_per_worker_chart(summary(), narrow=narrow))
+    for each in summary().contenders:
+        shares = [row["share"] for row in found if row.get("name") == each.name]
+        counts = each.worker_connections or []
+        assert shares == pytest.approx([count * len(counts) / sum(counts) for count in counts])
+    assert not [row for row in found if row.get("name") == "fork_per_client"]
+
+
+def test_the_papers_workers_stand_beside() -> None:
+    found = rows(plots.clients_per_worker_chart(summary(), paper={"prefork": [10, 20, 30], "iterative": [1]}))
+    papers = [row for row in found if row.get("whose") == "the paper"]
+    assert [row["share"] for row in papers] == [0.5, 1.0, 1.5]
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_charts_fit_their_page(narrow: bool) -> None:
+    charts: list[Any] = [
+        plots.process_control_chart(summary(), narrow=narrow),
+        plots.clients_per_worker_chart(summary(), narrow=narrow),
+    ]
+    for chart in charts:
+        svg = ElementTree.fromstring(vl_convert.vegalite_to_svg(chart.to_dict()))
+        assert float(svg.attrib["width"]) <= (400 if narrow else 1000)
+
+
+def test_a_design_has_one_colour_everywhere() -> None:
+    everywhere = [
+        *rows(plots.process_control_chart(summary())),
+        *rows(plots.clients_per_worker_chart(summary())),
+    ]
+    designs = {each.name: each.design for each in summary().contenders}
+    for row in everywhere:
+        if "colour" in row:
+            assert row["colour"] == plots.colour_of(designs[row["name"]])
+    assert plots.colour_of("epoll") == plots.colour_of("epoll") in plots.OTHER_COLOURS
+
+
+def test_names_of_a_study_are_texts_of_the_chart() -> None:
+    data = json.loads(document())
+    data["contenders"][2]["name"] = "<script>alert(1)</script>"
+    hostile = Summary.model_validate(data)
+    for chart in (plots.process_control_chart(hostile), plots.clients_per_worker_chart(hostile)):
+        svg = vl_convert.vegalite_to_svg(chart.to_dict())
+        assert "<script" not in svg
+        assert any("<script>" in text for text in svg_texts(chart))
+
+
+# Colours
+
+
+def linear(colour: str) -> NDArray[np.float64]:
+    """Linear red, green and blue of `#rrggbb`."""
+    coded = np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    return np.where(coded <= 0.04045, coded / 12.92, ((coded + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(colour: str, ground: str) -> float:
+    """The contrast ratio of WCAG 2."""
+    light, dark = sorted(
+        (float(linear(each) @ np.array([0.2126, 0.7152, 0.0722])) for each in (colour, ground)), reverse=True
+    )
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("colour", [*plots.DESIGN_COLOURS.values(), *plots.OTHER_COLOURS])
+@pytest.mark.parametrize("ground", ["#ffffff", plots.DARK_GROUND])
+def test_colours_stand_out_on_a_light_and_a_dark_ground(colour: str, ground: str) -> None:
+    assert contrast(colour, ground) >= 3
+
+
+SIMULATIONS = {
+    "none": np.eye(3),
+    # Machado, Oliveira and Fernandes (2009), severity 1.0, for linear colours.
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+
+
+def lab(light: NDArray[np.float64]) -> NDArray[np.float64]:
+    """CIE L*a*b* (D65) of linear colours."""
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    relative = to_xyz @ np.clip(light, 0, 1) / np.array([0.95047, 1.0, 1.08883])
+    f = np.where(relative > 0.008856, np.cbrt(relative), 7.787 * relative + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize("eye", SIMULATIONS)
+def test_processes_and_threads_differ_for_every_eye(eye: str) -> None:
+    for process, thread in itertools.product(FAMILIES["processes"], FAMILIES["threads"]):
+        seen = [lab(SIMULATIONS[eye] @ linear(plots.colour_of(name))) for name in (process, thread)]
+        assert np.linalg.norm(seen[0] - seen[1]) > 25, f"{process} and {thread}"
+
+
+def test_every_bundled_design_has_a_colour_of_its_own() -> None:
+    designs = {each.design for each in summary().contenders}
+    assert designs <= set(plots.DESIGN_COLOURS)
+    assert len(set(plots.DESIGN_COLOURS.values())) == len(plots.DESIGN_COLOURS)

@@ -1,0 +1,296 @@
+"""The report: one file that works offline, holds the summary's figures, and lets texts stay texts.
+
+What a browser makes of it is looked at in the system's Chromium; those tests are skipped where there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from synthetic_summary import document, summary, trials
+from thunderherd import report, tables
+from thunderherd.errors import UserError
+from thunderherd.records import Summary
+from thunderherd.report import render, write_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+QUIET = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render(summary())
+
+
+class Elements(HTMLParser):
+    """Start tags with their attributes, and the text of each table cell."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+# The file
+
+
+def test_nothing_is_fetched(html: str) -> None:
+    elements = Elements(html)
+    fetching = [
+        (tag, name, value)
+        for tag, attributes in elements.tags
+        for name, value in attributes.items()
+        if name in ("src", "href", "xlink:href", "srcset", "action", "data", "poster")
+        and not (value or "").startswith(("data:", "#"))
+    ]
+    assert fetching == []
+    assert not {"iframe", "object", "embed", "base"} & {tag for tag, _ in elements.tags}
+    assert "@import" not in html and "url(http" not in html
+
+
+def test_the_policy_names_the_two_scripts_and_no_connection(html: str) -> None:
+    policy = next(
+        attributes["content"]
+        for tag, attributes in Elements(html).tags
+        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert policy.count("sha256-") == 2
+    assert "unsafe-eval" not in policy and "connect-src" not in policy
+
+
+def test_hostile_texts_stay_texts() -> None:
+    data = json.loads(document())
+    data["study"] |= {
+        "title": HOSTILE,
+        "question": HOSTILE,
+        "source": HOSTILE,
+        "notes": [HOSTILE],
+        "name": HOSTILE,
+    }
+    data["study"] |= {"command": [HOSTILE], "overrides": [HOSTILE]}
+    data["study"]["settings"] = {HOSTILE: HOSTILE}
+    data["machine"] = {HOSTILE: {HOSTILE: [HOSTILE, "</script>", "<!--"]}}
+    data["trials"]["invalid_reasons"] = {HOSTILE: 1}
+    for contender in data["contenders"]:
+        contender |= {"label": HOSTILE, "paper_note": HOSTILE}
+    data["contenders"][2] |= {"name": HOSTILE, "design": HOSTILE}
+    for claim in data["claims"]:
+        claim |= {
+            "id": "H1",
+            "statement": HOSTILE,
+            "our_figure": HOSTILE,
+            "why": HOSTILE,
+            "source_note": HOSTILE,
+        }
+    for pair in data["pairs"]:
+        pair |= {"a": HOSTILE}
+    text = render(Summary.model_validate(data))
+    tags = [tag for tag, _ in Elements(text).tags]
+    assert tags.count("script") == 3, "the charts' data and the two scripts"
+    assert "img" not in tags
+    assert "<script>alert" not in text and 'onerror="alert' not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_the_run_can_be_replayed(html: str) -> None:
+    assert "thunderherd run unp-ch30 --quick --seed 30" in html
+    assert summary().study.digest in html
+    assert "Linux 6.1.0-synthetic x86_64" in html
+    assert "no CPU has a cpufreq directory" in html
+
+
+def test_notes_stand_beside_the_figures(html: str) -> None:
+    for note in (*summary().study.notes, tables.NOT_SEPARATED):
+        assert note in html
+    assert "the figure has columns for rows 2, 3, 5, 7 only" in html, "of the paper's figure of clients"
+    assert "1.93 &gt; 0.99; the slide flags it" in html
+
+
+def test_the_report_of_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass
+    class Loaded:
+        summary: Summary | None = None
+        trials: list[Any] = field(default_factory=lambda: trials(30))
+
+    monkeypatch.setattr(report, "load", lambda _: Loaded(summary()))
+    assert write_report(tmp_path) == tmp_path / "report.html"
+    assert f"thunderherd claims unp-ch30 {tmp_path}" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert oct((tmp_path / "report.html").stat().st_mode & 0o777) == oct(0o666 & ~_umask())
+    assert list(tmp_path.iterdir()) == [tmp_path / "report.html"], "nothing else is left behind"
+    monkeypatch.setattr(report, "load", lambda _: Loaded())
+    with pytest.raises(UserError, match="has not ended"):
+        write_report(tmp_path)
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def test_a_summary_needs_a_path(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="needs the path"):
+        write_report(summary())
+    with pytest.raises(OSError, match="No such file"):
+        write_report(summary(), tmp_path / "missing" / "report.html")
+
+
+def test_a_study_without_pools_or_claims_has_a_report() -> None:
+    data = json.loads(document()) | {"claims": []}
+    for contender in data["contenders"]:
+        contender |= {"worker_connections": None, "clients_per_worker": None, "process_control_seconds": None}
+    data["study"] |= {"name": "another", "baseline": None, "source": "", "notes": []}
+    text = render(Summary.model_validate(data))
+    assert "<figure" not in text and 'class="claims"' not in text
+
+
+# In a browser
+
+
+@dataclass
+class Visit:
+    """A page, and what it said and asked for while it was opened."""
+
+    page: Page
+    console: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    # Chromium's own sandbox does not start as root, where continuous integration runs.
+    arguments = [*QUIET, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, headless=True, args=arguments)
+        yield started
+        started.close()
+
+
+def visit(browser: Browser, path: Path, width: int = 1280, **context: Any) -> Visit:
+    page = browser.new_context(viewport={"width": width, "height": 900}, **context).new_page()
+    seen = Visit(page)
+    page.on("console", lambda message: seen.console.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: seen.console.append(f"error: {error}"))
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.goto(path.as_uri())
+    if context.get("java_script_enabled", True):
+        page.wait_for_function("document.documentElement.dataset.charts === 'live'", timeout=60_000)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(summary(), tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_it_opens_without_a_word_or_a_request(browser: Browser, file: Path, width: int, scheme: str) -> None:
+    seen = visit(browser, file, width, color_scheme=scheme)
+    assert seen.console == []
+    assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
+    assert seen.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    for chart in ("process-control", "clients-per-worker"):
+        assert seen.page.locator(f"#{chart} .live svg.marks").count() == 1
+        assert not seen.page.locator(f"#{chart} .drawn").is_visible()
+    seen.page.context.close()
+
+
+def test_every_figure_of_the_table_is_the_summarys(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file)
+    rows = seen.page.locator("#study tbody tr").all_inner_texts()
+    recorded = json.loads(document())["contenders"]
+    assert len(rows) == len(recorded)
+    for row, each in zip(rows, recorded, strict=True):
+        figures = [
+            float(figure)
+            for figure in re.findall(r"-?\d+\.\d+|\d+(?= to)|(?<=to )\d+", row.split(each["label"])[1])
+        ]
+        cpu, control, workers = (
+            each["cpu_seconds"],
+            each["process_control_seconds"],
+            each["clients_per_worker"],
+        )
+        expected = [cpu["value"], cpu["low"], cpu["high"]]
+        if each["name"] != "iterative":
+            expected += [control["value"], control["low"], control["high"]]
+        expected += [each["paper_seconds"]] if each["paper_seconds"] is not None else []
+        if workers:
+            expected += [workers["minimum"], workers["maximum"], workers["standard_deviation"]]
+        assert len(figures) == len(expected), row
+        for figure, value in zip(figures, expected, strict=True):
+            places = 0.5 if figure == int(figure) and value > 3 else 0.05 if value > 3 else 0.0005
+            assert abs(figure - value) <= max(places, 0.0005) + 1e-9, f"{figure} in {row!r} is not {value}"
+    seen.page.context.close()
+
+
+def test_each_claim_is_there(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file)
+    for claim in summary().claims:
+        text = " ".join(seen.page.locator(f"article#{claim.id}").inner_text().split())
+        for part in (claim.statement, claim.verdict, claim.paper_figure or "", claim.why, claim.our_figure):
+            assert " ".join(part.split()) in text
+    seen.page.context.close()
+
+
+def test_without_scripts_the_drawn_charts_are_shown(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file, java_script_enabled=False)
+    assert seen.page.locator("#process-control .drawn .wide svg").is_visible()
+    assert not seen.page.locator("#process-control .drawn .narrow svg").is_visible()
+    seen.page.context.close()
+
+
+def test_a_figure_appears_under_the_pointer(browser: Browser, file: Path) -> None:
+    seen = visit(browser, file)
+    seen.page.locator("#process-control .live .mark-rect path").first.hover()
+    tip = seen.page.locator("#vg-tooltip-element")
+    tip.wait_for(state="visible")
+    assert "interval" in tip.inner_text()
+    assert seen.console == []
+    seen.page.context.close()
+
+
+def test_hostile_names_do_nothing_in_a_browser(browser: Browser, tmp_path: Path) -> None:
+    data = json.loads(document())
+    data["study"]["title"] = HOSTILE
+    data["contenders"][2] |= {"name": HOSTILE, "label": HOSTILE, "paper_note": HOSTILE}
+    seen = visit(browser, write_report(Summary.model_validate(data), tmp_path / "hostile.html"))
+    dialogs: list[str] = []
+    seen.page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+    seen.page.locator("#process-control .live .mark-rect path").nth(1).hover()
+    seen.page.locator("#vg-tooltip-element").wait_for(state="visible")
+    assert (seen.console, dialogs) == ([], [])
+    assert seen.page.title() == f"{HOSTILE} · Thunderherd"
+    assert seen.page.locator("img").count() == 0
+    seen.page.context.close()

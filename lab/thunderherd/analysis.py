@@ -1,0 +1,417 @@
+"""From the trials on disk to the summary: which blocks count, what each contender costs, who differs from
+whom.
+
+Nothing here measures and nothing is remembered: the same trials give the same summary, whether the run
+ended, was interrupted or was resumed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import combinations
+from typing import Any
+
+from thunderherd.claims import judge
+from thunderherd.records import (
+    ClientsPerWorker,
+    ContenderSummary,
+    CpuScope,
+    Interval,
+    LookTaken,
+    PairSummary,
+    StudySummary,
+    Summary,
+    TrialCounts,
+    TrialMetrics,
+    TrialRecord,
+)
+from thunderherd.selection import Block, Selection, blocks_of, most_blocks, select
+from thunderherd.statistics import (
+    Look,
+    PairResult,
+    compare_at_looks,
+    hodges_lehmann,
+    letters,
+)
+from thunderherd.study import Contender, Study
+
+RATES = frozenset({"connections_per_second"})
+"""Metrics of which more is better: they are compared by their reciprocal, the time that one takes."""
+
+MetricValues = dict[str, dict[str, list[float]]]
+"""By metric, then contender: one value a block, all contenders of a metric aligned."""
+
+
+def summarise(
+    study: Study,
+    trials: Sequence[TrialRecord],
+    machine: Mapping[str, Any],
+    *,
+    seed: int,
+    command: Sequence[str] = (),
+    started: str = "",
+    notes: Sequence[str] = (),
+) -> Summary:
+    """Every figure of a run, from what is on disk so far."""
+    selection = select(study, trials)
+    blocks = {block.number: block for block in blocks_of(trials)}
+    counted = [blocks[number] for number in selection.counted()]
+    values = metric_values(study, selection, counted)
+    pairs = verdicts(study, selection, blocks)
+    ranks, shared = ranking(study, pairs, values)
+    complete = bool(selection.reached) and (selection.next_look is None or all_decided(pairs))
+    return Summary(
+        study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
+        machine=dict(machine),
+        contenders=[
+            _contender(
+                study, contender, counted, values, ranks.get(contender.name), shared.get(contender.name, "")
+            )
+            for contender in study.contenders
+        ],
+        pairs=pairs,
+        pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
+        claims=judge(study, values),
+        trials=_counts(trials, selection),
+    )
+
+
+# Values
+
+
+def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -> MetricValues:
+    """What the contenders that were not given up had in `blocks`, each metric that they all of one have.
+
+    A metric that a contender does not have in one of the blocks (it has no pool) is left out for that
+    contender.
+    """
+    values: MetricValues = {}
+    for metric in TrialMetrics.model_fields:
+        if metric == "worker_connections":
+            continue
+        for contender in study.contenders:
+            if contender.name in selection.given_up or not blocks:
+                continue
+            column = [_value(block, contender.name, metric) for block in blocks]
+            found = [value for value in column if value is not None]
+            if len(found) == len(column):
+                values.setdefault(metric, {})[contender.name] = found
+    return values
+
+
+def _value(block: Block, contender: str, metric: str) -> float | None:
+    metrics = block.trials[contender].metrics
+    value = getattr(metrics, metric) if metrics is not None else None
+    return None if value is None else float(value)
+
+
+def _costs(metric: str, values: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
+    """A metric so that less is better and everything is above zero, as ratios need it.
+
+    What is not is left out.
+    """
+    return {
+        name: [1 / value for value in column] if metric in RATES else list(column)
+        for name, column in values.get(metric, {}).items()
+        if all(value > 0 for value in column)
+    }
+
+
+# Verdicts
+
+
+def verdicts(study: Study, selection: Selection, blocks: Mapping[int, Block]) -> list[PairSummary]:
+    """The declared family, judged at the looks that were reached."""
+    looks = [Look(look.blocks, look.alpha) for look in study.looks]
+    return _family(study, selection, [blocks[number] for number in selection.accepted], looks)
+
+
+def verdicts_of_all_blocks(
+    study: Study, selection: Selection, blocks: Mapping[int, Block]
+) -> list[PairSummary]:
+    """The same with the rejected blocks kept: each look has all that had been run when it was reached."""
+    every = [blocks[number] for number in selection.complete]
+    looks = [Look(reached.run, reached.look.alpha) for reached in selection.reached]
+    if not looks:
+        looks = [Look(len(every) + 1, study.looks[0].alpha)]
+    return _family(study, selection, every, looks)
+
+
+def _family(
+    study: Study, selection: Selection, blocks: Sequence[Block], looks: Sequence[Look]
+) -> list[PairSummary]:
+    costs = _costs(study.measure.metric, metric_values(study, selection, blocks))
+    family = [(pair.a, pair.b) for pair in study.comparisons]
+    measured = [pair for pair in family if pair[0] in costs and pair[1] in costs]
+    results = compare_at_looks(
+        costs, measured, looks, equivalence_ratio=1 + study.measure.equivalence_percent / 100
+    )
+    found = {(result.a, result.b): result for result in results}
+    return [_pair(a, b, found.get((a, b)), looks[0].alpha) for a, b in family]
+
+
+def _pair(a: str, b: str, result: PairResult | None, alpha: float) -> PairSummary:
+    if result is None:
+        return PairSummary(
+            a=a, b=b, ratio=None, low=None, high=None, confidence=1 - alpha, simultaneous_low=None,
+            simultaneous_high=None, p=None, p_adjusted=None, verdict="undecided", blocks=0,
+            smallest_detectable_percent=None,
+        )  # fmt: skip
+    return PairSummary(
+        a=a,
+        b=b,
+        ratio=result.ratio,
+        low=result.low,
+        high=result.high,
+        confidence=result.confidence,
+        simultaneous_low=result.simultaneous_low,
+        simultaneous_high=result.simultaneous_high,
+        p=result.p,
+        p_adjusted=result.p_adjusted,
+        p_equivalent_adjusted=result.p_equivalent_adjusted,
+        verdict=result.verdict.value,
+        blocks=result.blocks,
+        smallest_detectable_percent=result.smallest_detectable_percent,
+        decided_at=result.decided_at,
+    )
+
+
+def all_decided(pairs: Sequence[PairSummary]) -> bool:
+    """Whether every comparison that can be made has its verdict, so that the run may stop at this look."""
+    return all(pair.verdict != "undecided" for pair in pairs if pair.ratio is not None)
+
+
+def ranking(
+    study: Study, pairs: Sequence[PairSummary], values: MetricValues
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Ranks by estimate, and the letters of those that are not separated, both of the contenders proper.
+
+    Controls have neither: they are compared with their contender only. Letters need every pair to be
+    compared.
+    """
+    costs = _costs(study.measure.metric, values)
+    names = [contender.name for contender in study.contenders if not contender.control_of]
+    estimates = {name: hodges_lehmann(costs[name]).value for name in names if name in costs}
+    order = sorted(estimates, key=lambda name: estimates[name])
+    ranks = {name: place for place, name in enumerate(order, start=1)}
+    compared = {frozenset((pair.a, pair.b)) for pair in pairs}
+    if any(frozenset(pair) not in compared for pair in combinations(order, 2)):
+        return ranks, {}
+    separated = [
+        (pair.a, pair.b)
+        for pair in pairs
+        if pair.verdict in ("faster", "slower") and pair.a in ranks and pair.b in ranks
+    ]
+    return ranks, letters(order, separated)
+
+
+# Contenders
+
+
+def _contender(
+    study: Study,
+    contender: Contender,
+    blocks: Sequence[Block],
+    values: MetricValues,
+    rank: int | None,
+    shared: str,
+) -> ContenderSummary:
+    name, shown, baseline = contender.name, study.measure.normalise_connections, study.measure.baseline
+    confidence = 1 - study.measure.alpha
+
+    def interval(column: Sequence[float] | None) -> Interval | None:
+        if not column:
+            return None
+        found = hodges_lehmann(column, confidence)
+        return Interval(
+            value=found.value, low=found.low, high=found.high, confidence=found.confidence, blocks=found.n
+        )
+
+    def column(metric: str) -> list[float] | None:
+        return values.get(metric, {}).get(name)
+
+    def normalised(metric: str) -> list[float] | None:
+        seconds, connections = column(metric), column("connections")
+        if seconds is None or connections is None:
+            return None
+        return [value / count * shown for value, count in zip(seconds, connections, strict=True) if count]
+
+    costs = values.get("server_cpu_per_connection", {})
+    control: Interval | None = None
+    if name == baseline and name in costs:
+        control = Interval(value=0.0, low=None, high=None)
+    elif name in costs and baseline in costs:
+        control = interval(
+            [(own - base) * shown for own, base in zip(costs[name], costs[baseline], strict=True)]
+        )
+    spread, workers = _workers(contender, blocks)
+    return ContenderSummary(
+        name=name,
+        label=contender.label,
+        row=contender.row,
+        control_of=contender.control_of,
+        design=contender.design,
+        primitive=contender.primitive,
+        workload=contender.workload,
+        settings=dict(contender.settings),
+        blocks=len(costs.get(name, [])),
+        cpu_seconds=interval([cost * shown for cost in costs.get(name, [])]),
+        process_control_seconds=control,
+        paper_seconds=contender.paper_seconds,
+        paper_note=contender.paper_note,
+        clients_per_worker=spread,
+        worker_connections=workers,
+        rank=rank,
+        letters=shared,
+        voluntary_switches_per_connection=interval(column("voluntary_switches_per_connection")),
+        connections_per_second=interval(column("connections_per_second")),
+        client_cpu_seconds=interval(normalised("client_cpu_seconds")),
+        machine_cpu_seconds=interval(normalised("machine_cpu_seconds")),
+    )
+
+
+def _workers(
+    contender: Contender, blocks: Sequence[Block]
+) -> tuple[ClientsPerWorker | None, list[float] | None]:
+    """The spread over workers, averaged over trials; and the workers' connections, most first, averaged
+    by place.
+
+    Which worker is busiest changes from trial to trial: averaging by worker would show an evenness that
+    is not there.
+    """
+    trials = [block.trials[contender.name].metrics for block in blocks if block.succeeded(contender.name)]
+    pools = [metrics for metrics in trials if metrics is not None and metrics.worker_connections]
+    if not pools:
+        return None, None
+    counts = [sorted(metrics.worker_connections or [], reverse=True) for metrics in pools]
+    places = min(len(each) for each in counts)
+    spread = ClientsPerWorker(
+        minimum=_mean([each[-1] for each in counts]),
+        mean=_mean([sum(each) / len(each) for each in counts]),
+        maximum=_mean([each[0] for each in counts]),
+        standard_deviation=_mean([metrics.clients_per_worker_sd or 0.0 for metrics in pools]),
+    )
+    return spread, [_mean([each[place] for each in counts]) for place in range(places)]
+
+
+def _mean(column: Sequence[float]) -> float:
+    return sum(column) / len(column)
+
+
+# The run as a whole
+
+
+def _study_summary(
+    study: Study,
+    trials: Sequence[TrialRecord],
+    selection: Selection,
+    blocks: Mapping[int, Block],
+    complete: bool,
+    seed: int,
+    command: Sequence[str],
+    started: str,
+    notes: Sequence[str],
+) -> StudySummary:
+    measure = study.measure
+    pairs_by_look = [
+        [
+            pair
+            for pair in _family(
+                study,
+                selection,
+                [blocks[number] for number in selection.accepted[: reached.look.blocks]],
+                [Look(look.blocks, look.alpha) for look in study.looks],
+            )
+            if pair.verdict != "undecided"
+        ]
+        for reached in selection.reached
+    ]
+    return StudySummary(
+        name=study.name,
+        title=study.title,
+        question=study.question,
+        source=study.source,
+        size=study.size,
+        seed=seed,
+        digest=study.digest,
+        metric=measure.metric,
+        baseline=measure.baseline,
+        normalise_connections=measure.normalise_connections,
+        connections_per_trial=study.load.requests_per_trial,
+        blocks=len(selection.counted()),
+        alpha=measure.alpha,
+        equivalence_percent=measure.equivalence_percent,
+        family_size=len(study.comparisons),
+        looks=[
+            LookTaken(
+                blocks=look.blocks,
+                alpha=look.alpha,
+                taken=place < len(pairs_by_look),
+                decided=len(pairs_by_look[place]) if place < len(pairs_by_look) else None,
+            )
+            for place, look in enumerate(study.looks)
+        ],
+        complete=complete,
+        cpu_scope=_cpu_scope(trials),
+        settings={
+            "load": study.load.model_dump(mode="json"),
+            "lab": study.lab.model_dump(mode="json"),
+            "noise": study.noise.model_dump(mode="json"),
+        },
+        overrides=list(study.overrides),
+        command=list(command),
+        notes=[*study.notes, *notes, *_notes(study, trials, selection, complete)],
+        started=started,
+        finished=datetime.now().astimezone().isoformat(timespec="seconds"),
+    )
+
+
+def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
+    scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope}
+    return "whole_life" if "whole_life" in scopes else "window" if scopes else None
+
+
+def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
+    """What belongs beside every figure."""
+    notes: list[str] = []
+    warned = Counter(warning for trial in trials for warning in trial.warnings)
+    notes += [f"{count} of {len(trials)} trials: {warning}" for warning, count in warned.items()]
+    if not complete and selection.exhausted and selection.next_look is not None:
+        allowed = most_blocks(selection.next_look, study.noise.reject_at_most_percent)
+        notes.append(
+            f"the look after {selection.next_look.blocks} blocks could not be taken: "
+            f"of the {allowed} blocks that it allows {len(selection.incomplete)} had invalid trials"
+        )
+    elif not complete:
+        notes.append("the run did not end: verdicts are those of the looks taken so far")
+    if selection.noisy_kept:
+        notes.append(
+            f"{len(selection.noisy_kept)} of {len(selection.counted())} blocks are noisier than the study "
+            "allows; they were kept, as the least noisy ones, because more were noisy than may be rejected"
+        )
+    notes += [f"{name} was given up: {why}" for name, why in selection.given_up.items()]
+    return notes
+
+
+def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:
+    reasons = Counter(
+        f"{trial.contender}: {reason}"
+        for trial in trials
+        for reason in trial.invalid_reasons
+        if not trial.valid
+    )
+    valid = [trial for trial in trials if trial.valid]
+    rejected = [trial for trial in valid if trial.block in selection.rejected]
+    return TrialCounts(
+        valid=len(valid) - len(rejected),
+        invalid=len(trials) - len(valid),
+        rejected=len(rejected),
+        invalid_reasons=dict(reasons),
+        accepted_blocks=list(selection.accepted),
+        rejected_blocks=list(selection.rejected),
+        noisy_blocks_kept=list(selection.noisy_kept),
+        incomplete_blocks=list(selection.incomplete),
+        given_up=selection.given_up,
+    )

@@ -1,0 +1,347 @@
+"""Charts of a summary: what process control costs, and how evenly a pool's workers were used.
+
+Each function takes a `Summary` and returns an Altair chart that carries its own data, so that it can be
+saved (`chart.save("chart.svg")`), embedded in a page, or changed further. Nothing is computed here beyond
+positions. A figure of the paper has the mark of its note, which the table explains.
+
+Colours: processes are blue, threads orange, the baseline grey. Every colour keeps a contrast of at least
+3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every common form of colour
+blindness. Within a family colours are near each other, which is why a design is always named beside its
+mark as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, TypeVar
+from zlib import crc32
+
+import altair as alt
+
+from thunderherd.figures import notes_by_mark, number, places, printable, span
+from thunderherd.records import ContenderSummary, Interval, Summary
+
+__all__ = ["DARK_GROUND", "clients_per_worker_chart", "colour_of", "process_control_chart"]
+
+INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
+"""Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""
+
+DARK_GROUND = "#14171c"
+"""The darkest ground that the colours are made for."""
+
+DESIGN_COLOURS = {
+    "iterative": "#7a7f87",
+    "fork_per_client": "#2a62c9",
+    "prefork": "#3d8be0",
+    "prefork_file_lock": "#1a86a8",
+    "prefork_mutex": "#6f7fe0",
+    "prefork_pass_descriptor": "#4f6f9e",
+    "thread_per_client": "#b5500f",
+    "prethread": "#d9741a",
+    "prethread_mutex": "#c2603a",
+    "prethread_queue": "#a3712f",
+}
+OTHER_COLOURS = ("#8a5fc7", "#2f8f5b", "#b0488f", "#6b8a1e")
+
+STANDS_OUT = 4.0
+"""A contender above this many times the median squeezes the others; they get a panel without it."""
+
+ROW_HEIGHT = 24
+NARROW = 190
+PAPER_DIGITS = 2
+HERE, PAPER = "this machine", "the paper"
+Chart = TypeVar("Chart", alt.VConcatChart, alt.LayerChart)
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+def colour_of(design: str) -> str:
+    """The colour of a design, the same in every chart; of a design not listed here, by its name."""
+    return DESIGN_COLOURS.get(design) or OTHER_COLOURS[crc32(design.encode()) % len(OTHER_COLOURS)]
+
+
+def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VConcatChart:
+    """CPU for process control: this machine with its intervals, beside the paper's figures.
+
+    The paper's seconds come from another machine, hence two panels with a scale of their own each. Where one
+    contender dwarfs the others, a second row of panels shows the rest enlarged. `narrow`: one panel below the
+    other, for a telephone.
+    """
+    shown = [each for each in summary.contenders if each.name != summary.study.baseline]
+    rows = [_Row(shown, "")]
+    large = _standing_out(shown)
+    rest = [each for each in shown if each not in large]
+    if large and rest:
+        rows.append(_Row(rest, f"without {' and '.join(each.name for each in large)}"))
+    digits, marks = places(summary), notes_by_mark(summary).marks
+    per = f"{summary.study.normalise_connections:,}"
+    panels = [row.panels(digits, marks, per, narrow) for row in rows]
+    chart: alt.VConcatChart = alt.vconcat(
+        *(alt.vconcat(*pair, spacing=18) if narrow else alt.hconcat(*pair, spacing=24) for pair in panels),
+        spacing=30,
+    )
+    return _dressed(chart)
+
+
+def clients_per_worker_chart(
+    summary: Summary, *, paper: Mapping[str, Sequence[float]] | None = None, narrow: bool = False
+) -> alt.LayerChart:
+    """How evenly the connections went to the workers of each pool: one tick a worker, 1 is an even share.
+
+    `paper` holds the paper's counts, one a worker, under the names of contenders; they are drawn as rings
+    below the ticks. Shares, not counts, make pools and runs of different lengths comparable. With
+    `narrow` it fits a telephone.
+    """
+    data: list[dict[str, Any]] = []
+    for each in summary.contenders:
+        if each.worker_connections:
+            data += _shares(each, each.worker_connections, HERE)
+            if paper and paper.get(each.name):
+                data += _shares(each, paper[each.name], PAPER)
+    return _dressed(_strip(data, narrow))
+
+
+# Process control ------------------------------------------------------------------------------------------
+
+
+def _standing_out(shown: Sequence[ContenderSummary]) -> list[ContenderSummary]:
+    """Contenders so far above the others, here or in the paper, that these shrink to nothing beside them."""
+    ours = {each.name: each.process_control_seconds.value for each in shown if each.process_control_seconds}
+    papers = {each.name: each.paper_seconds for each in shown if each.paper_seconds is not None}
+    large: set[str] = set()
+    for figures in (ours, papers):
+        if len(figures) > 2:
+            limit = STANDS_OUT * median(map(abs, figures.values()))
+            large |= {name for name, value in figures.items() if value > limit > 0}
+    return [each for each in shown if each.name in large]
+
+
+class _Row:
+    """Contenders that share a pair of panels: ours and the paper's."""
+
+    def __init__(self, shown: Sequence[ContenderSummary], remark: str) -> None:
+        self.shown, self.remark = shown, remark
+        self.has_paper = any(each.paper_seconds is not None for each in shown)
+
+    def panels(self, digits: int, marks: Mapping[str, str], per: str, narrow: bool) -> list[alt.LayerChart]:
+        enlarged = ", enlarged" if self.remark else ""
+        here = _bars(
+            [_ours(each, digits) for each in self.shown],
+            _title(f"This machine{enlarged}", self.remark),
+            f"CPU seconds per {per} connections, with interval",
+            self.order,
+            width=NARROW if narrow else 380,
+        )
+        if not self.has_paper:
+            return [here]
+        book = _bars(
+            [_papers(each, marks.get(each.name, "")) for each in self.shown],
+            _title(f"The paper{enlarged}", "the same designs" if self.remark else ""),
+            f"CPU seconds per {per} connections, on its machine",
+            self.order,
+            width=NARROW if narrow else 330,
+            names=narrow,
+        )
+        return [here, book]
+
+    @property
+    def order(self) -> list[str]:
+        return [printable(each.name) for each in self.shown]
+
+
+def _ours(each: ContenderSummary, digits: int) -> dict[str, Any]:
+    return _mark(each) | _extent(each.process_control_seconds, digits)
+
+
+def _extent(interval: Interval | None, digits: int) -> dict[str, Any]:
+    if interval is None:
+        return {
+            "value": None,
+            "low": None,
+            "high": None,
+            "end": 0,
+            "text": "not measured",
+            "interval": "none",
+        }
+    low, high = interval.low, interval.high
+    known = [value for value in (interval.value, high, 0.0) if value is not None]
+    return {
+        "value": interval.value,
+        "low": low,
+        "high": high,
+        "end": max(known),
+        "text": number(interval.value, digits),
+        "interval": "none: too few blocks" if low is None or high is None else span(low, high, digits),
+    }
+
+
+def _papers(each: ContenderSummary, mark: str) -> dict[str, Any]:
+    figure = each.paper_seconds
+    if figure is None:
+        text = "" if each.control_of else f"not in the paper's table {mark}".rstrip()
+    else:
+        text = f"{number(figure, PAPER_DIGITS)} {mark}".rstrip()
+    return _mark(each) | {
+        "value": figure,
+        "low": None,
+        "high": None,
+        "end": figure or 0,
+        "text": text,
+        "interval": "none given",
+        "note": each.paper_note or "",
+    }
+
+
+def _mark(each: ContenderSummary) -> dict[str, Any]:
+    """A control has its design's colour as an outline."""
+    return {
+        "name": printable(each.name),
+        "label": printable(each.label),
+        "colour": colour_of(each.design),
+        "filling": 0.2 if each.control_of else 0.95,
+        "note": "",
+    }
+
+
+def _title(text: str, remark: str) -> alt.TitleParams:
+    return alt.TitleParams(text, subtitle=remark) if remark else alt.TitleParams(text)
+
+
+def _bars(
+    data: list[dict[str, Any]],
+    title: alt.TitleParams,
+    axis: str,
+    order: list[str],
+    *,
+    width: int,
+    names: bool = True,
+) -> alt.LayerChart:
+    """Horizontal bars from zero with an interval each and the figure behind it."""
+    ends = [row["end"] for row in data]
+    starts = [row["low"] for row in data if row["low"] is not None] + [0.0]
+    span = (max(ends) - min(starts)) or 1.0
+    # Room behind the longest bar for its figure.
+    scale = alt.Scale(
+        domain=[min(starts) * 1.05, max(ends) + span * (0.42 if width < 250 else 0.26)], nice=False
+    )
+    y = alt.Y(
+        "name:N",
+        sort=order,
+        title=None,
+        axis=alt.Axis(labels=names, ticks=False, domain=False, labelLimit=190, labelPadding=7),
+    )
+    x = alt.X(
+        "value:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=4 if width < 250 else 5, grid=False)
+    )
+    tooltip = [
+        alt.Tooltip("label:N", title="design"),
+        alt.Tooltip("text:N", title="seconds"),
+        alt.Tooltip("interval:N", title="interval"),
+        alt.Tooltip("note:N", title="note"),
+    ]
+    for row in data:
+        row["spoken"] = f"{row['name']}: {row['text']} seconds, interval {row['interval']}"
+    base = alt.Chart().encode(y=y)
+    bars = base.mark_bar(height=13).encode(
+        x=x,
+        fill=alt.Fill("colour:N", scale=None),
+        stroke=alt.Stroke("colour:N", scale=None),
+        fillOpacity=alt.FillOpacity("filling:Q", scale=None),
+        description=alt.Description("spoken:N"),
+        tooltip=tooltip,
+    )
+    intervals = base.mark_rule(color=INK, strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
+    caps = [
+        base.mark_tick(color=INK, thickness=1.5, height=7).encode(x=alt.X(f"{end}:Q"))
+        for end in ("low", "high")
+    ]
+    measured = "isValid(datum.value)"
+    text = base.mark_text(align="left", dx=6, color=INK, fontSize=11).encode(x="end:Q", text="text:N")
+    figures = text.transform_filter(measured)
+    reasons = text.transform_filter(f"!{measured}").mark_text(align="left", dx=6, color=MUTED, fontSize=10)
+    zero = alt.Chart(_inline([{"zero": 0}])).mark_rule(color=MUTED).encode(x="zero:Q")
+    layers = alt.LayerChart(data=_inline(data), layer=[bars, zero, intervals, *caps, figures, reasons])
+    return layers.properties(title=title, width=width, height=alt.Step(ROW_HEIGHT))
+
+
+# Clients per worker ---------------------------------------------------------------------------------------
+
+
+def _shares(each: ContenderSummary, counts: Sequence[float], whose: str) -> list[dict[str, Any]]:
+    even = sum(counts) / len(counts)
+    return [
+        _mark(each)
+        | {"whose": whose, "share": count / even, "connections": round(count, 1)}
+        | {"spoken": f"{each.name}, {whose}: {count / even:.2f} times an even share"}
+        for count in counts
+        if even > 0
+    ]
+
+
+def _strip(data: list[dict[str, Any]], narrow: bool) -> alt.LayerChart:
+    order = list(dict.fromkeys(row["name"] for row in data))
+    whose = list(dict.fromkeys(row["whose"] for row in data))
+    base = alt.Chart().encode(
+        y=alt.Y(
+            "name:N",
+            sort=order,
+            title=None,
+            axis=alt.Axis(ticks=False, domain=False, labelLimit=190, labelPadding=7, grid=True),
+        ),
+        x=alt.X(
+            "share:Q",
+            title="connections of a worker; 1 is an even share"
+            if narrow
+            else "connections of a worker, as multiples of an even share",
+            scale=alt.Scale(zero=True, nice=True),
+            axis=alt.Axis(tickCount=5, grid=False, format="~f"),
+        ),
+        yOffset=alt.YOffset("whose:N", sort=whose, scale=alt.Scale(paddingOuter=0.2)),
+        color=alt.Color("colour:N", scale=None),
+        description=alt.Description("spoken:N"),
+        tooltip=[
+            alt.Tooltip("label:N", title="design"),
+            alt.Tooltip("whose:N", title="measured on"),
+            alt.Tooltip("connections:Q", title="connections of the worker"),
+            alt.Tooltip("share:Q", title="times an even share", format=".2f"),
+        ],
+    )
+    ours = base.transform_filter(f"datum.whose === '{HERE}'").mark_tick(thickness=2, height=11, opacity=0.9)
+    book = base.transform_filter(f"datum.whose === '{PAPER}'").mark_point(size=22, filled=False, opacity=0.9)
+    even = alt.Chart(_inline([{"share": 1}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x="share:Q")
+    chart = alt.LayerChart(data=_inline(data), layer=[even, ours, book])
+    return chart.properties(
+        width=NARROW if narrow else 720, height=max(1, len(order)) * (24 if len(whose) < 2 else 34)
+    )
+
+
+def _inline(values: list[dict[str, Any]]) -> alt.InlineData:
+    """Data that the chart carries. Given once for all layers: Altair copies what each of them holds."""
+    return alt.InlineData(values=values)
+
+
+# Dress ----------------------------------------------------------------------------------------------------
+
+
+def _dressed(chart: Chart) -> Chart:
+    """Quiet axes, no ground of its own: it stands on a light page and on a dark one."""
+    dressed: Chart = (
+        chart.configure(background="transparent", font=FONT, padding=4)
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=INK,
+            titleColor=MUTED,
+            titleFontWeight="normal",
+            gridColor=RULE,
+            domainColor=RULE,
+            tickColor=RULE,
+            labelFontSize=11,
+            titleFontSize=11,
+        )
+        .configure_axisY(grid=False)
+        .configure_title(
+            color=INK, anchor="start", fontSize=13, fontWeight=600, subtitleColor=MUTED, subtitleFontSize=11
+        )
+    )
+    return dressed

@@ -1,0 +1,307 @@
+"""The report of a run: one HTML file that holds everything it shows and asks the network for nothing.
+
+Its charts are drawn twice: as SVG, which is there at once, prints, and needs no script; and by Vega-Lite,
+whose script the file holds too, for figures under the pointer. The page's content security policy allows
+the two scripts of the file by their hashes and no connection at all, so neither a name from a study nor a
+mistake of ours can start anything else or fetch something.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import altair
+import vl_convert
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from thunderherd import plots, tables
+from thunderherd.errors import UserError
+from thunderherd.figures import interval_span, interval_value, notes_by_mark, places, printable
+from thunderherd.records import Interval, Summary
+from thunderherd.results import load
+from thunderherd.study import bundled_studies
+from thunderherd.study_paper import Inconsistency, notes_about, read_table
+
+__all__ = ["render", "write_report"]
+
+FILE_NAME = "report.html"
+WORKERS_TABLE = "fig30_2_clients_per_child.csv"
+"""A paper's clients per worker, where a bundled study has them: a column `row7_...` for each row and
+system.
+"""
+
+
+def write_report(source: Summary | Path, path: Path | None = None) -> Path:
+    """Writes the report and returns its path.
+
+    Parameters
+    ----------
+    source
+        A summary, or the directory of a run that has ended.
+    path
+        The file to be written; `report.html` in the run's directory if not given.
+
+    Raises
+    ------
+    UserError
+        The directory holds no run, or one that has not ended; or a summary comes without a path.
+    """
+    if isinstance(source, Path):
+        path = path or source / FILE_NAME
+        summary = load(source).summary
+        if summary is None:
+            raise UserError(
+                f"{source} holds a run that has not ended; go on with it: thunderherd run ... --resume"
+            )
+    else:
+        summary = source
+    if path is None:
+        raise UserError("the report of a summary needs the path of the file to be written")
+    text = render(summary, source if isinstance(source, Path) else None)
+    # Renamed into place: whoever looks at the old report meanwhile never sees half of the new one.
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def render(summary: Summary, directory: Path | None = None) -> str:
+    """The report as HTML. `directory`, where the results lie, is named in the commands that replay it."""
+    environment = Environment(
+        loader=PackageLoader("thunderherd"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    library, start = _vega(), _start_script(environment)
+    charts = list(_charts(summary))
+    return environment.get_template("report.html").render(
+        summary=summary,
+        title=printable(summary.study.title),
+        per=tables.per_connections(summary),
+        rows=tables.study_rows(summary, between=" to "),
+        more=_more_rows(summary),
+        pairs=tables.pair_rows(summary, between=" to "),
+        pairs_legend=tables.pairs_legend(summary),
+        legend=tables.legend(summary),
+        notes=notes_by_mark(summary).texts,
+        verdicts=tables.verdict_counts(summary),
+        claims=tables.claim_counts(summary),
+        claims_legend=tables.claims_legend(),
+        trials=tables.trial_counts(summary),
+        run=tables.run_line(summary),
+        warnings=tables.warnings(summary),
+        machine=list(_flat(summary.machine)),
+        settings=[
+            *_flat(summary.study.settings),
+            *_flat({each.name: each.settings for each in summary.contenders}),
+        ],
+        replay=_replay(summary, directory),
+        charts=charts,
+        charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in charts],
+        palette={"ink": plots.INK, "muted": plots.MUTED, "rule": plots.RULE, "dark": plots.DARK_GROUND},
+        colour_of=plots.colour_of,
+        policy=_policy(library, start),
+        library=Markup(library),
+        start=Markup(start),
+    )
+
+
+# Charts ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Chart:
+    """A chart in two widths, drawn, and as Vega-Lite for the page's script."""
+
+    id: str
+    title: str
+    about: str
+    note: str
+    wide_svg: Markup
+    narrow_svg: Markup
+    wide: dict[str, Any]
+    narrow: dict[str, Any]
+
+
+def _charts(summary: Summary) -> Iterator[_Chart]:
+    if any(each.process_control_seconds for each in summary.contenders):
+        yield _chart(
+            "process-control",
+            "What process control costs",
+            f"CPU beyond that of {summary.study.baseline}. The paper's seconds come from another machine, so "
+            "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
+            "Outlined: a control, the same design with other settings.",
+            "",
+            plots.process_control_chart(summary),
+            plots.process_control_chart(summary, narrow=True),
+        )
+    if any(each.worker_connections for each in summary.contenders):
+        paper, note = _paper_workers(summary)
+        about = (
+            "One tick is one worker of a pool: its connections as multiples of an even share (at 1 all do "
+            "the same). The busiest workers of all trials are averaged, then the second busiest, and so on."
+        )
+        if paper:
+            about += " One ring is one worker of the paper's own figure."
+        yield _chart(
+            "clients-per-worker",
+            "How evenly the workers of a pool were used",
+            about,
+            note,
+            plots.clients_per_worker_chart(summary, paper=paper),
+            plots.clients_per_worker_chart(summary, paper=paper, narrow=True),
+        )
+
+
+def _chart(id_: str, title: str, about: str, note: str, wide: Any, narrow: Any) -> _Chart:
+    return _Chart(
+        id=id_,
+        title=title,
+        about=about,
+        note=note,
+        wide_svg=_drawn(wide.to_dict()),
+        narrow_svg=_drawn(narrow.to_dict()),
+        wide=wide.to_dict(),
+        narrow=narrow.to_dict(),
+    )
+
+
+def _drawn(specification: dict[str, Any]) -> Markup:
+    """A chart as an SVG element; vl-convert escapes every text in it."""
+    return Markup(vl_convert.vegalite_to_svg(specification, vl_version=_vega_lite_version()))
+
+
+def _paper_workers(summary: Summary) -> tuple[dict[str, list[float]], str]:
+    """The paper's connections of each worker by contender, and what is to be known about them.
+
+    Where the paper has several systems for a row it is the last of them, and the note names it.
+    """
+    study = bundled_studies().get(summary.study.name)
+    if study is None or not (study.parent / WORKERS_TABLE).exists():
+        return {}, ""
+    rows = read_table(study.parent / WORKERS_TABLE, ())
+    found: dict[str, list[float]] = {}
+    shown: list[str] = []
+    for each in summary.contenders:
+        columns = [name for name in (rows[0] if rows else ()) if name.startswith(f"row{each.row}_")]
+        if columns and each.control_of is None:
+            found[each.name] = [float(row[columns[-1]]) for row in rows]
+            shown.append(columns[-1])
+    listed = study.parent / "inconsistencies.csv"
+    inconsistencies = [
+        Inconsistency(
+            as_printed=row["as_printed"], finding=row["finding"], concerns=tuple(row["concerns"].split("; "))
+        )
+        for row in (read_table(listed, ("as_printed", "finding", "concerns")) if listed.exists() else [])
+    ]
+    note = notes_about(inconsistencies, "fig30_2")
+    return found, f"shown are {', '.join(shown)}{'; ' + note if note else ''}"
+
+
+# Scripts --------------------------------------------------------------------------------------------------
+
+
+def _vega_lite_version() -> str:
+    """Altair's Vega-Lite as vl-convert names it: `v6.4.1` is its 6.4."""
+    wanted = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    offered = vl_convert.get_vegalite_versions()
+    return wanted if wanted in offered else str(offered[-1])
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed with all they need, as one script that sets `vegaEmbed`."""
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_vega_lite_version())
+    return _inside_script(f"(() => {{{bundle}}})();")
+
+
+def _start_script(environment: Environment) -> str:
+    return _inside_script(str(environment.get_template("report.js").render()))
+
+
+def _inside_script(script: str) -> str:
+    """Without what would end a script element, or open a comment in it."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _policy(*scripts: str) -> str:
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+    )
+    # Vega sets styles on its elements and draws its downloads from data and blob addresses; nothing is
+    # fetched.
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+# Tables ---------------------------------------------------------------------------------------------------
+
+
+def _more_rows(summary: Summary) -> list[tuple[str, list[tuple[str, str]]]]:
+    """For each contender what else was measured: figures with their intervals."""
+    digits = places(summary)
+    return [
+        (
+            each.name,
+            [
+                _with_span(each.client_cpu_seconds, digits),
+                _with_span(each.machine_cpu_seconds, digits),
+                _with_span(each.connections_per_second, 0),
+                _with_span(each.voluntary_switches_per_connection, 2),
+            ],
+        )
+        for each in summary.contenders
+    ]
+
+
+def _with_span(interval: Interval | None, digits: int) -> tuple[str, str]:
+    return interval_value(interval, digits), interval_span(interval, digits)
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as `name.name`, text. Without a value: what is said about it stands under
+    `unavailable`.
+    """
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif value is not None and value != "":
+            yield name, ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _replay(summary: Summary, directory: Path | None) -> list[tuple[str, str]]:
+    """What to type, each command with what it does."""
+    study = summary.study
+    words = ["thunderherd", "run", study.name]
+    words += [f"--{study.size}"] if study.size in ("quick", "full") else []
+    words += [word for override in study.overrides for word in ("--set", override)]
+    again = shlex.join([*words, "--seed", str(study.seed)])
+    other = shlex.join(words)
+    where = shlex.quote(str(directory)) if directory else "DIR"
+    return [
+        ("the same order of trials", again),
+        ("another order, as a check", other),
+        ("the claims", f"thunderherd claims {shlex.quote(study.name)} {where}"),
+        (
+            "the data, in Python",
+            f"import thunderherd; thunderherd.load({json.dumps(str(directory or 'DIR'))}).frame()",
+        ),
+    ]
