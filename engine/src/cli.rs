@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
@@ -26,17 +27,18 @@ use crate::workloads::WORKLOADS;
 const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
 
 /// Runs the command line.
-pub fn run(arguments: Vec<std::ffi::OsString>) -> Result<()> {
+pub fn run(arguments: Vec<std::ffi::OsString>) -> Result<ExitCode> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
-        Err(error) if !error.use_stderr() => return print(&error.render().ansi().to_string()),
+        // Help and version; colours only where a terminal shows them.
+        Err(error) if !error.use_stderr() => return unless_closed(error.print()).map(|()| ExitCode::SUCCESS),
         Err(error) => return Err(mistake(in_one_line(&error))),
     };
     match matches.subcommand() {
         Some(("serve", matches)) => serve(matches),
-        Some(("load", matches)) => load(matches),
-        Some(("list", matches)) => list(matches),
-        Some(("schema", _)) => print(&format!("{:#}\n", lines::schema())),
+        Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
+        Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
+        Some(("schema", _)) => print(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("a subcommand is required"),
     }
 }
@@ -46,7 +48,6 @@ fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Serves and loads real sockets, so that server designs and ways of moving bytes can be measured")
         .subcommand_required(true)
-        .arg_required_else_help(true)
         .subcommand(serve_command())
         .subcommand(load_command())
         .subcommand(list_command())
@@ -213,7 +214,7 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     matches.get_many("cpus").map(|cpus| cpus.copied().collect())
 }
 
-fn serve(matches: &ArgMatches) -> Result<()> {
+fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     follow_parent(matches)?;
     let design = registry::find(DESIGNS, word(matches, "design"));
     let primitive = registry::find(PRIMITIVES, word(matches, "primitive"));
@@ -300,7 +301,11 @@ fn list(matches: &ArgMatches) -> Result<()> {
 /// Prints text; a reader that has gone away, as the `head` of a pipe does, is no error.
 fn print(text: &str) -> Result<()> {
     let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    unless_closed(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
+}
+
+fn unless_closed(result: std::io::Result<()>) -> Result<()> {
+    match result {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

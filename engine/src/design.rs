@@ -109,7 +109,11 @@ impl Worker {
     /// Tallies what kept a connection from being served. Where something has run out it waits a little: the shortage
     /// lasts until another connection ends, and asking again at once would only burn CPU time.
     pub fn refused(&self, error: &std::io::Error) {
-        let kind = ErrorKind::of(error);
+        let kind = match error.raw_os_error() {
+            // Of fork and of pthread_create: a limit on processes or threads.
+            Some(libc::EAGAIN) => ErrorKind::ResourceLimit,
+            _ => ErrorKind::of(error),
+        };
         self.slot.error(kind);
         if kind == ErrorKind::ResourceLimit {
             std::thread::sleep(Duration::from_millis(10));

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use thunderherd_engine::{cli, mistake::Mistake};
+use thunderherd_engine::cli;
+use thunderherd_engine::mistake::{self, Mistake};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let program = arguments.first().and_then(|name| Path::new(name).file_name()).unwrap_or_default().to_owned();
     match cli::run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
-            eprintln!("{}: {error:#}", program.to_string_lossy());
+            eprintln!("{}: {}", program.to_string_lossy(), mistake::in_words(&error));
             ExitCode::from(if error.is::<Mistake>() { 2 } else { 1 })
         }
     }

@@ -16,3 +16,13 @@ impl std::error::Error for Mistake {}
 pub fn mistake(message: impl Into<String>) -> anyhow::Error {
     Mistake(message.into()).into()
 }
+
+/// An error in one line; where descriptors ran out, with what to type.
+pub fn in_words(error: &anyhow::Error) -> String {
+    let out_of_descriptors = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error())
+        .any(|number| number == libc::EMFILE || number == libc::ENFILE);
+    let way_out = if out_of_descriptors { "; raise the limit: ulimit -n 1024" } else { "" };
+    format!("{error:#}{way_out}")
+}

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Context, Result, bail};
 
 use crate::design::{Run, Worker};
+use crate::mistake::in_words;
 use crate::setting::{Kind, Setting};
 use crate::sys::process::{self, Ended, Pid};
+use crate::tally::ErrorKind;
 
 /// Whether a lost worker is replaced, for pools of processes.
 pub const RESPAWN: Setting = Setting {
@@ -35,15 +37,24 @@ pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -
             continue;
         }
         run.tally.general().workers_lost.fetch_add(1, Relaxed);
-        if run.settings.boolean(RESPAWN.name) {
-            workers.insert(fork(index)?, index);
-            run.tally.general().workers_replaced.fetch_add(1, Relaxed);
+        if run.settings.boolean(RESPAWN.name)
+            && let Some(worker) = replace(run, || fork(index))
+        {
+            workers.insert(worker, index);
         }
     }
     if !stopped {
         bail!("all workers of the pool were lost; --respawn true replaces them");
     }
     Ok(())
+}
+
+/// Makes a worker in place of a lost one. When that fails it is tallied, and the others go on without it.
+pub fn replace<T>(run: &Run, make: impl FnOnce() -> Result<T>) -> Option<T> {
+    let counter = &run.tally.general().workers_replaced;
+    let made = make().inspect_err(|_| run.tally.shared().error(ErrorKind::ResourceLimit)).ok();
+    counter.fetch_add(made.is_some().into(), Relaxed);
+    made
 }
 
 /// Forks one worker of a pool. `enter` runs in the child first, to close what it should not have inherited.
@@ -61,6 +72,8 @@ pub fn fork_worker(
 }
 
 /// Starts a pool of threads, lets every thread do `serve` and the calling thread do `meanwhile`, and waits for all.
+///
+/// When a thread cannot be made the process ends at once: those made so far sit in accept, and would be joined for ever.
 pub fn thread_pool(
     run: &'static Run,
     serve: impl Fn(&mut Worker) -> Result<()> + Sync,
@@ -71,11 +84,12 @@ pub fn thread_pool(
         let mut threads = Vec::new();
         for index in 0..run.pool() {
             let thread = std::thread::Builder::new().spawn_scoped(scope, move || serve(&mut run.pool_worker(index)?));
-            threads.push(thread.with_context(|| {
+            let thread = thread.with_context(|| {
                 format!("thread {index} of {} could not be made (a lower --pool, or: ulimit -u)", run.pool())
-            })?);
+            });
+            threads.push(thread.unwrap_or_else(|error| process::leave(report(Err(error)))));
         }
-        meanwhile()?;
+        meanwhile().unwrap_or_else(|error| process::leave(report(Err(error))));
         for thread in threads {
             thread.join().unwrap_or_else(|_| bail!("a thread of the pool panicked"))?;
         }
@@ -88,7 +102,7 @@ pub fn report(result: Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("thunderherd-engine: {error:#}");
+            eprintln!("thunderherd-engine: {}", in_words(&error));
             1
         }
     }

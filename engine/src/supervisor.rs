@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -55,8 +56,8 @@ pub struct Plan {
     pub control: bool,
 }
 
-/// Serves until it is stopped. An error when the server ended although nobody stopped it.
-pub fn serve(plan: &Plan) -> Result<()> {
+/// Serves until it is stopped; the exit status says whether the server ended because of that.
+pub fn serve(plan: &Plan) -> Result<ExitCode> {
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
     process::become_subreaper()?;
     if let Some(cpus) = &plan.cpus {
@@ -66,11 +67,14 @@ pub fn serve(plan: &Plan) -> Result<()> {
     let mut supervisor = Supervisor::start(plan, signals)?;
     let died = supervisor.watch()?;
     supervisor.end()?;
+    supervisor.tally_handed_over();
     let summary = supervisor.summary(died.map(|ended| ended.to_string()))?;
     supervisor.print_summary(&summary)?;
-    match summary.died {
-        None => Ok(()),
-        Some(how) => bail!("the server process was not stopped, it {how}"),
+    match died {
+        None => Ok(ExitCode::SUCCESS),
+        // It has said why itself.
+        Some(Ended::Exited(1)) => Ok(ExitCode::FAILURE),
+        Some(ended) => bail!("the server process was not stopped, it {ended}"),
     }
 }
 
@@ -83,6 +87,8 @@ struct Supervisor<'a> {
     cpu_time: CpuTime,
     /// Set when the server has been asked to stop.
     deadline: Option<Instant>,
+    /// Set when the deadline has passed and the supervisor has killed the server.
+    killed: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -113,8 +119,9 @@ impl<'a> Supervisor<'a> {
             listener,
             tally,
             server,
-            cpu_time: CpuTime::open(server, &plan.cpu_source)?,
+            cpu_time: CpuTime::open(server, tally, &plan.cpu_source)?,
             deadline: None,
+            killed: false,
         };
         descriptor::write(opener.as_fd(), b"\n")?;
         supervisor.announce()?;
@@ -163,7 +170,7 @@ impl<'a> Supervisor<'a> {
             while let Some(signal) = self.signals.read()? {
                 if signal == Signal::SIGCHLD {
                     if let Some(ended) = self.reap()? {
-                        let stopped = self.deadline.is_some() || ended == Ended::Exited(0);
+                        let stopped = self.killed || ended == Ended::Exited(0);
                         return Ok((!stopped).then_some(ended));
                     }
                 } else if self.deadline.is_some() {
@@ -174,6 +181,7 @@ impl<'a> Supervisor<'a> {
                 }
             }
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.killed = true;
                 process::kill_group(self.server);
             }
         }
@@ -227,6 +235,12 @@ impl<'a> Supervisor<'a> {
         Ok(process::wait_for_all()?)
     }
 
+    /// What was accepted and never reached a worker.
+    fn tally_handed_over(&self) {
+        let left = self.tally.general().handed_over.load(Relaxed);
+        self.tally.shared().errors(ErrorKind::QueuedAtStop, left);
+    }
+
     fn summary(&mut self, died: Option<String>) -> Result<Summary> {
         let whole = process::usage_of_children()?;
         let general = self.tally.general();
@@ -239,7 +253,7 @@ impl<'a> Supervisor<'a> {
         Ok(Summary {
             cpu_ns: match self.cpu_time.source() {
                 CpuSource::Cgroup => self.cpu_time.read()?.unwrap_or_default(),
-                CpuSource::PerfEvent | CpuSource::WholeLife => total.user_ns + total.system_ns,
+                _ => total.user_ns + total.system_ns,
             },
             user_ns: total.user_ns,
             system_ns: total.system_ns,
@@ -285,6 +299,7 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
         bail!("the supervisor ended before the server began");
     }
     drop(gate);
+    process::count_reaped(&run.tally.general().reaped);
     let result = (design.serve)(run);
     let usage = Split::from(&process::usage_of_self()?);
     run.tally.general().server_process_user.store(usage.user_ns, Relaxed);

@@ -41,7 +41,7 @@ error_kinds! {
     Aborted = "aborted",
     /// No descriptor, port, memory, process or thread was to be had.
     ResourceLimit = "resource_limit",
-    /// Connections that nobody had accepted when the server stopped; the kernel resets them.
+    /// Connections whose serving had not begun when the server stopped; the kernel resets them.
     QueuedAtStop = "queued_at_stop",
     /// A fault of this program while it served a connection.
     Fault = "fault",
@@ -119,6 +119,10 @@ pub struct General {
     pub workers_lost: AtomicU64,
     /// Workers forked in place of lost ones.
     pub workers_replaced: AtomicU64,
+    /// Connections that were accepted and wait for a worker, in designs where one accepts for others.
+    pub handed_over: AtomicU64,
+    /// CPU time in nanoseconds of the processes that the server's processes have waited for.
+    pub reaped: AtomicU64,
     /// User and system time in nanoseconds of the server's first process, which says so itself as it ends.
     pub server_process_user: AtomicU64,
     /// See [`General::server_process_user`].

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from thunderherd.analysis import summarise
 from thunderherd.catalogue import Catalogue
 from thunderherd.records import Noise, Summary, TrialMetrics, TrialRecord

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from synthetic_summary import COSTS, study, summary
+
 from thunderherd.claims import alpha_at, judge, ratio
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.records import ClaimSummary

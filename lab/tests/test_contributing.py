@@ -35,7 +35,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / match["path"]).write_text(match["text"])
     for match in REGISTRY_LINE.finditer(guide):
         registry = folder / match["path"]
-        text, additions = re.subn(r"^    }$", f"        {match['name']},\n    }}", registry.read_text(), flags=re.MULTILINE)
+        text, additions = re.subn(
+            r"^    }$", f"        {match['name']},\n    }}", registry.read_text(), flags=re.MULTILINE
+        )
         assert additions == 1, f"{match['path']} has no one list to add a line to"
         registry.write_text(text)
     # The dependencies that `make build` compiled are found again in its own target folder.
@@ -71,13 +73,34 @@ def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str])
 
 def test_the_new_primitive_serves_and_asks(extended: Path, environment: dict[str, str]) -> None:
     engine = environment["THUNDERHERD_ENGINE"]
-    serve = [engine, "serve", "prefork_flock", "--primitive", "send_chunks", "--chunk", "100", "--listen", "127.0.0.1:0"]
-    with subprocess.Popen([*serve, "--control"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    serve = [
+        engine,
+        "serve",
+        "prefork_flock",
+        "--primitive",
+        "send_chunks",
+        "--chunk",
+        "100",
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    with subprocess.Popen(
+        [*serve, "--control"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdin and server.stdout
         ready = server.stdout.readline()
         port = re.search(r'"port":(\d+)', ready)
         assert port, ready
-        load = ["load", "bytes", "--primitive", "send_chunks", "--connect", f"127.0.0.1:{port[1]}", "--loops", "20"]
+        load = [
+            "load",
+            "bytes",
+            "--primitive",
+            "send_chunks",
+            "--connect",
+            f"127.0.0.1:{port[1]}",
+            "--loops",
+            "20",
+        ]
         output = thunderherd(load, environment, extended)
         server.stdin.close()
         summary = server.stdout.read()
@@ -87,7 +110,11 @@ def test_the_new_primitive_serves_and_asks(extended: Path, environment: dict[str
     assert server.returncode == 0
 
 
-def test_the_new_study_runs_the_new_workload_on_the_new_design(extended: Path, environment: dict[str, str]) -> None:
-    output = thunderherd(["run", "ping.toml", "--quick", "--seed", "1", "--out", "out"], environment, extended)
+def test_the_new_study_runs_the_new_workload_on_the_new_design(
+    extended: Path, environment: dict[str, str]
+) -> None:
+    output = thunderherd(
+        ["run", "ping.toml", "--quick", "--seed", "1", "--out", "out"], environment, extended
+    )
     assert "thirty" in output
     assert (extended / "out" / "summary.json").is_file()

@@ -13,6 +13,7 @@ import pytest
 import vl_convert
 from numpy.typing import NDArray
 from synthetic_summary import document, summary
+
 from thunderherd import plots
 from thunderherd.records import Summary
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from synthetic_summary import document, summary, trials
+
 from thunderherd import report, tables
 from thunderherd.errors import UserError
 from thunderherd.records import Summary

@@ -278,6 +278,39 @@ def test_override_may_mend_what_this_machine_lacks(tmp_path: Path) -> None:
     assert loaded(tmp_path, text, "server_cpus=[1]").lab.server_cpus == (1,)
 
 
+@pytest.mark.parametrize(
+    ("lab", "usable", "server", "client"),
+    [
+        ('placement = "apart"', {0, 1}, (0,), (1,)),
+        ('placement = "apart"', {4, 5, 9}, (4,), (5, 9)),
+        ('placement = "apart"', {3}, None, None),
+        ('placement = "apart"\nclient_cpus = [0]', {0, 1}, (1,), (0,)),
+        ('placement = "apart"\nserver_cpus = [1]', {0, 1}, (1,), (0,)),
+        ('placement = "free"', {0, 1}, None, None),
+    ],
+)
+def test_apart_means_the_first_cpu_for_the_server_and_the_others_for_the_clients(
+    lab: str,
+    usable: set[int],
+    server: tuple[int, ...] | None,
+    client: tuple[int, ...] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = GOOD.replace("server_cpus = [0]", lab)
+    assert text != GOOD
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: usable)
+    study = loaded(tmp_path, text)
+    assert (study.lab.server_cpus, study.lab.client_cpus) == (server, client)
+    shared = any("share it" in note for note in study.notes)
+    assert shared == (len(usable) == 1)
+
+
+def test_an_unknown_placement_is_refused(tmp_path: Path) -> None:
+    text = GOOD.replace("server_cpus = [0]", 'placement = "appart"')
+    assert "did you mean 'apart'" in refused(tmp_path, text)[0]
+
+
 # What is refused --------------------------------------------------------------------------------------------
 
 REFUSED = [

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from synthetic_summary import document, summary
+
 from thunderherd import figures, tables
 from thunderherd.records import Summary
 

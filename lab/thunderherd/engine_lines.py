@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 SCHEMA = 1
 """The version of the engine's lines that this laboratory understands."""
 
-CpuSource = Literal["perf_event", "cgroup", "whole_life"]
+CpuSource = Literal["cgroup", "process_clocks", "perf_event", "whole_life"]
 
 
 class EngineLine(BaseModel):

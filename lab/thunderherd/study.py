@@ -9,6 +9,7 @@ are in `study_file` (TOML with lines), `study_form` (what a file may contain), `
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
@@ -32,7 +33,7 @@ from thunderherd.study_file import (
     show,
     unknown,
 )
-from thunderherd.study_form import ContenderTable, StudyForm
+from thunderherd.study_form import ContenderTable, LabTable, StudyForm
 from thunderherd.study_overrides import SettableKeys, assign, flat, parse_override
 from thunderherd.study_paper import Inconsistency, Paper, notes_about
 
@@ -328,7 +329,7 @@ class _Resolver:
             checks.check_cpus(form, problems)
         if len(problems) or not self.whole:
             return None
-        size = form.sizes[self.size]
+        size, lab = form.sizes[self.size], _place(form.lab)
         return Study(
             **form.model_dump(include={"name", "title", "question", "source"}),
             size=self.size,
@@ -340,11 +341,9 @@ class _Resolver:
                 for blocks, share in zip(size.looks, size.alpha_split, strict=True)
             ),
             load=load,
-            lab=Lab.model_validate(
-                {key: cpus and tuple(cpus) for key, cpus in form.lab.model_dump().items()}
-            ),
+            lab=lab,
             noise=Noise.model_validate(form.noise.model_dump()),
-            notes=tuple(_notes(load, measure)),
+            notes=tuple(_notes(load, measure, lab, form.lab)),
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,
             claims_path=paper.claims,
@@ -405,9 +404,30 @@ def _label(table: ContenderTable, base: ContenderTable) -> str:
     return f"{base.label or base.name}; {changed}"
 
 
-def _notes(load: LoadPlan, measure: Measure) -> Iterator[str]:
+def _place(table: LabTable) -> Lab:
+    """The CPUs of both sides, with what `apart` means on this machine."""
+    server, client = table.server_cpus, table.client_cpus
+    usable = sorted(os.sched_getaffinity(0))
+    if table.placement == "apart" and len(usable) > 1:
+        server = server or [cpu for cpu in usable if cpu not in (client or ())][:1]
+        client = client or [cpu for cpu in usable if cpu not in server]
+    return Lab(server_cpus=tuple(server) if server else None, client_cpus=tuple(client) if client else None)
+
+
+def _notes(load: LoadPlan, measure: Measure, lab: Lab, table: LabTable) -> Iterator[str]:
     if load.requests_per_trial != measure.normalise_connections:
         yield (
             f"{load.requests_per_trial} connections a trial, shown per {measure.normalise_connections}: "
             "what a trial costs is scaled, not measured at that length"
         )
+    if lab.server_cpus or lab.client_cpus:
+        server, client = (_cpus(cpus) for cpus in (lab.server_cpus, lab.client_cpus))
+        yield f"the server runs on {server}, the clients on {client}"
+    elif table.placement == "apart":
+        yield "this process may use one CPU only: server and clients share it"
+
+
+def _cpus(cpus: tuple[int, ...] | None) -> str:
+    if cpus is None:
+        return "any CPU"
+    return f"CPU {cpus[0]}" if len(cpus) == 1 else f"CPUs {', '.join(map(str, cpus))}"

@@ -56,8 +56,13 @@ class LoadTable(Table):
 
 
 class LabTable(Table):
-    """Which CPUs run what; without them the kernel chooses."""
+    """Which CPUs run what.
 
+    `free` leaves that to the kernel; `apart` gives the server the first CPU that this process may use and the
+    clients all others. A list of CPUs wins over either.
+    """
+
+    placement: Literal["free", "apart"] = Field(default="free")
     server_cpus: list[int] | None = Field(default=None, description="a list of CPU numbers, such as [0]")
     client_cpus: list[int] | None = Field(default=None, description="a list of CPU numbers, such as [1]")
 

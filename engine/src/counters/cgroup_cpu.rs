@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
@@ -20,6 +21,10 @@ pub static ENTRY: Counter = Counter {
 
 /// How the names of our groups begin; they end with the number of the process that made them.
 const PREFIX: &str = "thunderherd-";
+
+/// A group younger than this may belong to a supervisor of another container, whose number means nothing here, and which
+/// has not put its server into it yet.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// A control group that goes with this value.
 pub struct ControlGroup {
@@ -68,7 +73,9 @@ fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let owner = name.to_str().filter(|name| name.starts_with(PREFIX)).and_then(|name| name.rsplit('-').next());
-        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+        let settled = || Some(entry.metadata().ok()?.modified().ok()?.elapsed().ok()? > SETTLED);
+        let ownerless = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
+        if ownerless && settled() == Some(true) {
             let _ = fs::remove_dir(entry.path());
         }
     }

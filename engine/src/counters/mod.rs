@@ -18,6 +18,7 @@ crate::register! {
     /// All counters.
     COUNTERS: Counter {
         cgroup_cpu,
+        process_clocks,
         task_clock,
         resource_usage,
         listen_drops,

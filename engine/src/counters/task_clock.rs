@@ -10,7 +10,7 @@ use crate::sys::process::Pid;
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "CPU time of a server's whole process tree at any moment, where no control group can be made; too low",
+        summary: "CPU time of a server's whole process tree at any moment, from perf; too low, since it misses what tasks do as they end",
         source: "perf_event_open(2), PERF_COUNT_SW_TASK_CLOCK with inherit",
     },
     unit: "nanoseconds",

@@ -8,11 +8,10 @@ use anyhow::{Result, bail};
 
 use crate::about::About;
 use crate::design::{Design, POOL, Run, Worker, pool};
-use crate::pool::{RESPAWN, fork_worker};
+use crate::pool::{RESPAWN, fork_worker, replace};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
-use crate::tally::ErrorKind;
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -35,11 +34,11 @@ struct Child {
 fn serve(run: &'static Run) -> Result<()> {
     let mut parent = run.worker()?;
     let mut children = Vec::new();
+    let mut waiting = VecDeque::new();
     for index in 0..run.pool() {
-        let child = fork_child(run, index, &children)?;
+        let child = fork_child(run, index, &children, &waiting)?;
         children.push(child);
     }
-    let mut waiting = VecDeque::new();
     loop {
         // Connections are left in the listener's queue while no child is free.
         let accepting = children.iter().any(|child| child.free);
@@ -47,7 +46,7 @@ fn serve(run: &'static Run) -> Result<()> {
         descriptors.push((run.listener.as_fd(), if accepting { PollFlags::POLLIN } else { PollFlags::empty() }));
         let ready = descriptor::poll(&descriptors, None)?;
 
-        // A free child announces nothing but its end, so its end is seen before a connection is passed to it.
+        // A free child announces nothing but its end. Its place is filled before a connection is passed on.
         let mut lost = Vec::new();
         for (child, _) in children.iter_mut().zip(&ready).filter(|(_, ready)| !ready.is_empty()) {
             child.free = descriptor::receive_byte(child.channel.as_fd());
@@ -55,50 +54,51 @@ fn serve(run: &'static Run) -> Result<()> {
                 lost.push(child.index);
             }
         }
-        if !ready[children.len()].is_empty() {
-            match parent.accept() {
-                Some(socket) => waiting.push_back(socket),
-                None => break,
-            }
-        }
-        pass_on(&mut waiting, &mut children, &mut lost);
+        let listener_ready = !ready[children.len()].is_empty();
         for index in lost {
             children.retain(|child| child.index != index);
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
-            if run.settings.boolean(RESPAWN.name) {
-                let child = fork_child(run, index, &children)?;
+            if run.settings.boolean(RESPAWN.name)
+                && let Some(child) = replace(run, || fork_child(run, index, &children, &waiting))
+            {
                 children.insert(index.min(children.len()), child);
-                run.tally.general().workers_replaced.fetch_add(1, Relaxed);
             }
         }
         if children.is_empty() {
             bail!("all workers of the pool were lost; --respawn true replaces them");
         }
+        if listener_ready {
+            let Some(socket) = parent.accept() else { break };
+            run.tally.general().handed_over.fetch_add(1, Relaxed);
+            waiting.push_back(socket);
+        }
+        pass_on(run, &mut waiting, &mut children);
         process::wait_without_hanging()?;
     }
-    run.tally.shared().errors(ErrorKind::QueuedAtStop, waiting.len() as u64);
     drop(children);
     process::wait_for_all()?;
     Ok(())
 }
 
 /// Passes each waiting connection to the first free child, and closes the parent's copy.
-fn pass_on(waiting: &mut VecDeque<OwnedFd>, children: &mut [Child], lost: &mut Vec<usize>) {
+fn pass_on(run: &Run, waiting: &mut VecDeque<OwnedFd>, children: &mut [Child]) {
     while let Some(socket) = waiting.front() {
         let Some(child) = children.iter_mut().find(|child| child.free) else { return };
         child.free = false;
-        match descriptor::pass_descriptor(child.channel.as_fd(), socket.as_fd()) {
-            Ok(()) => drop(waiting.pop_front()),
-            Err(_) => lost.push(child.index),
+        // A child that has just died does not get it; its channel says so at the next poll.
+        if descriptor::pass_descriptor(child.channel.as_fd(), socket.as_fd()).is_ok() {
+            run.tally.general().handed_over.fetch_sub(1, Relaxed);
+            waiting.pop_front();
         }
     }
 }
 
-fn fork_child(run: &'static Run, index: usize, others: &[Child]) -> Result<Child> {
+fn fork_child(run: &'static Run, index: usize, others: &[Child], waiting: &VecDeque<OwnedFd>) -> Result<Child> {
     let (channel, child_end) = descriptor::stream_pair()?;
     let enter = || {
-        // A copy of another child's channel would keep that child from seeing its end.
+        // A copy of another child's channel, or of a client's socket, would keep them from seeing their end.
         others.iter().for_each(|child| descriptor::close_inherited(&child.channel));
+        waiting.iter().for_each(descriptor::close_inherited);
         descriptor::close_inherited(&channel);
         descriptor::close_inherited(&run.listener);
     };

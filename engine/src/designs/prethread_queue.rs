@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
@@ -34,6 +35,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let ring = Ring::new(run.settings.integer(RING.name) as usize);
     let serve = |worker: &mut Worker| {
         while let Some(socket) = ring.get() {
+            run.tally.general().handed_over.fetch_sub(1, Relaxed);
             worker.serve(socket);
         }
         Ok(())
@@ -41,6 +43,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let accept = || {
         let mut acceptor = run.worker()?;
         while let Some(socket) = acceptor.accept() {
+            run.tally.general().handed_over.fetch_add(1, Relaxed);
             ring.put(socket);
         }
         ring.close();

@@ -47,26 +47,17 @@ const FAILURES_IN_A_ROW: u32 = 3;
 
 fn run(run: &'static LoadRun) -> Result<()> {
     signal::note_interrupts()?;
-    let mut children = Vec::new();
     for index in 0..run.settings.integer(CHILDREN.name) as usize {
-        let child = process::fork(|| report(child(run, index)))
+        process::fork(|| report(child(run, index)))
             .with_context(|| format!("child {index} could not be forked (fewer --children, or: ulimit -u)"))?;
-        children.push(child);
     }
-    loop {
-        match process::wait_interruptibly() {
-            Ok(None) => return Ok(()),
-            Ok(Some((_, Ended::Exited(0)))) => {}
-            Ok(Some((_, ended))) => {
-                run.tally.general().workers_lost.fetch_add(1, Relaxed);
-                run.first_error.note(&format!("a client child was lost: {ended}"));
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
-                children.iter().copied().for_each(process::interrupt);
-            }
-            Err(error) => return Err(error.into()),
+    while let Some((_, ended)) = process::wait()? {
+        if ended != Ended::Exited(0) {
+            run.tally.general().workers_lost.fetch_add(1, Relaxed);
+            run.first_error.note(&format!("a client child was lost: it {ended}"));
         }
     }
+    Ok(())
 }
 
 fn child(run: &'static LoadRun, index: usize) -> Result<()> {

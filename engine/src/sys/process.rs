@@ -2,18 +2,18 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{getpid, getppid, setpgid};
 
 pub use nix::unistd::Pid;
 
-use super::{retry, signal};
+use super::{check, retry, signal};
 
 /// The status with which a child exits whose code panicked.
 const PANICKED: i32 = 101;
@@ -36,10 +36,16 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
                 child()
             }))
             .unwrap_or(PANICKED);
-            // SAFETY: ends the process at once, without the exit handlers that belong to the parent.
-            unsafe { libc::_exit(status) }
+            // Without the exit handlers, which belong to the parent.
+            leave(status)
         }
     }
+}
+
+/// Ends this process at once, with all its threads.
+pub fn leave(status: i32) -> ! {
+    // SAFETY: without exit handlers nothing runs after this call.
+    unsafe { libc::_exit(status) }
 }
 
 /// Has the kernel kill this process when its parent ends; an error when it has ended already.
@@ -63,11 +69,6 @@ pub fn kill_group(group: Pid) {
     let _ = killpg(group, Signal::SIGKILL);
 }
 
-/// Interrupts a process as Ctrl-C does; one that has ended is no error.
-pub fn interrupt(process: Pid) {
-    let _ = kill(process, Signal::SIGINT);
-}
-
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -81,19 +82,14 @@ impl std::fmt::Display for Ended {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Ended::Exited(status) => write!(formatter, "exited with status {status}"),
-            Ended::Killed(signal) => write!(formatter, "killed by {signal}"),
+            Ended::Killed(signal) => write!(formatter, "was killed by {signal}"),
         }
     }
 }
 
 /// Waits for any child to end; `None` when there is none left.
 pub fn wait() -> io::Result<Option<(Pid, Ended)>> {
-    retry(|| wait_with(None))
-}
-
-/// As [`wait`], but an error of the kind `Interrupted` when a signal was handled meanwhile.
-pub fn wait_interruptibly() -> io::Result<Option<(Pid, Ended)>> {
-    wait_with(None)
+    retry(|| wait_with(0))
 }
 
 /// Waits until no child is left.
@@ -104,20 +100,57 @@ pub fn wait_for_all() -> io::Result<()> {
 
 /// A child that has ended, if there is one; `Ok(None)` also when there is no child at all.
 pub fn wait_without_hanging() -> io::Result<Option<(Pid, Ended)>> {
-    retry(|| wait_with(Some(WaitPidFlag::WNOHANG)))
+    retry(|| wait_with(libc::WNOHANG))
 }
 
-fn wait_with(flags: Option<WaitPidFlag>) -> io::Result<Option<(Pid, Ended)>> {
+fn wait_with(flags: libc::c_int) -> io::Result<Option<(Pid, Ended)>> {
     loop {
-        match waitpid(None, flags).map_err(io::Error::from) {
-            Ok(WaitStatus::Exited(process, status)) => return Ok(Some((process, Ended::Exited(status)))),
-            Ok(WaitStatus::Signaled(process, signal, _)) => return Ok(Some((process, Ended::Killed(signal)))),
-            Ok(WaitStatus::StillAlive) => return Ok(None),
-            Ok(_) => {}
+        match wait4(flags) {
+            Ok(None) => return Ok(None),
+            Ok(Some((process, status))) if libc::WIFEXITED(status) => {
+                return Ok(Some((process, Ended::Exited(libc::WEXITSTATUS(status)))));
+            }
+            Ok(Some((process, status))) if libc::WIFSIGNALED(status) => {
+                let signal = Signal::try_from(libc::WTERMSIG(status))?;
+                return Ok(Some((process, Ended::Killed(signal))));
+            }
+            Ok(Some(_)) => {}
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
             Err(error) => return Err(error),
         }
     }
+}
+
+static REAPED: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Has this process, and all that it forks, add the CPU time of every child that it waits for to a counter.
+pub fn count_reaped(nanoseconds: &'static AtomicU64) {
+    REAPED.store(std::ptr::from_ref(nanoseconds).cast_mut(), Relaxed);
+}
+
+/// Waits for a child and counts its CPU time; async-signal-safe.
+pub(super) fn wait4(flags: libc::c_int) -> io::Result<Option<(Pid, libc::c_int)>> {
+    let mut status = 0;
+    // SAFETY: zero bytes are a valid rusage, and the call writes one int and one rusage.
+    let (process, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (check(libc::wait4(-1, &mut status, flags, &mut usage))?, usage)
+    };
+    // SAFETY: the pointer is null or points to a counter that lives for ever.
+    if process > 0
+        && let Some(counter) = unsafe { REAPED.load(Relaxed).as_ref() }
+    {
+        let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+        counter.fetch_add((microseconds(usage.ru_utime) + microseconds(usage.ru_stime)) * 1000, Relaxed);
+    }
+    Ok((process > 0).then(|| (Pid::from_raw(process), status)))
+}
+
+/// CPU time of a process so far, its ended threads included (clock_getcpuclockid(3)).
+pub fn cpu_nanoseconds(process: Pid) -> io::Result<u64> {
+    let clock = nix::time::clock_getcpuclockid(process)?;
+    let time = nix::time::clock_gettime(clock)?;
+    Ok(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
 /// What processes have used (getrusage(2)).
@@ -176,8 +209,6 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
 
 /// Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
 pub fn monotonic_nanoseconds() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one timespec; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("this clock always exists");
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
+use super::process;
+use super::shared::SharedArray;
 pub use nix::sys::signal::Signal;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -51,12 +53,11 @@ pub fn reap_children(lost: &'static AtomicU64) -> io::Result<()> {
 }
 
 extern "C" fn reap(_signal: libc::c_int) {
-    // SAFETY: waitpid and the access to errno are async-signal-safe (signal-safety(7)); LOST points to a counter that
-    // lives for ever.
+    // SAFETY: wait4 and the access to errno are async-signal-safe (signal-safety(7)); LOST points to a counter that lives
+    // for ever.
     unsafe {
         let errno = *libc::__errno_location();
-        let mut status = 0;
-        while libc::waitpid(-1, &mut status, libc::WNOHANG) > 0 {
+        while let Ok(Some((_, status))) = process::wait4(libc::WNOHANG) {
             if libc::WIFSIGNALED(status) {
                 (*LOST.load(Relaxed)).fetch_add(1, Relaxed);
             }
@@ -65,20 +66,24 @@ extern "C" fn reap(_signal: libc::c_int) {
     }
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes SIGINT set a flag instead of ending the process; calls in progress return EINTR.
+/// Makes SIGINT set a flag, which this process shares with all that it forks. A second SIGINT ends the process.
 pub fn note_interrupts() -> io::Result<()> {
-    handle(Signal::SIGINT, note, SaFlags::empty())
+    let flag: &'static SharedArray<AtomicBool> = Box::leak(Box::new(SharedArray::new(1)?));
+    INTERRUPTED.store(std::ptr::from_ref(&flag[0]).cast_mut(), Relaxed);
+    handle(Signal::SIGINT, note, SaFlags::SA_RESETHAND)
 }
 
-/// Whether a noted interrupt has come.
+/// Whether a noted interrupt has come, to this process or to one that shares its flag.
 pub fn interrupted() -> bool {
-    INTERRUPTED.load(Relaxed)
+    // SAFETY: the pointer is null or points to a flag that lives for ever.
+    unsafe { INTERRUPTED.load(Relaxed).as_ref() }.is_some_and(|flag| flag.load(Relaxed))
 }
 
 extern "C" fn note(_signal: libc::c_int) {
-    INTERRUPTED.store(true, Relaxed);
+    // SAFETY: the flag was set before the handler was, and lives for ever.
+    unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) };
 }
 
 fn handle(signal: Signal, handler: extern "C" fn(libc::c_int), flags: SaFlags) -> io::Result<()> {

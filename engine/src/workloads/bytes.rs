@@ -129,6 +129,11 @@ impl Client for Asker {
     }
 }
 
+/// Room for one byte more than is due: a reply that is too long must not look complete because the buffer was full.
+fn one_more(due: usize) -> Want {
+    Want::AtMost(if due < inbox::CAPACITY { due + 1 } else { inbox::CAPACITY - 1 })
+}
+
 struct BytesConversation {
     asker: Asker,
     received: usize,
@@ -139,7 +144,7 @@ impl Conversation for BytesConversation {
         self.received = 0;
         outbox.push(Piece::Bytes(Arc::clone(&self.asker.request), 0..self.asker.request.len()));
         outbox.end_message();
-        BUFFER
+        one_more(self.asker.bytes)
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
@@ -165,7 +170,7 @@ impl Conversation for BytesConversation {
         }
         input.take(input.bytes().len());
         self.received = received;
-        Ok(if received == *bytes { Answer::Complete } else { Answer::Receive(BUFFER) })
+        Ok(if received == *bytes { Answer::Complete } else { Answer::Receive(one_more(bytes - received)) })
     }
 }
 
@@ -228,7 +233,7 @@ mod tests {
         let mut conversation = client(&Settings::new([&BYTES, &CHECK], &given)).unwrap().open();
         conversation.ask(&mut Outbox::default());
         let mut inbox = Inbox::default();
-        let mut answer = Answer::Receive(BUFFER);
+        let mut answer = Answer::Receive(one_more(bytes as usize));
         for segment in segments {
             inbox.room(segment.len()).copy_from_slice(segment);
             inbox.filled(segment.len());
@@ -242,7 +247,7 @@ mod tests {
         let right = pattern(600);
         assert_eq!(judge("pattern", 600, &[&right], false), Ok(Answer::Complete));
         assert_eq!(judge("pattern", 600, &[&right[..7], &right[7..]], false), Ok(Answer::Complete));
-        assert_eq!(judge("pattern", 600, &[&right[..599]], false), Ok(Answer::Receive(BUFFER)));
+        assert_eq!(judge("pattern", 600, &[&right[..599]], false), Ok(Answer::Receive(Want::AtMost(2))));
         assert!(judge("pattern", 600, &[&right[..599]], true).unwrap_err().contains("599 of 600"));
         assert!(judge("pattern", 599, &[&right], false).unwrap_err().contains("more than the 599"));
         let mut wrong = right.to_vec();

@@ -1,0 +1,285 @@
+"""Keeps the house in order: arrows run downwards, one entry is one file and one line, files stay short.
+
+The floors are those of ARCHITECTURE.md. A new module belongs on one of them; one that is on none fails here.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from thunderherd.engine import find_engine
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "lab" / "thunderherd"
+ENGINE = ROOT / "engine" / "src"
+
+LONGEST_FILE = 500
+
+LAB_FLOORS: list[set[str]] = [
+    {"__main__"},
+    {"cli"},
+    {"listing", "running", "sources"},
+    {"report", "runner"},
+    {"tables", "plots", "trial", "analysis"},
+    {"claims"},
+    {"claims_file", "figures", "selection"},
+    {"study"},
+    {"study_checks", "study_overrides", "study_paper"},
+    {"study_file", "study_form"},
+    {"__init__"},
+    {"results", "machine", "progress"},
+    {"statistics", "noise"},
+    {"records", "samples"},
+    {"engine"},
+    {"engine_lines", "catalogue"},
+    {"errors"},
+]
+"""From the top down. A module imports from floors below its own, never from beside it or above."""
+
+ENGINE_FLOORS: list[set[str]] = [
+    {"main"},
+    {"lib", "cli"},
+    {"registry"},
+    {"supervisor", "asking"},
+    {"listener"},
+    {"lines"},
+    {"cpu_time"},
+    {"designs", "primitives", "workloads", "loads", "counters"},
+    {"pool"},
+    {"design", "load", "exchange"},
+    {"connection"},
+    {"workload"},
+    {"primitive"},
+    {"outbox", "inbox", "tally", "setting", "about"},
+    {"sys", "mistake"},
+]
+"""The same for the engine; a folder is one module, inside it nothing is asked. Tests may use all."""
+
+
+# The laboratory ---------------------------------------------------------------------------------------------
+
+
+def lab_modules() -> list[Path]:
+    return sorted(LAB.glob("*.py"))
+
+
+def lab_imports(path: Path) -> set[str]:
+    """The package's own modules that a file imports, at its top, inside a function or for types alone."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}:{node.lineno}: relative import; write thunderherd.<module>"
+            found |= {f"{node.module}.{name.name}" for name in node.names} | {node.module or ""}
+    names = {path.stem for path in lab_modules()}
+    parts = [name.split(".") for name in found if name.split(".")[0] == "thunderherd"]
+    return {part[1] if part[1] in names else "__init__" for part in parts if len(part) > 1}
+
+
+@pytest.mark.parametrize("path", lab_modules(), ids=lambda path: path.stem)
+def test_lab_imports_run_downwards(path: Path) -> None:
+    assert not upward(path.stem, lab_imports(path), LAB_FLOORS)
+
+
+@pytest.mark.parametrize("path", lab_modules(), ids=lambda path: path.stem)
+def test_lab_files_are_short(path: Path) -> None:
+    length = len(path.read_text(encoding="utf-8").splitlines())
+    assert length <= LONGEST_FILE, (
+        f"{path.name} has {length} lines, at most {LONGEST_FILE} are allowed: divide it"
+    )
+
+
+def test_lab_has_no_empty_places() -> None:
+    assert missing_from({path.stem for path in lab_modules()}, LAB_FLOORS) == []
+
+
+# The engine -------------------------------------------------------------------------------------------------
+
+NOT_CODE = re.compile(
+    r"""
+      //[^\n]*                          # comment
+    | /\*.*?\*/                         # comment
+    | b?r(?P<hashes>\#*)".*?"(?P=hashes)  # raw string
+    | b?"(?:\\.|[^"\\])*"               # string
+    | b?'(?:\\.[^']*|[^'\\])'           # character, not a lifetime
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+TESTS_BEGIN = re.compile(r"^#\[cfg\(test\)\]\s*mod \w+ \{", re.MULTILINE)
+TEST_FILE = re.compile(r"^#\[cfg\(test\)\]\s*(?:pub )?mod (\w+);", re.MULTILINE)
+
+
+def rust_code(path: Path) -> str:
+    """A Rust file without comments and texts; lines keep their numbers."""
+    return NOT_CODE.sub(lambda match: "\n" * match[0].count("\n"), path.read_text(encoding="utf-8"))
+
+
+def rust_code_that_ships(path: Path) -> str:
+    """The same without the tests, which stand at the end of a file or are a file of their own."""
+    parent = path.parent / ("lib.rs" if path.parent == ENGINE else "mod.rs")
+    if path != parent and path.stem in TEST_FILE.findall(rust_code(parent)):
+        return ""
+    return TESTS_BEGIN.split(rust_code(path))[0]
+
+
+def engine_files() -> list[Path]:
+    return sorted(ENGINE.rglob("*.rs"))
+
+
+def engine_module(path: Path) -> str:
+    return path.relative_to(ENGINE).parts[0].removesuffix(".rs")
+
+
+def engine_uses(path: Path) -> set[str]:
+    """The other top-level modules a file names: `use crate::a::b`, `crate::{a, b::c}`, `crate::a::f()`."""
+    code = rust_code_that_ships(path)
+    modules = {engine_module(each) for each in engine_files()}
+    found = set(re.findall(r"\b(?:crate|thunderherd_engine)::(\w+)", code))
+    for opening in re.finditer(r"\b(?:crate|thunderherd_engine)::\{", code):
+        found |= set(first_names(code[opening.end() :]))
+    if path.parent == ENGINE:
+        found |= set(re.findall(r"\bsuper::(\w+)", code))
+    else:
+        found |= set(re.findall(r"\bsuper::super::(\w+)", code))
+    return (found & modules) - {engine_module(path)}
+
+
+def first_names(tree: str) -> Iterator[str]:
+    """The first name of each branch of a use tree, whose opening brace has just been read."""
+    depth, name = 1, ""
+    for character in tree:
+        if character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+        if depth == 0 or (depth == 1 and character == ","):
+            yield name.strip().split("::")[0].strip()
+            name = ""
+        if depth == 0:
+            return
+        if not (depth == 1 and character == ","):
+            name += character
+
+
+@pytest.mark.parametrize("path", engine_files(), ids=lambda path: str(path.relative_to(ENGINE)))
+def test_engine_uses_run_downwards(path: Path) -> None:
+    assert not upward(engine_module(path), engine_uses(path), ENGINE_FLOORS)
+
+
+@pytest.mark.parametrize("path", engine_files(), ids=lambda path: str(path.relative_to(ENGINE)))
+def test_only_sys_is_unsafe(path: Path) -> None:
+    if engine_module(path) == "sys":
+        return
+    lines = [
+        number
+        for number, line in enumerate(rust_code(path).splitlines(), 1)
+        if re.search(r"\bunsafe\b", line)
+    ]
+    assert lines == [], f"{path.relative_to(ROOT)}: unsafe in lines {lines}; it belongs into engine/src/sys"
+
+
+def test_engine_has_no_empty_places() -> None:
+    assert missing_from({engine_module(path) for path in engine_files()}, ENGINE_FLOORS) == []
+
+
+# One entry, one file, one line ------------------------------------------------------------------------------
+
+REGISTRIES = ["designs", "primitives", "workloads", "loads", "counters"]
+NAMED_ELSEWHERE = {"counters"}
+"""What keeps the time of a measured window is a counter too, and the supervisor must know which one it is."""
+
+
+@pytest.mark.parametrize("registry", REGISTRIES)
+def test_an_entry_is_one_file_and_one_line(registry: str) -> None:
+    folder = ENGINE / registry
+    code = rust_code(folder / "mod.rs")
+    declared = re.search(r"register!\s*\{(.*)\}", code, re.DOTALL)
+    assert declared, f"{folder.name}/mod.rs has no register! {{ ... }}"
+    lines = [
+        line.strip().removesuffix(",") for line in declared[1].splitlines() if line.strip().endswith(",")
+    ]
+    files = {path.stem for path in folder.glob("*.rs")} - {"mod", *TEST_FILE.findall(code)}
+    assert sorted(lines) == sorted(files)
+
+    elsewhere = [
+        f"{path.relative_to(ENGINE)} names {registry}::{name}"
+        for path in engine_files()
+        for name in lines
+        if registry not in NAMED_ELSEWHERE
+        and path.parent != folder
+        and re.search(rf"\b{registry}::{name}\b", rust_code_that_ships(path))
+    ]
+    assert elsewhere == [], "an entry is found by its registry alone"
+
+
+def test_the_engine_lists_what_its_files_are_called() -> None:
+    offered = json.loads(
+        subprocess.run([find_engine(), "list", "--json"], capture_output=True, check=True).stdout
+    )
+    for registry in REGISTRIES:
+        names = {entry["name"] for entry in offered[registry]}
+        code = rust_code(ENGINE / registry / "mod.rs")
+        assert names == {path.stem for path in (ENGINE / registry).glob("*.rs")} - {
+            "mod",
+            *TEST_FILE.findall(code),
+        }
+
+
+# Both -------------------------------------------------------------------------------------------------------
+
+
+def floor_of(module: str, floors: list[set[str]]) -> int:
+    for number, floor in enumerate(floors):
+        if module in floor:
+            return number
+    pytest.fail(f"{module} is on no floor: give it one in {Path(__file__).name}, and in ARCHITECTURE.md")
+
+
+def upward(module: str, used: Iterable[str], floors: list[set[str]]) -> list[str]:
+    """The imports that do not run downwards, in words."""
+    own = floor_of(module, floors)
+    return [
+        f"{module} uses {other}, which is {'beside' if floor_of(other, floors) == own else 'above'} it"
+        for other in sorted(used)
+        if floor_of(other, floors) <= own
+    ]
+
+
+def missing_from(modules: set[str], floors: list[set[str]]) -> list[str]:
+    """Modules that the floors name and that are not there: a plan not kept, or a name changed."""
+    return sorted(set().union(*floors) - modules)
+
+
+# The reading itself -----------------------------------------------------------------------------------------
+
+
+def test_an_arrow_that_runs_upwards_is_seen() -> None:
+    floors = [{"top"}, {"left", "right"}, {"bottom"}]
+    assert upward("left", {"bottom"}, floors) == []
+    assert upward("left", {"right", "top"}, floors) == [
+        "left uses right, which is beside it",
+        "left uses top, which is above it",
+    ]
+
+
+def test_rust_is_read_without_comments_and_texts(tmp_path: Path) -> None:
+    source = tmp_path / "example.rs"
+    source.write_text(
+        '// unsafe crate::cli\nlet text = "unsafe { crate::cli }";\n'
+        "let c: &'static str = r#\"unsafe\"#; '\"'\nreal()\n"
+    )
+    code = rust_code(source)
+    assert "unsafe" not in code
+    assert "cli" not in code
+    assert code.splitlines()[3] == "real()"
+    assert list(first_names("design::{Design, Run}, sys, tally::{self}};")) == ["design", "sys", "tally"]

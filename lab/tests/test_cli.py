@@ -1,0 +1,401 @@
+"""The command line: what it hands on, what it prints, how it answers mistakes. Most of it needs no engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import thunderherd
+from thunderherd import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STAND_IN = """#!/bin/sh
+# Stands for the engine: answers `list --json`, else says how it was called and copies its stdin.
+if [ "$1" = list ]; then cat "$0.catalogue"; exit 0; fi
+echo "process $$"
+tr '\\0' '\\n' < /proc/$$/cmdline | sed 's/^/argument /'
+grep -E '^Sig(Ign|Blk):' /proc/self/status
+[ "$2" != wait ] || { trap 'echo interrupted; exit 9' INT; echo waiting; while :; do sleep 0.05; done; }
+cat
+exit 7
+"""
+
+POOL = {
+    "name": "pool",
+    "help": "workers",
+    "unit": None,
+    "kind": "integer",
+    "minimum": 1,
+    "maximum": 1024,
+    "default": 15,
+}
+
+CATALOGUE = {
+    "schema": 1,
+    "version": "0.1.0",
+    "designs": [
+        {
+            "name": "iterative",
+            "summary": "one by one",
+            "source": "UNP 30.2",
+            "waits": "in_the_call",
+            "settings": [],
+        },
+        {
+            "name": "prefork",
+            "summary": "a pool",
+            "source": "UNP 30.6",
+            "waits": "in_the_call",
+            "settings": [POOL],
+        },
+    ],
+    "primitives": [
+        {"name": "send", "summary": "one send", "source": "send(2)", "settings": []},
+        {"name": "splice", "summary": "through a pipe", "source": "splice(2)", "settings": []},
+    ],
+    "workloads": [
+        {
+            "name": "bytes",
+            "summary": "n bytes",
+            "source": "UNP 30",
+            "service_settings": [],
+            "client_settings": [],
+        }
+    ],
+    "loads": [{"name": "closed", "summary": "in turn", "source": "UNP 30.3", "settings": []}],
+    "counters": [
+        {
+            "name": "cycles",
+            "summary": "CPU cycles",
+            "unit": "cycles",
+            "available": False,
+            "reason": "no such event",
+        }
+    ],
+    "server_settings": [],
+    "load_settings": [],
+    "holes": [
+        {"design": "prefork", "primitive": "splice", "workload": None, "reason": "no pipe to spare"},
+        {"design": "iterative", "primitive": "splice", "workload": "bytes", "reason": "nothing to splice"},
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    engine = tmp_path / "stand-in"
+    engine.write_text(STAND_IN)
+    engine.chmod(0o755)
+    Path(f"{engine}.catalogue").write_text(json.dumps(CATALOGUE))
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(engine))
+    return engine
+
+
+def run(*arguments: str, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "thunderherd", *arguments]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=60, cwd=cwd, check=False
+    )
+
+
+def assert_mistake(done: subprocess.CompletedProcess[str], *said: str) -> None:
+    """One line on stderr that says all this, nothing on stdout, exit status 2."""
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("thunderherd: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    for part in said:
+        assert part in done.stderr
+
+
+# serve and load become the engine ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["serve", "load"])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--help"], ["-h"], ["prefork", "--pool", "3", "--", "--x", "-"], ["--no-such", "a b", ""]],
+)
+def test_arguments_stdin_and_status_are_the_engines(command: str, arguments: list[str]) -> None:
+    done = run(command, *arguments, stdin="one line\n")
+    assert done.returncode == 7
+    lines = done.stdout.splitlines()
+    handed = [line.removeprefix("argument ") for line in lines if line.startswith("argument ")]
+    # The kernel replaces a script's argv[0] by interpreter and path, hence [2:].
+    assert handed[2:] == [command, *arguments]
+    assert lines[-1] == "one line"
+    assert done.stderr == ""
+
+
+def ignored_or_blocked(status: str) -> dict[str, int]:
+    """The masks of /proc/PID/status by name, one bit a signal."""
+    lines = (line.split() for line in status.splitlines() if line.startswith(("SigIgn:", "SigBlk:")))
+    return {name: int(mask, 16) for name, mask in lines}
+
+
+def test_python_hands_on_no_signal_that_only_python_ignores() -> None:
+    here = ignored_or_blocked(Path("/proc/self/status").read_text())
+    pythons_own = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
+    expected = here | {"SigIgn:": here["SigIgn:"] & ~pythons_own}
+    assert ignored_or_blocked(run("serve", "prefork").stdout) == expected
+
+
+def test_the_engine_takes_this_process_and_its_signals() -> None:
+    command = [sys.executable, "-m", "thunderherd", "serve", "wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"process {process.pid}\n"
+        while process.stdout.readline() not in ("waiting\n", ""):
+            pass
+        process.send_signal(signal.SIGINT)
+        assert "interrupted\n" in process.stdout.read()
+    assert process.returncode == 9
+
+
+def test_the_program_is_called_thunderherd(stand_in: Path) -> None:
+    stand_in.unlink()
+    stand_in.symlink_to("/bin/sleep")
+    # A real executable, unlike a script, is told its argv[0]; sleep complains under that name.
+    assert run("serve").stderr.startswith("thunderherd: invalid time interval")
+
+
+def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("THUNDERHERD_ENGINE", str(tmp_path / "nothing"))
+    assert_mistake(run("serve", "prefork"), "THUNDERHERD_ENGINE", "nothing")
+    assert_mistake(run("list"), "THUNDERHERD_ENGINE", "nothing")
+
+
+# list -------------------------------------------------------------------------------------------------------
+
+
+def test_list_shows_everything() -> None:
+    done = run("list")
+    assert done.returncode == 0, done.stderr
+    for part in (
+        "prefork",
+        "a pool",
+        "--pool 15  workers (1 to 1024)",
+        "splice",
+        "bytes",
+        "closed",
+        "unp-ch30",
+    ):
+        assert part in done.stdout
+    assert "unavailable here: no such event" in done.stdout
+
+
+@pytest.mark.parametrize("section", ["designs", "primitives", "workloads", "loads", "counters", "studies"])
+def test_list_of_one_section(section: str) -> None:
+    entries = json.loads(run("list", section, "--json").stdout)
+    text = run("list", section).stdout
+    assert entries
+    for entry in entries:
+        assert entry["summary"]
+        assert any(line.split()[:1] == [entry["name"]] for line in text.splitlines())
+
+
+def test_list_as_json_is_the_engines_and_the_studies() -> None:
+    everything = json.loads(run("list", "--json").stdout)
+    assert [study["name"] for study in everything["studies"]] == ["unp-ch30"]
+    assert {"quick", "full"} <= set(everything["studies"][0]["sizes"])
+    assert [design["name"] for design in everything["designs"]] == ["iterative", "prefork"]
+    assert everything["schema"] == 1
+
+
+def test_matrix_gives_reasons() -> None:
+    lines = run("list", "--matrix").stdout.splitlines()
+    assert lines[0].split() == ["design", "send", "splice"]
+    assert lines[1].split() == ["iterative", "yes", "yes", "(1)"]
+    assert lines[2].split() == ["prefork", "yes", "no", "(2)"]
+    assert lines[4:] == ["(1) not with bytes: nothing to splice", "(2) no pipe to spare"]
+
+    cells = {
+        (cell["design"], cell["primitive"]): cell
+        for cell in json.loads(run("list", "--matrix", "--json").stdout)
+    }
+    assert len(cells) == 4
+    assert not cells["prefork", "splice"]["possible"]
+    assert cells["iterative", "splice"]["possible"]
+    assert cells["iterative", "splice"]["holes"] == [{"workload": "bytes", "reason": "nothing to splice"}]
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "thunderherd", "list"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+# Mistakes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serv"], ["serv", "did you mean", "serve"]),
+        (["rnu", "unp-ch30"], ["did you mean", "run"]),
+        (["run"], ["STUDY"]),
+        (["run", "unp-ch30", "--quik"], ["--quik", "did you mean --quick?"]),
+        (["run", "unp-ch30", "--sed", "3"], ["--sed", "--seed"]),
+        (["run", "unp-ch30", "--seed", "three"], ["--seed"]),
+        (["run", "unp-ch30", "--seed", "-1"], ["--seed"]),
+        (["run", "unp-ch30", "--set"], ["--set"]),
+        (["run", "unp-ch30", "--quick", "--full"], ["--quick and --full"]),
+        (["run", "unp-ch30", "--resume"], ["--resume", "--out DIR"]),
+        (["run", "unp-ch31"], ["unp-ch31", "did you mean", "unp-ch30"]),
+        (["run", "no-such.toml"], ["no-such.toml"]),
+        (["list", "desings"], ["desings", "did you mean", "designs"]),
+        (["list", "designs", "--matrix"], ["--matrix"]),
+        (["table", "/"], ["/", "thunderherd run"]),
+        (["table", "no/such/directory"], ["no/such/directory"]),
+        (["report", "no/such/directory"], ["no/such/directory"]),
+        (["claims", "unp-ch30", "no/such/directory"], ["no/such/directory"]),
+        (["claims", "unp-ch30"], ["DIR"]),
+        (["--versoin"], ["--versoin", "--version"]),
+    ],
+    ids=lambda value: " ".join(value) if value and value[0] else None,
+)
+def test_mistakes_are_one_line(arguments: list[str], said: list[str]) -> None:
+    assert_mistake(run(*arguments), *said)
+
+
+def test_all_mistakes_of_a_study_have_a_line_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise cli.UserError("a.toml:3: one thing\na.toml:9: another")
+
+    monkeypatch.setattr("thunderherd.running.run_and_show", refuse)
+    assert cli.run_command(["run", "a.toml"]) == 2
+    assert capsys.readouterr().err == "thunderherd: a.toml:3: one thing\nthunderherd: a.toml:9: another\n"
+
+
+@pytest.mark.parametrize("place", ["file/results", "file"])
+def test_out_that_cannot_be_written(real_commands: None, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("run", "unp-ch30", "--out", str(tmp_path / place))
+    assert done.returncode != 0
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "--out" in done.stderr
+
+
+def test_control_c_is_130_without_a_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("thunderherd.running.run_and_show", interrupted)
+    assert cli.run_command(["run", "unp-ch30"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# Runs, with the engine itself -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine that is installed beside this Python, instead of the stand-in."""
+    monkeypatch.delenv("THUNDERHERD_ENGINE")
+
+
+def test_a_run_is_shown_and_shown_again(real_commands: None, small_study_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run("run", str(small_study_file), "--quick", "--seed", "5", "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "block 10/10" in done.stderr
+    for part in ("fork_per_client", "seed 5", str(out), str(out / "report.html")):
+        assert part in done.stdout
+    assert json.loads((out / "summary.json").read_text())["study"]["command"][:2] == ["thunderherd", "run"]
+
+    again = run("table", str(out), "--pairs")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.splitlines()[:8] == done.stdout.splitlines()[:8]
+    assert "smallest" in again.stdout.lower()
+
+    written = run("report", str(out), "--output", str(tmp_path / "mine.html"))
+    assert written.stdout == f"{tmp_path / 'mine.html'}\n"
+    assert (tmp_path / "mine.html").stat().st_size > 1000
+
+    assert_mistake(run("claims", "unp-ch30", str(out)), "small", "not of unp-ch30")
+    assert_mistake(run("run", str(small_study_file), "--out", str(out)), "--resume", "--out")
+
+
+def test_control_c_keeps_what_is_there_and_resume_goes_on(
+    real_commands: None, small_study_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "thunderherd", "run", str(small_study_file), "--full", "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.readline().startswith(("block 2/", "Traceback")):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+    assert f"--out {out} --resume" in rest
+    kept = (out / "trials.jsonl").read_text().count("\n")
+    assert kept >= 6
+
+    # The size is that of the run that was begun, and need not be said again.
+    done = run("run", str(small_study_file), "--out", str(out), "--resume")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["study"]["size"] == "full"
+    assert summary["study"]["complete"]
+    assert summary["trials"]["valid"] > kept
+
+
+# The whole --------------------------------------------------------------------------------------------------
+
+
+def test_version_is_the_crates() -> None:
+    crate = tomllib.loads((ROOT / "engine" / "Cargo.toml").read_text())
+    assert thunderherd.__version__ == crate["package"]["version"]
+    assert run("--version").stdout == f"thunderherd {thunderherd.__version__}\n"
+
+
+def test_help_names_every_command() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for command in ("run", "list", "claims", "table", "report", "serve", "load"):
+        assert f" {command} " in done.stdout
+
+
+def test_no_command_shows_the_help() -> None:
+    done = run()
+    assert done.returncode == 2
+    assert "Usage: thunderherd" in done.stdout
+
+
+HEAVY = {"polars", "altair", "numpy", "scipy", "jinja2", "vl_convert"}
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["list", "--matrix"], ["--help"], ["run", "--help"]])
+def test_quick_answers_load_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import sys\nfrom thunderherd.cli import run_command\n"
+        f"run_command({arguments!r})\n"
+        f"print('heavy:', *sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "heavy:"

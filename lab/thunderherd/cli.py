@@ -1,0 +1,270 @@
+"""The command `thunderherd`: reads the command line, calls the laboratory, says what went wrong in one line.
+
+Nothing is decided here. What a command needs is imported when it runs, so that `list`, `serve` and mistakes
+answer at once. Exit status: 0, or 2 for a mistake in what was asked, 130 for Ctrl-C, 1 for whatever else
+failed; `serve` and `load` become the engine and end with its status.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperCommand
+
+from thunderherd import __version__
+from thunderherd.errors import UserError
+
+PROGRAM = "thunderherd"
+MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="fio for sockets: which server design, and which way of moving bytes, wins on this machine, "
+    "by how much, how sure are we, and why.",
+)
+
+
+def main() -> NoReturn:
+    """Runs the command line of this process and ends it with the command's exit status."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Runs one command line; returns its exit status. Mistakes become one line on stderr."""
+    try:
+        status = app(args=arguments, prog_name=PROGRAM, standalone_mode=False) or 0
+        sys.stdout.flush()
+        return int(status)
+    except UserError as mistake:
+        return _complain(str(mistake), MISTAKE)
+    except typer.TyperException as mistake:
+        return _complain(_usage_message(mistake), MISTAKE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone (`thunderherd list | head`). What Python would still flush at exit goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except OSError as error:
+        return _complain(_system_message(error), FAILED)
+    except Exception as error:
+        if not _is_engine_error(error):
+            raise
+        return _complain(str(error), FAILED)
+
+
+def _complain(message: str, status: int) -> int:
+    """Says it on stderr; a study with several mistakes has a line for each."""
+    for line in message.splitlines() or [""]:
+        print(f"{PROGRAM}: {line.strip()}", file=sys.stderr)
+    return status
+
+
+def _usage_message(mistake: typer.TyperException) -> str:
+    """What Typer found wrong, with the near match it knows and the command whose --help says more."""
+    near: list[str] = sorted(getattr(mistake, "possibilities", None) or [])
+    if near:
+        message = f"{mistake.message}; did you mean {' or '.join(near)}?"
+    else:
+        message = (
+            " ".join(mistake.format_message().split()).rstrip(".").replace(". Did you mean", "; did you mean")
+        )
+    context = getattr(mistake, "ctx", None)
+    return f"{message} (`{context.command_path if context else PROGRAM} --help` lists what there is)"
+
+
+def _is_engine_error(error: Exception) -> bool:
+    """Whether the engine failed; where its module was never imported, nothing can have come from it."""
+    engine = sys.modules.get("thunderherd.engine")
+    return engine is not None and isinstance(error, engine.EngineError)
+
+
+def _system_message(error: OSError) -> str:
+    """What the system refused, for which file, and what helps where that is known."""
+    what = error.strerror or str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    elsewhere = "; choose another place with --out (for a report: --output)"
+    space = "; free some space, or choose another place with --out; --resume goes on with a run"
+    helps = {
+        **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR), elsewhere),
+        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), space),
+        errno.EMFILE: "; raise the limit on open files (ulimit -n)",
+        errno.ENFILE: "; the whole system has no descriptor left (sysctl fs.file-max)",
+    }
+    return f"{where}{what}{helps.get(error.errno or 0, '')}"
+
+
+# The command itself -----------------------------------------------------------------------------------------
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"{PROGRAM} {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def thunderherd(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(MISTAKE)
+
+
+# Studies ----------------------------------------------------------------------------------------------------
+
+StudyName = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A bundled study (`list studies`), or a TOML file.")
+]
+ResultsDirectory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")
+]
+
+
+@app.command()
+def run(
+    study: StudyName,
+    quick: Annotated[bool, typer.Option("--quick", help="The study's quick size. The default.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="The study's full size: all its planned looks.")
+    ] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the study; may be repeated."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of the order of trials; drawn and recorded if not given."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where the results go; results/... if not given."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the unfinished run in --out: same seed, same order.")
+    ] = False,
+) -> None:
+    """Run a study: every contender, in randomised blocks; then print its table."""
+    if quick and full:
+        raise UserError("run: --quick and --full contradict each other; give one of them")
+    if resume and out is None:
+        raise UserError("run: --resume goes on with a run that was begun; say which with --out DIR")
+
+    from thunderherd.running import run_and_show
+
+    run_and_show(
+        study=study,
+        size="full" if full else "quick" if quick else None,
+        overrides=overrides or [],
+        seed=seed,
+        out=out,
+        resume=resume,
+        command=[PROGRAM, *sys.argv[1:]],
+    )
+
+
+@app.command("list")
+def list_(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[designs|primitives|workloads|loads|counters|studies]", help="All if not given."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Which design goes with which primitive, and why not.")
+    ] = False,
+) -> None:
+    """List what there is: designs, primitives, workloads, loads, counters, studies."""
+    from thunderherd import listing
+
+    if matrix and what is not None:
+        raise UserError(f'list: --matrix shows designs and primitives together; leave out "{what}"')
+    if matrix:
+        listing.print_matrix(as_json)
+    else:
+        listing.print_list(what, as_json)
+
+
+@app.command()
+def claims(study: StudyName, directory: ResultsDirectory) -> None:
+    """Judge the claims of a study's source by the results of a run."""
+    from thunderherd.running import show_claims
+
+    show_claims(study, directory)
+
+
+@app.command()
+def table(
+    directory: ResultsDirectory,
+    pairs: Annotated[bool, typer.Option("--pairs", help="The table of all comparisons, too.")] = False,
+) -> None:
+    """Print the table of a run again."""
+    from thunderherd.running import show_table
+
+    show_table(directory, pairs=pairs)
+
+
+@app.command()
+def report(
+    directory: ResultsDirectory,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="The HTML file; DIR/report.html if not given."),
+    ] = None,
+) -> None:
+    """Write the report of a run: one HTML file that works offline."""
+    from thunderherd.running import show_report
+
+    show_report(directory, output)
+
+
+# The engine's own commands ----------------------------------------------------------------------------------
+
+
+class EngineCommand(TyperCommand):
+    """A command whose arguments, --help among them, are the engine's business, untouched by Typer."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Takes all arguments as they stand."""
+        ctx.args = list(args)
+        return []
+
+
+@app.command(cls=EngineCommand, add_help_option=False)
+def serve(context: typer.Context) -> None:
+    """Serve a workload by one server design until Ctrl-C (the engine's own command; see serve --help)."""
+    _become_engine("serve", context.args)
+
+
+@app.command(cls=EngineCommand, add_help_option=False)
+def load(context: typer.Context) -> None:
+    """Load a server with requests and check its replies (the engine's own command; see load --help)."""
+    _become_engine("load", context.args)
+
+
+def _become_engine(command: str, arguments: list[str]) -> NoReturn:
+    """Replaces this process by the engine, so that stdin, signals and exit status are the engine's own."""
+    from thunderherd.engine import find_engine
+
+    engine = find_engine()
+    # An exec hands on what is ignored, and Python ignores these two.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execv(engine, [PROGRAM, command, *arguments])
+    except OSError as error:
+        raise UserError(f"{engine} cannot be started: {error.strerror}; run `make build`") from None

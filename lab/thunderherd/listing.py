@@ -1,0 +1,208 @@
+"""What `thunderherd list` prints: the engine's registries, the bundled studies, the possible combinations."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SECTIONS = ("designs", "primitives", "workloads", "loads", "counters", "studies")
+
+HEADINGS = {
+    "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
+    "primitives": "Primitives: how the bytes of a message go in and out (--primitive)",
+    "workloads": "Workloads: one protocol, both ends (--workload; thunderherd load WORKLOAD)",
+    "loads": "Loads: who asks, how often (--load)",
+    "counters": "Counters: what is read before and after",
+    "studies": "Studies: a question and all that it takes (thunderherd run STUDY)",
+}
+
+SHARED_SETTINGS = {"designs": "server_settings", "loads": "load_settings"}
+"""The settings that all entries of a section have, beside those of their own."""
+
+SETTING_LISTS = ("settings", "service_settings", "client_settings")
+
+PLAIN_WIDTH = 160
+"""Columns where the output is no terminal: wide enough that a pipe sees one entry a line."""
+
+Entry = dict[str, Any]
+
+
+def section(name: str) -> str:
+    """`name` if it is a section, else a UserError with the nearest one."""
+    if name in SECTIONS:
+        return name
+    from thunderherd.study_file import unknown
+
+    raise UserError(f"list: {unknown('list', name, SECTIONS)}")
+
+
+def print_list(what: str | None, as_json: bool) -> None:
+    """One section, or all of them, for people or as JSON (one section: a list; all: an object)."""
+    wanted = SECTIONS if what is None else (section(what),)
+    offered = _offered(wanted)
+    if as_json:
+        print(json.dumps(offered if what is None else offered[wanted[0]], indent=2, ensure_ascii=False))
+        return
+    console = _console()
+    for name in wanted:
+        _print_section(console, HEADINGS[name], offered[name], offered.get(SHARED_SETTINGS.get(name, ""), []))
+
+
+def print_matrix(as_json: bool) -> None:
+    """Designs × primitives: which combinations exist, and the reason of each that does not."""
+    offered = _offered(("designs",))
+    if as_json:
+        cells = [
+            {"design": design["name"], "primitive": primitive["name"], **_cell(offered, design, primitive)}
+            for design in offered["designs"]
+            for primitive in offered["primitives"]
+        ]
+        print(json.dumps(cells, indent=2, ensure_ascii=False))
+        return
+
+    from rich.table import Table
+
+    table = Table("design", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for primitive in offered["primitives"]:
+        table.add_column(primitive["name"])
+    reasons: list[str] = []
+    for design in offered["designs"]:
+        row = [design["name"]]
+        for primitive in offered["primitives"]:
+            cell = _cell(offered, design, primitive)
+            marks = [_footnote(reasons, hole) for hole in cell["holes"]]
+            row.append(" ".join(["yes" if cell["possible"] else "no", *marks]))
+        table.add_row(*row)
+    console = _console()
+    _print(console, table)
+    console.print()
+    if not reasons:
+        console.print("Every design moves its bytes by every primitive, under every workload.")
+    for number, reason in enumerate(reasons, start=1):
+        console.print(f"({number}) {reason}", markup=False, highlight=False)
+
+
+def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
+    """What the engine and the package offer; the engine is not asked where only studies are wanted."""
+    offered: dict[str, Any] = {}
+    if wanted != ("studies",):
+        from thunderherd.engine import catalogue
+
+        offered = catalogue().model_dump(mode="json", by_alias=True)
+    if "studies" in wanted:
+        offered["studies"] = _studies()
+    return offered
+
+
+def _studies() -> list[Entry]:
+    """The bundled studies; titles are read without validating the whole study."""
+    from thunderherd.study import bundled_studies
+
+    studies = []
+    for name, path in sorted(bundled_studies().items()):
+        text = tomllib.loads(path.read_text(encoding="utf-8"))
+        studies.append(
+            {
+                "name": name,
+                "summary": str(text.get("title", "")),
+                "question": str(text.get("question", "")).strip(),
+                "sizes": sorted(text.get("sizes", {})),
+                "path": str(path),
+            }
+        )
+    return studies
+
+
+def _cell(offered: dict[str, Any], design: Entry, primitive: Entry) -> dict[str, Any]:
+    """Whether the two go together at all, and the holes: those without a workload hold for every workload."""
+    holes = [
+        {"workload": hole.get("workload"), "reason": hole["reason"]}
+        for hole in offered["holes"]
+        if (hole["design"], hole["primitive"]) == (design["name"], primitive["name"])
+    ]
+    return {"possible": all(hole["workload"] is not None for hole in holes), "holes": holes}
+
+
+def _footnote(reasons: list[str], hole: dict[str, Any]) -> str:
+    """The mark of a hole's reason, which is written down once however many cells have it."""
+    reason = f"not with {hole['workload']}: {hole['reason']}" if hole["workload"] else str(hole["reason"])
+    if reason not in reasons:
+        reasons.append(reason)
+    return f"({reasons.index(reason) + 1})"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+
+
+def _print_section(console: Console, heading: str, entries: list[Entry], shared: list[Entry]) -> None:
+    """A heading, name and summary of each entry, then every setting once, however many entries have it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    settings: dict[str, Entry] = {}
+    for entry in entries:
+        own = [setting for key in SETTING_LISTS for setting in entry.get(key) or []]
+        settings |= {setting["name"]: setting for setting in own}
+        names = f"  ({', '.join(_option(setting) for setting in own)})" if own else ""
+        table.add_row(
+            Text(f"  {entry['name']}", style="bold"), Text.assemble(_summary(entry), (names, "dim"))
+        )
+    settings |= {setting["name"]: setting for setting in shared}
+    for setting in settings.values():
+        table.add_row(
+            Text(f"    {_option(setting)} {_default(setting)}"), Text(_meaning(setting), style="dim")
+        )
+    console.print(Text(heading, style="bold underline" if console.is_terminal else ""))
+    _print(console, table)
+    console.print()
+
+
+def _print(console: Console, table: Table) -> None:
+    """Prints a table without the blanks that would fill its last column."""
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip(), file=console.file)
+
+
+def _summary(entry: Entry) -> str:
+    summary = str(entry["summary"])
+    if entry.get("available") is False:
+        return f"{summary}; unavailable here: {entry.get('reason')}"
+    return summary
+
+
+def _option(setting: Entry) -> str:
+    return f"--{setting['name'].replace('_', '-')}"
+
+
+def _default(setting: Entry) -> str:
+    default = setting["default"]
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def _meaning(setting: Entry) -> str:
+    """What it is for and what may be given: `workers in the pool (1 to 1024)`."""
+    unit = f" {setting['unit']}" if setting.get("unit") else ""
+    match setting["kind"]:
+        case "integer":
+            allowed = f"{setting['minimum']} to {setting['maximum']}{unit}"
+        case "boolean":
+            allowed = "true or false"
+        case _:
+            allowed = " or ".join(setting["choices"])
+    return f"{setting['help']} ({allowed})"

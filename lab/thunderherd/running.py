@@ -1,0 +1,113 @@
+"""What the commands about a study do, one function a command: run and show, and show again what was run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from thunderherd.records import Summary
+
+# Imports stand where they are needed: a mistake in a study's name is answered before polars and altair load.
+
+
+def run_and_show(
+    *,
+    study: str,
+    size: str | None,
+    overrides: Sequence[str],
+    seed: int | None,
+    out: Path | None,
+    resume: bool,
+    command: Sequence[str],
+) -> None:
+    """Runs a study, prints its table, writes its report beside the results.
+
+    Parameters
+    ----------
+    study
+        Name of a bundled study, or path of a TOML file.
+    size
+        "quick" or "full"; None is the study's quick size, or with `resume` that of the run.
+    overrides
+        `key=value` texts; with `resume`, none stands for those of the run.
+    seed
+        None draws one, or with `resume` takes that of the run.
+    out
+        Directory of the results; None is a new one below ./results.
+    resume
+        Whether to go on with the run in `out`.
+    command
+        The command line, for the record.
+    """
+    from thunderherd.engine import catalogue
+    from thunderherd.study import DEFAULT_SIZE, load_study
+
+    if resume and out is not None and (out / "run.json").exists():
+        from thunderherd.results import load
+
+        begun = load(out).run
+        size = size or begun.study.get("size")
+        overrides = overrides or begun.overrides
+    resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue())
+
+    from thunderherd.report import write_report
+    from thunderherd.results import default_directory
+    from thunderherd.runner import run_study
+    from thunderherd.tables import make_console, print_study
+
+    directory = out or default_directory(resolved.name)
+    summary = run_study(resolved, directory, seed=seed, resume=resume, command=command)
+    console = make_console()
+    print_study(summary, console, directory)
+    console.print(f"Report    {write_report(directory)}", soft_wrap=True)
+
+
+def show_table(directory: Path, *, pairs: bool) -> None:
+    """Prints the table of a run again, with `pairs` the table of its comparisons too."""
+    from thunderherd.tables import make_console, print_pairs, print_study
+
+    summary = _summary(directory)
+    console = make_console()
+    print_study(summary, console, directory)
+    if pairs:
+        print_pairs(summary, console)
+
+
+def show_claims(study: str, directory: Path) -> None:
+    """Prints the verdicts on the claims of a study's source."""
+    from thunderherd.tables import make_console, print_claims
+
+    summary = _summary(directory)
+    name = Path(study).stem if study.endswith(".toml") else study
+    if name != summary.study.name:
+        raise UserError(
+            f"{directory} holds a run of {summary.study.name}, not of {name}; "
+            f"type `thunderherd claims {summary.study.name} {directory}`"
+        )
+    print_claims(summary, make_console())
+
+
+def show_report(directory: Path, output: Path | None) -> None:
+    """Writes the report of a run and says where it lies."""
+    from thunderherd.report import write_report
+
+    _summary(directory)
+    print(write_report(directory, output))
+
+
+def _summary(directory: Path) -> Summary:
+    """The summary of a run; UserError where there is no run, or none that has come to an end."""
+    from thunderherd.results import load
+
+    results = load(directory)
+    if results.summary is None:
+        study = results.run.study.get("name", "STUDY")
+        raise UserError(
+            f"{directory} holds a run that has not ended ({len(results.trials)} trials so far); "
+            f"go on with it: `thunderherd run {study} --out {directory} --resume`"
+        )
+    return results.summary
