@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md, added to a copy of the engine exactly as they are printed, and run."""
+"""The worked examples of CONTRIBUTING.md: added to a copy of the engine as printed, built, and run."""
 
 from __future__ import annotations
 

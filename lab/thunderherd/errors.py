@@ -2,7 +2,8 @@
 
 
 class UserError(Exception):
-    """Something the user can mend: the message says what failed, the value seen, what is allowed, what to type.
+    """Something the user can mend.
 
-    The command line prints the message in one line, without a stack trace, and exits with status 2.
+    The message says what failed, the value seen, what is allowed and what to type. The command line prints
+    it in one line, without a stack trace, and exits with status 2.
     """

@@ -173,10 +173,10 @@ class _Trial:
     def warnings(self) -> list[str]:
         """What does not forbid to count this trial but belongs beside its figures."""
         said = []
-        if self.ready is not None and self.cpu_scope() == "whole_life":
-            said.append(
-                f"CPU is that of the server's whole life, warm-up included: {self.ready.cpu_source_reason}"
-            )
+        if self.ready is not None and self.ready.cpu_source_reason is not None:
+            whole_life = self.cpu_scope() == "whole_life"
+            what = "that of the server's whole life, warm-up included" if whole_life else "not exact"
+            said.append(f"CPU is {what}: {self.ready.cpu_source_reason}")
         limit = noise.time_wait_limit()
         if self.time_wait_before is not None and self.time_wait_before + self.planned() > limit:
             said.append(
