@@ -207,6 +207,11 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
 }
 
+/// CPU time of the calling thread so far.
+pub fn thread_cpu_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("this clock always exists").into()
+}
+
 /// Nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
 pub fn monotonic_nanoseconds() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).expect("this clock always exists");

@@ -2,6 +2,7 @@
 //! bytes and waits for the next line until the end of file.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -10,6 +11,7 @@ use crate::inbox;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings};
+use crate::sys::process::thread_cpu_time;
 use crate::tally::ErrorKind;
 use crate::workload::{Answer, Client, Conversation, Input, Next, Service, Session, Workload};
 
@@ -19,7 +21,7 @@ pub static ENTRY: Workload = Workload {
         source: "UNP volume 1, third edition, section 30.3",
     },
     port: 8888,
-    service_settings: &[LIMIT],
+    service_settings: &[LIMIT, SPIN],
     client_settings: &[BYTES, CHECK],
     service,
     client,
@@ -30,6 +32,13 @@ const LIMIT: Setting = Setting {
     help: "The most bytes that a client may ask for; the connection that asks for more is closed",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 16384 },
+};
+
+const SPIN: Setting = Setting {
+    name: "spin_microseconds",
+    help: "CPU time to burn before every answer: a slowdown of known size, by which the measuring itself is tested",
+    unit: Some("microseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
 };
 
 const BYTES: Setting = Setting {
@@ -58,21 +67,24 @@ fn pattern(length: u64) -> Arc<[u8]> {
 }
 
 fn service(settings: &Settings) -> Result<Box<dyn Service>> {
-    Ok(Box::new(Bytes { payload: pattern(settings.integer(LIMIT.name)) }))
+    let spin = Duration::from_micros(settings.integer(SPIN.name));
+    Ok(Box::new(Bytes { payload: pattern(settings.integer(LIMIT.name)), spin }))
 }
 
 struct Bytes {
     payload: Arc<[u8]>,
+    spin: Duration,
 }
 
 impl Service for Bytes {
     fn open(&self) -> Box<dyn Session> {
-        Box::new(BytesSession { payload: Arc::clone(&self.payload), line: Vec::new() })
+        Box::new(BytesSession { payload: Arc::clone(&self.payload), spin: self.spin, line: Vec::new() })
     }
 }
 
 struct BytesSession {
     payload: Arc<[u8]>,
+    spin: Duration,
     line: Vec<u8>,
 }
 
@@ -98,9 +110,30 @@ impl Session for BytesSession {
         }
         let length = number(&self.line).filter(|length| (1..=self.payload.len()).contains(length));
         self.line.clear();
-        outbox.push(Piece::Bytes(Arc::clone(&self.payload), 0..length.ok_or(ErrorKind::BadRequest)?));
-        outbox.end_message();
-        Ok(Next::Answered(BUFFER))
+        let reply = Piece::Bytes(Arc::clone(&self.payload), 0..length.ok_or(ErrorKind::BadRequest)?);
+        if self.spin.is_zero() {
+            answer(reply, outbox);
+            return Ok(Next::Answered(BUFFER));
+        }
+        let spin = self.spin;
+        let work = move |outbox: &mut Outbox| {
+            burn(spin);
+            answer(reply, outbox);
+        };
+        Ok(Next::Work(Box::new(work), BUFFER))
+    }
+}
+
+fn answer(reply: Piece, outbox: &mut Outbox) {
+    outbox.push(reply);
+    outbox.end_message();
+}
+
+/// Uses the CPU for so long, by this thread's own clock: to be interrupted does not count.
+fn burn(time: Duration) {
+    let end = thread_cpu_time() + time;
+    while thread_cpu_time() < end {
+        std::hint::spin_loop();
     }
 }
 
@@ -184,7 +217,7 @@ mod tests {
 
     /// Gives a session what a peer sends, cut into segments; returns the bytes of each answer, or the error.
     fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u64>, ErrorKind> {
-        let service = service(&Settings::new([&LIMIT], &BTreeMap::new())).unwrap();
+        let service = service(&Settings::new([&LIMIT, &SPIN], &BTreeMap::new())).unwrap();
         let mut session = service.open();
         let (mut inbox, mut answers) = (Inbox::default(), Vec::new());
         for segment in segments {

@@ -1,0 +1,41 @@
+"""The measuring, measured: a real run of `self-test` finds a slowdown of known size, and no twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import thunderherd
+from thunderherd.engine import catalogue
+from thunderherd.runner import run_study
+from thunderherd.statistics import Verdict, contrast
+from thunderherd.study import load_study
+
+SPIN_MICROSECONDS = 200
+ALPHA = 0.002
+"""So small that chance fails this test about once in 500 times: 12 blocks allow it for three comparisons."""
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_known_slowdown_is_found_with_its_size_and_a_twin_is_not_different(tmp_path: Path) -> None:
+    overrides = [f"slowed.spin_microseconds={SPIN_MICROSECONDS}", f"alpha={ALPHA}"]
+    study = load_study("self-test", "quick", overrides, catalogue())
+    summary = run_study(study, tmp_path / "out", seed=1)
+
+    verdicts = {frozenset((pair.a, pair.b)): pair for pair in summary.pairs}
+    twin, slowed = verdicts[frozenset(("prefork", "twin"))], verdicts[frozenset(("prefork", "slowed"))]
+    assert twin.verdict in (Verdict.UNDECIDED, Verdict.EQUIVALENT)
+    assert slowed.verdict == (Verdict.FASTER if slowed.a == "prefork" else Verdict.SLOWER)
+
+    frame = thunderherd.load(tmp_path / "out").frame().filter("used").sort("block")
+    costs = {
+        name: frame.filter(contender=name)["server_cpu_per_connection"].to_list()
+        for name in ("prefork", "slowed")
+    }
+    found = contrast(costs, {"slowed": 1.0, "prefork": -1.0}, confidence=1 - ALPHA)
+    assert found.low is not None and found.high is not None
+    # To spin overshoots by the reading of a clock, and clients that wait longer sleep a little differently.
+    known = SPIN_MICROSECONDS / 1e6
+    assert found.low <= known * 1.05 and found.high >= known * 0.95
+    assert found.value == pytest.approx(known, rel=0.5)
