@@ -63,7 +63,11 @@ const LONGEST_LINE: usize = 64;
 /// The bytes that our servers send. The period is a prime, so that a piece that is lost, repeated or out of place does
 /// not go unseen.
 fn pattern(length: u64) -> Arc<[u8]> {
-    (0..length).map(|index| (index % 251) as u8).collect()
+    let period: Vec<u8> = (0..251).collect();
+    let length = length as usize;
+    let mut bytes = period.repeat(length.div_ceil(period.len()));
+    bytes.truncate(length);
+    bytes.into()
 }
 
 fn service(settings: &Settings) -> Result<Box<dyn Service>> {
