@@ -23,7 +23,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the guide's files, and the engine built with its entries."""
     folder = tmp_path_factory.mktemp("contributing")
     guide = GUIDE.read_text()
-    shutil.copytree(ROOT / "engine", folder / "engine", ignore=shutil.ignore_patterns("target", "tests"))
+    shutil.copytree(ROOT / "engine", folder / "engine", ignore=shutil.ignore_patterns("target"))
     files = list(FILE.finditer(guide))
     assert [match["path"].rsplit("/", 1)[-1] for match in files] == [
         "prefork_flock.rs",

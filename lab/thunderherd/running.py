@@ -62,8 +62,12 @@ def run_and_show(
     directory = out or default_directory(resolved.name)
     summary = run_study(resolved, directory, seed=seed, resume=resume, command=command)
     console = make_console()
-    print_study(summary, console, directory)
-    console.print(f"Report    {write_report(directory)}", soft_wrap=True)
+    try:
+        # First: whoever reads the table may leave early (`| head`); the report is to be there all the same.
+        report = write_report(directory)
+    finally:
+        print_study(summary, console, directory)
+    console.print(f"Report    {report}", soft_wrap=True)
 
 
 def show_table(directory: Path, *, pairs: bool) -> None:

@@ -1,0 +1,104 @@
+# `make demo` and `make test` are all that a new clone needs; `make help` lists the rest.
+
+SHELL := /bin/sh
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+MANIFEST := --manifest-path engine/Cargo.toml
+DEMO_STUDY := unp-ch30
+
+# Files that the installed command is built from. Python files are not among them: the installation is editable.
+ENGINE_SOURCES := $(shell find engine/src engine/Cargo.toml engine/Cargo.lock packaging -type f)
+RUST_FILES = $(shell find engine -name target -prune -o -name "*.rs" -print)
+
+# Where HOME is not the one that rustup was installed under, it would not find its toolchains.
+ifeq ($(origin RUSTUP_HOME),undefined)
+RUSTUP_BESIDE := $(shell tools/prerequisites rustup-home)
+ifneq ($(RUSTUP_BESIDE),)
+export RUSTUP_HOME := $(RUSTUP_BESIDE)
+endif
+endif
+
+.PHONY: help demo test build prerequisites test-tools test-engine test-lab check check-rust check-python check-documents fmt docs lock clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-12s %s\n", $$1, $$2 }'
+
+demo: build ## sets everything up, runs the study unp-ch30 in its quick form, prints its table
+	@$(PYTHON) -m thunderherd run $(DEMO_STUDY) --quick
+
+test: test-engine test-lab ## sets everything up, runs all the tests that CI runs
+
+build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderherd and thunderherd-engine
+
+prerequisites:
+	@tools/prerequisites >/dev/null
+
+# Every Python package comes from a lock with hashes. The stamps keep a second `make` short.
+$(VENV)/.build-tools: requirements/build.lock | prerequisites
+	@echo "==> Python packages into $(VENV) (some 120 MB, once)"
+	@python=$$(tools/prerequisites) && { $(PYTHON) -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
+	@$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/build.lock
+	@touch $@
+
+$(VENV)/.test-tools: requirements/test.lock $(VENV)/.build-tools
+	@echo "==> Python packages for the tests"
+	@$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/test.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.build-tools pyproject.toml README.md $(ENGINE_SOURCES) | prerequisites
+	@echo "==> the engine, and the commands thunderherd and thunderherd-engine in $(VENV)/bin"
+	@PIP_QUIET=1 VIRTUAL_ENV="$$PWD/$(VENV)" $(VENV)/bin/maturin develop --release --locked
+	@tools/launcher $(VENV)
+	@touch $@
+
+test-tools: build $(VENV)/.test-tools
+
+test-engine: build
+	@echo "==> cargo test"
+	@cargo test --locked --no-fail-fast $(MANIFEST)
+
+test-lab: test-tools
+	@echo "==> pytest"
+	@$(PYTHON) -m pytest
+
+check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
+
+# Files by name: `cargo fmt` skips the modules that a macro declares.
+check-rust: build
+	@rustfmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || { \
+		echo "thunderherd: missing: rustfmt and clippy; install with: rustup component add rustfmt clippy" >&2; exit 1; }
+	@echo "==> rustfmt"
+	@rustfmt --check --edition 2024 $(if $(MAKE_TERMOUT),,--color never) $(RUST_FILES)
+	@echo "==> clippy"
+	@cargo clippy --locked $(MANIFEST) --all-targets -- -D warnings
+
+check-python: test-tools
+	@echo "==> ruff"
+	@$(VENV)/bin/ruff check lab tools
+	@$(VENV)/bin/ruff format --check lab tools
+	@echo "==> mypy"
+	@$(PYTHON) -m mypy
+
+check-documents: build
+	@echo "==> generated documents"
+	@$(PYTHON) tools/documents.py --check
+
+docs: build ## writes docs/sources.md and the schemas in docs/reference anew
+	@$(PYTHON) tools/documents.py
+
+fmt: test-tools ## formats Rust and Python
+	@rustfmt --edition 2024 $(RUST_FILES)
+	@$(VENV)/bin/ruff check --fix --exit-zero --quiet lab tools
+	@$(VENV)/bin/ruff format lab tools
+
+lock: ## writes requirements/*.lock anew from pyproject.toml (needs uv)
+	@command -v uv >/dev/null || { echo "thunderherd: missing: uv; install with: pip install uv" >&2; exit 1; }
+	@for set in build test; do \
+		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+			--custom-compile-command "make lock" pyproject.toml --group build $$( [ $$set = test ] && echo --group test ) \
+			--output-file requirements/$$set.lock || exit 1; done
+
+clean: ## removes what was built: .venv and engine/target
+	@rm -rf $(VENV) engine/target

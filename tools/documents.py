@@ -1,0 +1,66 @@
+"""Writes the documents that follow from the code: docs/sources.md and the schemas in docs/reference.
+
+.venv/bin/python tools/documents.py            writes them (`make docs`)
+.venv/bin/python tools/documents.py --check    says which are not current; exit status 1 if any (`make check`)
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from thunderherd import sources
+from thunderherd.engine import find_engine
+from thunderherd.records import summary_schema, trial_schema
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def documents() -> dict[Path, str]:
+    """Every generated document: its path below the root, and its text."""
+    engine = subprocess.run([find_engine(), "schema"], capture_output=True, text=True, check=True).stdout
+    schemas = {
+        "engine_lines": json.loads(engine),
+        "summary": summary_schema(),
+        "trial": trial_schema(),
+    }
+    return {
+        sources.DOCUMENT: sources.document(sources.source_rows()),
+        **{
+            Path("docs/reference") / f"{name}.schema.json": as_text(schema)
+            for name, schema in schemas.items()
+        },
+    }
+
+
+def as_text(schema: dict[str, Any]) -> str:
+    """A schema as its file holds it."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Writes or checks; returns the exit status."""
+    if arguments not in ([], ["--check"]):
+        print(f"documents: {' '.join(arguments)}? allowed: nothing, or --check", file=sys.stderr)
+        return 2
+    stale = []
+    for path, text in documents().items():
+        target = ROOT / path
+        if target.is_file() and target.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(str(path))
+        if not arguments:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+    if arguments and stale:
+        print(f"not current: {', '.join(stale)}; type `make docs`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
