@@ -1,0 +1,278 @@
+//! One server under test, with what its tally has to show in the end.
+
+use std::collections::BTreeMap;
+
+use libtest_mimic::Completion;
+use serde_json::Value;
+
+use crate::support::client::Client;
+use crate::support::protocol::{Exchange, Protocol};
+use crate::support::server::{Ending, Server};
+use crate::support::{eventually, process};
+
+/// A test: it panics when the design fails it.
+pub type Fault = Box<dyn Fn(&Case) -> Result<Completion, libtest_mimic::Failed> + Send>;
+
+/// The form in which a file lists its tests.
+pub type Listed = (&'static str, fn(&Case) -> Result<Completion, libtest_mimic::Failed>);
+
+/// Lists tests under the names of their functions.
+#[macro_export]
+macro_rules! faults {
+    ($($test:ident),+ $(,)?) => { &[$((stringify!($test), |case| { $test(case); Ok(libtest_mimic::Completion::Completed) })),+] };
+}
+
+/// What a design makes its processes and threads for, as seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    OneProcess,
+    ProcessPerClient,
+    ThreadPerClient,
+    ProcessPool,
+    ThreadPool,
+}
+
+/// A design and a workload to be tested together.
+pub struct Case {
+    /// The design's entry in `list --json`.
+    pub design: Value,
+    /// What kind of design it is.
+    pub kind: Kind,
+    /// The workload.
+    pub protocol: &'static Protocol,
+}
+
+impl Case {
+    /// The design's name.
+    pub fn name(&self) -> &str {
+        self.design["name"].as_str().expect("every design has a name")
+    }
+
+    /// It serves one connection to its end before it looks at the next: that is its nature, so a client that says
+    /// nothing makes all others wait.
+    pub fn one_at_a_time(&self) -> bool {
+        self.name() == "iterative"
+    }
+
+    /// Whether the design has a setting.
+    pub fn has_setting(&self, name: &str) -> bool {
+        self.settings().any(|setting| setting["name"] == name)
+    }
+
+    /// Options that set every number of the design's own settings to the least that is allowed.
+    pub fn smallest(&self) -> Vec<String> {
+        let numbers = self.settings().filter(|setting| setting["kind"] == "integer");
+        numbers
+            .flat_map(|setting| {
+                let name = setting["name"].as_str().expect("a setting has a name").replace('_', "-");
+                [format!("--{name}"), setting["minimum"].to_string()]
+            })
+            .collect()
+    }
+
+    /// A pool of so many workers, where the design has one.
+    pub fn pool(&self, workers: &'static str) -> Vec<&'static str> {
+        if self.has_setting("pool") { vec!["--pool", workers] } else { Vec::new() }
+    }
+
+    /// The first of the workload's small exchanges.
+    pub fn exchange(&self) -> Exchange {
+        (self.protocol.exchanges)().swap_remove(0)
+    }
+
+    fn settings(&self) -> impl Iterator<Item = &Value> {
+        self.design["settings"].as_array().into_iter().flatten()
+    }
+}
+
+/// A server under test.
+pub struct Bench<'a> {
+    pub case: &'a Case,
+    pub server: Server,
+    /// What the tally has to show.
+    pub expected: Expected,
+    /// Descriptors of each process of the server before anything happened.
+    descriptors: BTreeMap<i32, usize>,
+}
+
+/// What a tally has to show.
+#[derive(Debug, Default)]
+pub struct Expected {
+    pub connections: u64,
+    pub requests: u64,
+    /// Connections whose worker was killed before it could close them.
+    pub never_closed: u64,
+    pub workers_lost: u64,
+    pub workers_replaced: u64,
+    /// How many errors of which kinds: the kernel decides between the kinds of one entry.
+    pub errors: Vec<(&'static [&'static str], u64)>,
+    /// Kinds of errors of which there may be any number.
+    pub errors_allowed: &'static [&'static str],
+}
+
+/// How a client's reset is seen by the server: it depends on what the server was doing.
+pub const RESET: &[&str] = &["reset", "broken_pipe"];
+
+impl<'a> Bench<'a> {
+    /// Starts a server and lets it serve once, so that everything is there that it opens for its first client.
+    pub fn new(case: &'a Case, options: &[&str]) -> Self {
+        Bench::of(case, Server::start(case.name(), case.protocol.name, options))
+    }
+
+    /// As [`Bench::new`], with a server that was started in a way of its own.
+    pub fn of(case: &'a Case, server: Server) -> Self {
+        let mut bench = Bench { case, server, expected: Expected::default(), descriptors: BTreeMap::new() };
+        bench.server.settle();
+        bench.serves();
+        bench.catches_up();
+        bench.server.settle();
+        bench.descriptors = bench.count_descriptors();
+        bench
+    }
+
+    /// Connects.
+    pub fn connect(&mut self) -> Client {
+        self.expected.connections += 1;
+        Client::connect(self.server.port)
+    }
+
+    /// Connects with a small receive buffer.
+    pub fn connect_slow(&mut self) -> Client {
+        self.expected.connections += 1;
+        Client::connect_slow(self.server.port)
+    }
+
+    /// A request on a connection that is there; its reply must be right.
+    pub fn asks(&mut self, client: &mut Client, exchange: &Exchange) {
+        client.exchange(exchange);
+        self.expected.requests += 1;
+    }
+
+    /// A request on a new connection is answered, and the connection ends well.
+    pub fn serves(&mut self) {
+        let mut client = self.connect();
+        let exchange = self.case.exchange();
+        self.asks(&mut client, &exchange);
+        client.half_close();
+        client.receive_to_end(b"");
+    }
+
+    /// Waits until the tally shows what is expected so far and every connection has been closed.
+    pub fn catches_up(&mut self) {
+        let expected = &self.expected;
+        let closed = expected.connections - expected.never_closed;
+        self.server.snapshot_when(&format!("a tally with {expected:?} and all connections closed"), |snapshot| {
+            let tally = &snapshot["tally"];
+            tally["connections"] == expected.connections
+                && tally["closed"] == closed
+                && tally["requests"] == expected.requests
+                && tally["workers_lost"] == expected.workers_lost
+                && tally["workers_replaced"] == expected.workers_replaced
+        });
+    }
+
+    /// Waits until the workers that were lost, and those that replace them, are tallied as expected.
+    pub fn catches_up_with_workers(&mut self) {
+        let (lost, replaced) = (self.expected.workers_lost, self.expected.workers_replaced);
+        self.server.snapshot_when(&format!("{lost} workers lost and {replaced} replaced"), |snapshot| {
+            snapshot["tally"]["workers_lost"] == lost && snapshot["tally"]["workers_replaced"] == replaced
+        });
+    }
+
+    /// Waits until a tally's number has reached a value.
+    pub fn until(&mut self, name: &str, at_least: u64) {
+        self.server.snapshot_when(&format!("{name} of at least {at_least}"), |snapshot| {
+            snapshot["tally"][name].as_u64().expect("a number") >= at_least
+        });
+    }
+
+    /// The end of every test: the server still serves, has nothing open that it had not open before, stops as told, and
+    /// leaves a right tally and nothing else.
+    pub fn finish(mut self) {
+        self.serves();
+        self.catches_up();
+        self.leaks_nothing();
+        let Bench { server, expected, .. } = self;
+        let ending = server.stop();
+        ending.is_good();
+        expected.holds(&ending);
+    }
+
+    /// Every process has as many descriptors open as before. The server's first process may have fewer: it closes what
+    /// led to a worker that is gone.
+    pub fn leaks_nothing(&self) {
+        let fewer = |id: i32| if id == self.server.first { self.expected.workers_lost as usize } else { 0 };
+        let leak = |(id, now): (i32, usize)| {
+            let before = *self.descriptors.get(&id)?;
+            let good = now == before || now + fewer(id) == before;
+            (!good).then(|| (id, before, process::descriptor_targets(id)))
+        };
+        let mut last = None;
+        let look = || {
+            last = self.count_descriptors().into_iter().find_map(leak);
+            last.is_none().then_some(())
+        };
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| eventually("no leak", look)));
+        assert!(result.is_ok(), "process, descriptors before, descriptors now: {last:?}");
+    }
+
+    fn count_descriptors(&self) -> BTreeMap<i32, usize> {
+        let processes = self.server.processes();
+        processes.into_iter().filter_map(|id| Some((id, process::descriptors(id)?))).collect()
+    }
+
+    /// The process of the server that has the connection of a client open, its first process aside.
+    pub fn worker_of(&self, client: &Client) -> i32 {
+        eventually("a worker has the connection", || {
+            let inode = process::socket_inode(self.server.port, client.port())?;
+            let holders: Vec<i32> =
+                self.server.workers().into_iter().filter(|&id| process::has_socket(id, inode)).collect();
+            match holders[..] {
+                [worker] if !process::has_socket(self.server.first, inode) => Some(worker),
+                _ => None,
+            }
+        })
+    }
+}
+
+impl Expected {
+    /// So many errors of one of these kinds.
+    pub fn error(&mut self, kinds: &'static [&'static str], count: u64) {
+        self.errors.push((kinds, count));
+    }
+
+    /// The tally of a server that has ended is right.
+    pub fn holds(&self, ending: &Ending) {
+        let tally = &ending.summary()["tally"];
+        let number = |name: &str| tally[name].as_u64().unwrap_or_else(|| panic!("no {name} in {tally}"));
+        let counts = |names: [&str; 5]| names.map(|name| (name.to_owned(), number(name)));
+        let names = ["connections", "closed", "requests", "workers_lost", "workers_replaced"];
+        let closed = self.connections - self.never_closed;
+        let right = [self.connections, closed, self.requests, self.workers_lost, self.workers_replaced];
+        for ((name, seen), right) in counts(names).into_iter().zip(right) {
+            assert_eq!(seen, right, "{name} in {tally}");
+        }
+        self.errors_hold(tally);
+        if let Some(workers) = ending.summary()["workers"].as_array() {
+            let sum: u64 = workers.iter().filter_map(Value::as_u64).sum();
+            assert_eq!(sum, self.connections, "connections of all workers: {workers:?}");
+        }
+    }
+
+    fn errors_hold(&self, tally: &Value) {
+        let seen: BTreeMap<&str, u64> = tally["errors"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(kind, count)| (kind.as_str(), count.as_u64().expect("a count")))
+            .filter(|(kind, _)| !self.errors_allowed.contains(kind))
+            .collect();
+        for &(kinds, _) in &self.errors {
+            let of = |kinds: &[&str]| kinds.iter().filter_map(|kind| seen.get(kind)).sum::<u64>();
+            let right: u64 = self.errors.iter().filter(|entry| entry.0 == kinds).map(|entry| entry.1).sum();
+            assert_eq!(of(kinds), right, "errors of the kinds {kinds:?} in {tally}");
+        }
+        let total: u64 = self.errors.iter().map(|entry| entry.1).sum();
+        assert_eq!(seen.values().sum::<u64>(), total, "there are errors that nobody made: {seen:?}");
+    }
+}

@@ -1,0 +1,212 @@
+//! Clients that are silent, slow, gone, or many.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::bench::{Bench, Case, Listed, RESET};
+use crate::faults;
+use crate::support::client::Client;
+use crate::support::process;
+
+pub const FAULTS: &[Listed] = faults![
+    resets_in_mid_reply,
+    resets_before_the_request_is_complete,
+    resets_before_accept,
+    resets_at_once,
+    silent_clients,
+    more_silent_clients_than_workers,
+    two_hundred_clients_at_once,
+    a_slow_reader,
+    stopped_and_continued,
+    signals_that_mean_nothing,
+];
+
+fn resets_in_mid_reply(case: &Case) {
+    let mut bench = Bench::new(case, case.protocol.large_options);
+    let large = (case.protocol.large)();
+    for _ in 0..3 {
+        let mut client = bench.connect_slow();
+        client.send(&large.request);
+        client.receive(&large.reply[..100_000]);
+        client.reset();
+    }
+    bench.expected.error(RESET, 3);
+    bench.finish();
+}
+
+fn resets_before_the_request_is_complete(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    for _ in 0..10 {
+        let mut client = bench.connect();
+        client.send(case.protocol.incomplete);
+        client.reset();
+    }
+    bench.expected.error(RESET, 10);
+    bench.finish();
+}
+
+/// Connections that their clients have reset before the server looks at them, among others that are all right. The
+/// server is stopped meanwhile, as with Ctrl-Z, so that it is certain which comes first.
+fn resets_before_accept(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    let exchange = case.exchange();
+    process::freeze(bench.server.first);
+    let mut waiting = Vec::new();
+    for _ in 0..20 {
+        bench.connect().reset();
+        let mut client = bench.connect();
+        client.send(&exchange.request);
+        client.half_close();
+        bench.connect().reset();
+        waiting.push(client);
+    }
+    process::thaw(bench.server.first);
+    for mut client in waiting {
+        client.receive_to_end(&exchange.reply);
+        bench.expected.requests += 1;
+    }
+    // Linux hands such a connection to accept all the same, and the first call on it says that it was reset.
+    bench.expected.error(RESET, 40);
+    bench.finish();
+}
+
+/// As [`resets_before_accept`], with the server in whatever it is just doing.
+fn resets_at_once(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    for round in 0..200 {
+        bench.connect().reset();
+        if round % 20 == 0 {
+            bench.serves();
+        }
+    }
+    bench.expected.error(RESET, 200);
+    bench.finish();
+}
+
+/// Clients that connect and say nothing: others are served meanwhile. The iterative server serves them when the silent
+/// one leaves; that is its nature.
+fn silent_clients(case: &Case) {
+    let mut bench = Bench::new(case, &case.pool("6"));
+    let exchange = case.exchange();
+    if case.one_at_a_time() {
+        let silent = bench.connect();
+        let mut other = bench.connect();
+        other.send(&exchange.request);
+        other.receive_nothing_for(Duration::from_millis(200));
+        drop(silent);
+        other.receive(&exchange.reply);
+        bench.expected.requests += 1;
+    } else {
+        // One worker of a pool is left.
+        let silent: Vec<Client> = (0..5).map(|_| bench.connect()).collect();
+        for _ in 0..20 {
+            bench.serves();
+        }
+        let mut second_thoughts = silent;
+        for client in &mut second_thoughts {
+            bench.asks(client, &exchange);
+        }
+    }
+    bench.finish();
+}
+
+/// Every setting of the design at its least, and more clients than it can look after: nobody is lost, and all are served
+/// as the silent ones leave.
+fn more_silent_clients_than_workers(case: &Case) {
+    let options = case.smallest();
+    let mut bench = Bench::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
+    let exchange = case.exchange();
+    let silent: Vec<Client> = (0..3).map(|_| bench.connect()).collect();
+    let mut others: Vec<Client> = (0..6).map(|_| bench.connect()).collect();
+    for client in &mut others {
+        client.send(&exchange.request);
+        client.half_close();
+    }
+    drop(silent);
+    for mut client in others {
+        client.receive_to_end(&exchange.reply);
+        bench.expected.requests += 1;
+    }
+    bench.finish();
+}
+
+fn two_hundred_clients_at_once(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    let exchanges = (case.protocol.exchanges)();
+    let mut clients: Vec<Client> = (0..200).map(|_| bench.connect()).collect();
+    for (client, exchange) in clients.iter_mut().zip(exchanges.iter().cycle()) {
+        client.send(&exchange.request);
+        client.half_close();
+    }
+    for (mut client, exchange) in clients.into_iter().zip(exchanges.iter().cycle()) {
+        client.receive_to_end(&exchange.reply);
+        bench.expected.requests += 1;
+    }
+    bench.finish();
+}
+
+/// A client that takes a large reply byte by byte: others are served meanwhile where one connection does not make all
+/// others wait, and in the end every byte has come.
+fn a_slow_reader(case: &Case) {
+    let mut bench = Bench::new(case, case.protocol.large_options);
+    let large = (case.protocol.large)();
+    let mut slow = bench.connect_slow();
+    slow.send(&large.request);
+    let mut taken = 0;
+    for _ in 0..20 {
+        for _ in 0..50 {
+            slow.receive(&large.reply[taken..=taken]);
+            taken += 1;
+        }
+        if !case.one_at_a_time() {
+            bench.serves();
+        }
+    }
+    slow.half_close();
+    slow.receive_to_end(&large.reply[taken..]);
+    bench.expected.requests += 1;
+    bench.finish();
+}
+
+/// A server that is stopped and continued in the middle of everything (Ctrl-Z and `fg`, a debugger, a frozen group)
+/// notices nothing.
+fn stopped_and_continued(case: &Case) {
+    let mut bench = Bench::new(case, case.protocol.large_options);
+    let large = (case.protocol.large)();
+    for _ in 0..3 {
+        process::freeze(bench.server.first);
+        process::thaw(bench.server.first);
+        bench.serves();
+    }
+    let mut client = bench.connect_slow();
+    client.send(&large.request);
+    client.receive(&large.reply[..50_000]);
+    process::freeze(bench.server.first);
+    process::thaw(bench.server.first);
+    client.half_close();
+    client.receive_to_end(&large.reply[50_000..]);
+    bench.expected.requests += 1;
+    bench.finish();
+}
+
+/// Signals that are ignored by default: no process of a server may take one for the end of a call.
+fn signals_that_mean_nothing(case: &Case) {
+    let mut bench = Bench::new(case, &case.pool("3"));
+    let mut client = (!case.one_at_a_time()).then(|| bench.connect());
+    let exchange = case.exchange();
+    for signal in [Signal::SIGCHLD, Signal::SIGWINCH, Signal::SIGCONT] {
+        for id in bench.server.processes() {
+            // A child that has served its client may have ended meanwhile.
+            let _ = kill(Pid::from_raw(id), signal);
+        }
+        bench.server.signal(signal);
+        bench.serves();
+        if let Some(client) = &mut client {
+            bench.asks(client, &exchange);
+        }
+    }
+    drop(client);
+    bench.finish();
+}

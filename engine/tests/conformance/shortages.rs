@@ -1,0 +1,123 @@
+//! Descriptors, processes and threads that are not to be had. Nothing of that may end a server.
+
+use libtest_mimic::{Completion, Failed};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::bench::{Bench, Case, Kind, Listed};
+use crate::faults;
+use crate::support::client::Client;
+use crate::support::server::Server;
+use crate::support::{Unprivileged, engine_with_descriptors, process};
+
+pub const FAULTS: &[Listed] = faults![descriptors_run_out];
+
+/// Those that need a user of their own, and are ignored where there is none to be had.
+pub const AS_A_USER: &[Listed] = &[("processes_run_out", processes_run_out)];
+
+pub const OF_THREADS_PER_CLIENT: &[Listed] = faults![descriptors_run_out_and_that_is_tallied];
+
+pub const OF_POOLS: &[Listed] = &[("a_pool_that_cannot_be_made", a_pool_that_cannot_be_made)];
+
+pub const OF_PROCESS_POOLS: &[Listed] = &[("a_worker_that_cannot_be_replaced", a_worker_that_cannot_be_replaced)];
+
+const DESCRIPTORS: u32 = 40;
+
+/// More clients than the server may have descriptors: when they have gone, it serves as before.
+fn descriptors_run_out(case: &Case) {
+    let (mut bench, silent) = with_descriptors_run_out(case);
+    wait_until_nothing_changes(&mut bench);
+    drop(silent);
+    bench.expected.errors_allowed = &["resource_limit"];
+    bench.finish();
+}
+
+/// Where all connections are one process's, that process meets the limit, and says so.
+fn descriptors_run_out_and_that_is_tallied(case: &Case) {
+    let (mut bench, silent) = with_descriptors_run_out(case);
+    bench.server.snapshot_when("a tally that says so", |snapshot| resource_limits(snapshot) > 0);
+    drop(silent);
+    bench.expected.errors_allowed = &["resource_limit"];
+    bench.finish();
+}
+
+fn with_descriptors_run_out(case: &Case) -> (Bench<'_>, Vec<Client>) {
+    let workload = case.protocol.name;
+    let server = Server::launch(&mut engine_with_descriptors(DESCRIPTORS), case.name(), workload, &[]);
+    let mut bench = Bench::of(case, server);
+    let silent = (0..2 * DESCRIPTORS).map(|_| bench.connect()).collect();
+    (bench, silent)
+}
+
+fn wait_until_nothing_changes(bench: &mut Bench) {
+    let (mut last, mut times) = (None, 0);
+    bench.server.snapshot_when("the number of connections stays", |snapshot| {
+        let connections = snapshot["tally"]["connections"].as_u64();
+        times = if connections == last { times + 1 } else { 0 };
+        last = connections;
+        times > 30
+    });
+}
+
+fn resource_limits(snapshot: &Value) -> u64 {
+    snapshot["tally"]["errors"]["resource_limit"].as_u64().unwrap_or(0)
+}
+
+/// A limit on the user's processes and threads, and more clients than it allows. A design that needs none for a client
+/// does not notice; one that does drops the connection, counts it, and goes on.
+fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return Ok(Completion::ignored_with(reason)),
+    };
+    let server = Server::launch(&mut user.command(Some(16)), case.name(), case.protocol.name, &case.pool("3"));
+    let mut bench = Bench::of(case, server);
+    let silent: Vec<Client> = (0..40).map(|_| bench.connect()).collect();
+    if matches!(case.kind, Kind::ProcessPerClient | Kind::ThreadPerClient) {
+        let clients = bench.expected.connections;
+        let snapshot = bench.server.snapshot_when("every client a connection or a resource_limit", |snapshot| {
+            let tally = &snapshot["tally"];
+            tally["connections"].as_u64().expect("a count") + resource_limits(snapshot) == clients
+        });
+        let refused = resource_limits(&snapshot);
+        assert!(refused > 20, "40 clients, 16 processes, but: {snapshot}");
+        bench.expected.connections -= refused;
+        bench.expected.error(&["resource_limit"], refused);
+    }
+    drop(silent);
+    bench.finish();
+    Ok(Completion::Completed)
+}
+
+/// A pool larger than the limit: the server ends and says so, instead of serving with what it got.
+fn a_pool_that_cannot_be_made(case: &Case) -> Result<Completion, Failed> {
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return Ok(Completion::ignored_with(reason)),
+    };
+    let server = Server::launch(&mut user.command(Some(8)), case.name(), case.protocol.name, &["--pool", "15"]);
+    let ending = server.wait();
+    ending.is_reported(&["could not be", "--pool", "ulimit -u"]);
+    Ok(Completion::Completed)
+}
+
+/// A worker that is lost when no process is to be had stays lost, and the others go on.
+fn a_worker_that_cannot_be_replaced(case: &Case) -> Result<Completion, Failed> {
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return Ok(Completion::ignored_with(reason)),
+    };
+    let options = ["--pool", "3", "--respawn", "true"];
+    let server = Server::launch(&mut user.command(None), case.name(), case.protocol.name, &options);
+    let mut bench = Bench::of(case, server);
+    user.limit_processes(bench.server.first, 1);
+    process::signal(bench.server.workers()[0], Signal::SIGKILL);
+    bench.until("workers_lost", 1);
+    bench.expected.workers_lost = 1;
+    bench.expected.errors_allowed = &["resource_limit"];
+    for _ in 0..10 {
+        bench.serves();
+    }
+    bench.finish();
+    Ok(Completion::Completed)
+}

@@ -1,0 +1,128 @@
+//! The end of a server: what is in flight is finished, what is silent does not keep it, nobody goes uncounted.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::bench::{Bench, Case, Listed};
+use crate::faults;
+use crate::support::client::Client;
+use crate::support::{eventually, process};
+
+pub const FAULTS: &[Listed] = faults![
+    sigint_drains,
+    sigterm_drains,
+    the_end_of_standard_input_drains,
+    a_silent_client_does_not_keep_the_server,
+    no_time_to_drain,
+    a_second_sigint_ends_at_once,
+    clients_in_the_queue_are_reset_and_tallied,
+    every_client_is_tallied_at_the_end,
+];
+
+fn sigint_drains(case: &Case) {
+    drains(case, |bench| bench.server.signal(Signal::SIGINT));
+}
+
+fn sigterm_drains(case: &Case) {
+    drains(case, |bench| bench.server.signal(Signal::SIGTERM));
+}
+
+fn the_end_of_standard_input_drains(case: &Case) {
+    drains(case, |bench| bench.server.close_input());
+}
+
+/// A connection in flight still gets its whole reply, and nobody gets a new one.
+fn drains(case: &Case, stop: fn(&mut Bench<'_>)) {
+    let options = [&["--drain-milliseconds", "600000"], case.protocol.large_options].concat();
+    let mut bench = Bench::new(case, &options);
+    let large = (case.protocol.large)();
+    let mut client = bench.connect_slow();
+    client.send(&large.request);
+    client.receive(&large.reply[..10_000]);
+    stop(&mut bench);
+    bench.server.stops_listening();
+    let refused = std::net::TcpStream::connect(("127.0.0.1", bench.server.port));
+    assert_eq!(refused.err().map(|error| error.kind()), Some(std::io::ErrorKind::ConnectionRefused));
+    assert!(!bench.server.has_ended(), "the server did not wait for a connection in flight");
+    client.half_close();
+    client.receive_to_end(&large.reply[10_000..]);
+    bench.expected.requests += 1;
+    let ending = bench.server.wait();
+    ending.is_good();
+    bench.expected.holds(&ending);
+}
+
+fn a_silent_client_does_not_keep_the_server(case: &Case) {
+    silent_client_at_the_end(case, "200");
+}
+
+fn no_time_to_drain(case: &Case) {
+    silent_client_at_the_end(case, "0");
+}
+
+fn silent_client_at_the_end(case: &Case, drain: &str) {
+    let mut bench = Bench::new(case, &["--drain-milliseconds", drain]);
+    let mut silent = bench.connect();
+    bench.until("connections", bench.expected.connections);
+    let Bench { server, expected, .. } = bench;
+    let ending = server.stop();
+    silent.receive_until_cut(b"");
+    ending.is_good();
+    let tally = &ending.summary()["tally"];
+    assert_eq!(tally["connections"], expected.connections, "{tally}");
+    assert_eq!(tally["requests"], expected.requests, "{tally}");
+    assert_eq!(tally["errors"], serde_json::json!({}), "{tally}");
+}
+
+/// Whoever asks twice does not want to wait for the connections in flight.
+fn a_second_sigint_ends_at_once(case: &Case) {
+    let mut bench = Bench::new(case, &["--drain-milliseconds", "600000"]);
+    let silent = bench.connect();
+    bench.until("connections", bench.expected.connections);
+    bench.server.signal(Signal::SIGINT);
+    bench.server.stops_listening();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!bench.server.has_ended(), "the first interrupt lets connections in flight end");
+    bench.server.signal(Signal::SIGINT);
+    let ending = bench.server.wait();
+    ending.is_good();
+    drop(silent);
+}
+
+/// Connections that the server never looked at. It is stopped meanwhile, as with Ctrl-Z, so that it cannot.
+fn clients_in_the_queue_are_reset_and_tallied(case: &Case) {
+    let mut bench = Bench::new(case, &["--drain-milliseconds", "50"]);
+    process::freeze(bench.server.first);
+    let mut queued: Vec<Client> = (0..5).map(|_| Client::connect(bench.server.port)).collect();
+    bench.expected.error(&["queued_at_stop"], 5);
+    let Bench { server, expected, .. } = bench;
+    let ending = server.stop();
+    ending.is_good();
+    expected.holds(&ending);
+    queued.iter_mut().for_each(|client| assert_eq!(client.receive_until_cut(b""), 0));
+}
+
+/// More clients than a small pool can look after, and then the end: each of them is in the tally, as a connection or as
+/// one that nobody came to serve.
+fn every_client_is_tallied_at_the_end(case: &Case) {
+    let mut options = case.smallest();
+    options.extend(["--drain-milliseconds".to_owned(), "50".to_owned()]);
+    let mut bench = Bench::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
+    let clients: Vec<Client> = (0..6).map(|_| bench.connect()).collect();
+    let mut last = (Value::Null, 0);
+    eventually("the server has accepted whom it can", || {
+        let snapshot = bench.server.snapshot();
+        let now = serde_json::json!([snapshot["tally"], snapshot["listen_queue"]]);
+        last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
+        (last.1 > 20).then_some(())
+    });
+    let Bench { server, expected, .. } = bench;
+    let ending = server.stop();
+    ending.is_good();
+    drop(clients);
+    let tally = &ending.summary()["tally"];
+    let seen = tally["connections"].as_u64().unwrap_or(0) + tally["errors"]["queued_at_stop"].as_u64().unwrap_or(0);
+    assert_eq!(seen, expected.connections, "connections and queued_at_stop together in {tally}");
+}

@@ -1,0 +1,158 @@
+//! What the tests share: the real binary, its processes as /proc shows them, and clients that misbehave.
+
+// Every test program takes what it needs of this, and none takes all.
+#![allow(dead_code)]
+
+pub mod client;
+pub mod process;
+pub mod protocol;
+pub mod schema;
+pub mod server;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test says that it will never happen. Only failures take so long.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The program under test.
+pub const ENGINE: &str = env!("CARGO_BIN_EXE_thunderherd-engine");
+
+/// A command that runs the program under test.
+pub fn engine() -> Command {
+    Command::new(ENGINE)
+}
+
+/// Looks again and again until there is what was looked for.
+///
+/// # Panics
+/// When it has not come within [`PATIENCE`].
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, &mut look)
+}
+
+/// As [`eventually`], with a patience of its own.
+pub fn eventually_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {patience:?}: {what}");
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// What came of a program that ran to its end.
+#[derive(Debug)]
+pub struct Ran {
+    /// The exit status; none when a signal ended the program.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub output: String,
+    /// Standard error.
+    pub errors: String,
+}
+
+/// Runs a program, without standard input, to its end.
+///
+/// # Panics
+/// When it has not ended within [`PATIENCE`]; it is killed then, with all that it started.
+pub fn run(command: &mut Command) -> Ran {
+    use std::process::Stdio;
+    let child = command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be started");
+    let group = child.id() as i32;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(PATIENCE) else {
+        process::kill_group(group);
+        panic!("{command:?} had not ended after {PATIENCE:?}");
+    };
+    let output = output.expect("a child can be waited for");
+    Ran {
+        status: output.status.code(),
+        output: String::from_utf8_lossy(&output.stdout).into_owned(),
+        errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A copy of the program that every user may run, and a user of whom no other process is: to meet what only those meet
+/// who are not root, and limits that count a user's processes.
+pub struct Unprivileged {
+    folder: std::path::PathBuf,
+    user: u32,
+}
+
+impl Unprivileged {
+    /// Makes the copy; the error says why that cannot be had here.
+    pub fn new() -> Result<Self, String> {
+        use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+        static USERS: AtomicU32 = AtomicU32::new(0);
+        if !nix::unistd::geteuid().is_root() {
+            return Err("only root can become a user of whom no other process is".to_owned());
+        }
+        for tool in ["setpriv", "prlimit"] {
+            if Command::new(tool).arg("--version").output().is_err() {
+                return Err(format!("{tool} (util-linux) is not installed"));
+            }
+        }
+        // Process numbers are below 2^22, and a test program needs fewer than 64 users.
+        let user = 100_000_000 + std::process::id() * 64 + USERS.fetch_add(1, Relaxed);
+        let folder = std::env::temp_dir().join(format!("thunderherd-tests-{user}"));
+        std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let this = Unprivileged { folder, user };
+        let made = std::fs::set_permissions(&this.folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .and_then(|()| {
+                std::fs::hard_link(ENGINE, this.program()).or_else(|_| std::fs::copy(ENGINE, this.program()).map(drop))
+            });
+        made.map_err(|error| format!("{ENGINE} cannot be copied to {}: {error}", this.folder.display()))?;
+        let tried = run(this.command(Some(100)).arg("--version"));
+        if tried.status == Some(0) { Ok(this) } else { Err(tried.errors.trim().to_owned()) }
+    }
+
+    fn program(&self) -> std::path::PathBuf {
+        self.folder.join("thunderherd-engine")
+    }
+
+    /// A command that runs the program as that user, with a limit on the user's processes and threads.
+    pub fn command(&self, processes: Option<u32>) -> Command {
+        let mut command = Command::new("prlimit");
+        if let Some(processes) = processes {
+            command.arg(format!("--nproc={processes}:{processes}"));
+        }
+        command.arg("setpriv").args(self.identity()).arg(self.program());
+        command
+    }
+
+    /// Lowers the limit on the user's processes for a process that runs already.
+    pub fn limit_processes(&self, process: i32, processes: u32) {
+        let mut command = Command::new("setpriv");
+        command.args(self.identity()).arg("prlimit");
+        let ran = run(command.args([format!("--pid={process}"), format!("--nproc={processes}:{processes}")]));
+        assert_eq!(ran.status, Some(0), "{}", ran.errors);
+    }
+
+    fn identity(&self) -> [String; 3] {
+        [format!("--reuid={}", self.user), format!("--regid={}", self.user), "--clear-groups".to_owned()]
+    }
+}
+
+impl Drop for Unprivileged {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A command that runs the program with a limit on the descriptors of each process.
+pub fn engine_with_descriptors(limit: u32) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {limit} && exec \"$0\" \"$@\""), ENGINE]);
+    command
+}

@@ -1,0 +1,191 @@
+//! Processes as /proc shows them (proc(5)).
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use super::eventually;
+
+/// One process at one moment.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Its number.
+    pub id: i32,
+    /// Its parent's number.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// `R`, `S`, `T`, `Z` and so on.
+    pub state: char,
+    /// How many threads it has.
+    pub threads: usize,
+}
+
+impl Process {
+    /// Reads /proc/ID/stat; none when there is no such process.
+    pub fn read(id: i32) -> Option<Process> {
+        let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name may hold spaces and parentheses, so the fields begin after the last one.
+        let fields: Vec<&str> = text[text.rfind(')')? + 2..].split(' ').collect();
+        Some(Process {
+            id,
+            state: fields[0].chars().next()?,
+            parent: fields[1].parse().ok()?,
+            group: fields[2].parse().ok()?,
+            threads: fields[17].parse().ok()?,
+        })
+    }
+
+    /// Neither ended nor a zombie. The first thread of a process may be a zombie while others are still ending.
+    pub fn lives(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
+    }
+}
+
+/// All processes, zombies included.
+pub fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").expect("/proc is mounted");
+    entries.filter_map(|entry| Process::read(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+/// The living processes of a group, by number.
+pub fn of_group(group: i32) -> Vec<Process> {
+    let mut found: Vec<_> = all().into_iter().filter(|process| process.group == group && process.lives()).collect();
+    found.sort_by_key(|process| process.id);
+    found
+}
+
+/// The living children of a process, by number.
+pub fn children(parent: i32) -> Vec<i32> {
+    let mut found: Vec<_> = all()
+        .into_iter()
+        .filter(|process| process.parent == parent && process.lives())
+        .map(|process| process.id)
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+/// A process and all that descend from it and live.
+pub fn family(ancestor: i32) -> Vec<i32> {
+    let processes = all();
+    let mut family = vec![ancestor];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        family.extend(
+            processes.iter().filter(|process| process.parent == parent && process.lives()).map(|child| child.id),
+        );
+        next += 1;
+    }
+    family
+}
+
+/// Whether a process lives.
+pub fn lives(id: i32) -> bool {
+    Process::read(id).is_some_and(|process| process.lives())
+}
+
+/// The states of all threads of a process.
+pub fn thread_states(id: i32) -> Vec<char> {
+    let state = |path: &Path| {
+        let text = fs::read_to_string(path.join("stat")).ok()?;
+        text[text.rfind(')')? + 2..].chars().next()
+    };
+    let Ok(tasks) = fs::read_dir(format!("/proc/{id}/task")) else { return Vec::new() };
+    tasks.filter_map(|task| state(&task.ok()?.path())).collect()
+}
+
+/// How many descriptors a process has open; none when it has ended.
+pub fn descriptors(id: i32) -> Option<usize> {
+    let count = fs::read_dir(format!("/proc/{id}/fd")).ok()?.count();
+    lives(id).then_some(count)
+}
+
+/// What the descriptors of a process lead to, for the message of a failure.
+pub fn descriptor_targets(id: i32) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{id}/fd")) else { return Vec::new() };
+    let target = |entry: fs::DirEntry| Some(fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned());
+    entries.filter_map(|entry| target(entry.ok()?)).collect()
+}
+
+/// Whether a process, of one thread, waits in accept; none where this machine does not tell (/proc/ID/syscall).
+pub fn waits_in_accept(id: i32) -> Option<bool> {
+    let text = fs::read_to_string(format!("/proc/{id}/syscall")).ok()?;
+    let number: i64 = text.split(' ').next()?.trim().parse().ok()?;
+    Some([libc::SYS_accept, libc::SYS_accept4].contains(&number))
+}
+
+/// Nanoseconds that the only thread of a process has run on a CPU, also when it is a zombie (/proc/ID/schedstat).
+pub fn cpu_nanoseconds(id: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{id}/schedstat")).expect("the kernel tells how long a thread has run");
+    text.split(' ').next().and_then(|number| number.parse().ok()).expect("schedstat begins with a number")
+}
+
+/// Sends a signal to a process that must be there.
+pub fn signal(id: i32, signal: Signal) {
+    kill(Pid::from_raw(id), signal).unwrap_or_else(|error| panic!("{signal} cannot be sent to {id}: {error}"));
+}
+
+/// Kills a process and waits until it is gone or a zombie.
+pub fn kill_and_wait(id: i32) {
+    signal(id, Signal::SIGKILL);
+    eventually("a killed process is gone", || (!lives(id)).then_some(()));
+}
+
+/// Kills a process group, if there is one.
+pub fn kill_group(group: i32) {
+    let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+}
+
+/// Stops all processes of a group, as with Ctrl-Z, and waits until every thread of them stands still.
+pub fn freeze(group: i32) {
+    killpg(Pid::from_raw(group), Signal::SIGSTOP).expect("the group is there");
+    eventually("a stopped group stands still", || {
+        of_group(group).iter().all(|process| thread_states(process.id).iter().all(|&state| state == 'T')).then_some(())
+    });
+}
+
+/// Lets a stopped group go on.
+pub fn thaw(group: i32) {
+    killpg(Pid::from_raw(group), Signal::SIGCONT).expect("the group is there");
+}
+
+/// The inodes of the sockets whose local and remote ports are these (/proc/net/tcp).
+pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
+    tcp_rows().into_iter().find(|row| row.local == local && row.remote == remote).map(|row| row.inode)
+}
+
+/// Whether something listens on a port.
+pub fn listens(port: u16) -> bool {
+    const LISTEN: u8 = 0x0a;
+    tcp_rows().into_iter().any(|row| row.local == port && row.state == LISTEN)
+}
+
+struct TcpRow {
+    local: u16,
+    remote: u16,
+    state: u8,
+    inode: u64,
+}
+
+fn tcp_rows() -> Vec<TcpRow> {
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
+        Some(TcpRow {
+            local: port(fields.get(1)?)?,
+            remote: port(fields.get(2)?)?,
+            state: u8::from_str_radix(fields.get(3)?, 16).ok()?,
+            inode: fields.get(9)?.parse().ok()?,
+        })
+    };
+    let text = fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
+    text.lines().skip(1).filter_map(row).collect()
+}
+
+/// Whether a process has a socket open.
+pub fn has_socket(id: i32, inode: u64) -> bool {
+    descriptor_targets(id).contains(&format!("socket:[{inode}]"))
+}

@@ -1,0 +1,247 @@
+//! A running server, driven as a program drives it: JSON lines on standard output, commands on standard input.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::{PATIENCE, engine, eventually, process};
+
+/// A supervisor and its server. Both are killed when this value goes.
+pub struct Server {
+    supervisor: Child,
+    standard_input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    errors: Option<JoinHandle<String>>,
+    /// The line `ready`.
+    pub ready: Value,
+    /// The port it listens on.
+    pub port: u16,
+    /// The server's first process, which is also the number of its process group.
+    pub first: i32,
+}
+
+/// How a server ended.
+pub struct Ending {
+    /// The supervisor's exit status.
+    pub status: ExitStatus,
+    /// The line `summary`, if it came.
+    pub summary: Option<Value>,
+    /// Standard error, of the supervisor and of the server.
+    pub errors: String,
+    /// The server's process group.
+    pub group: i32,
+}
+
+impl Server {
+    /// Starts a server on a port of the kernel's choice.
+    ///
+    /// Without `--parent`: a parent-death signal comes when the thread ends that forked, and tests run in threads.
+    pub fn start(design: &str, workload: &str, options: &[&str]) -> Server {
+        Server::launch(&mut engine(), design, workload, options)
+    }
+
+    /// Starts a server with a command that runs the engine with the arguments that are appended.
+    pub fn launch(command: &mut Command, design: &str, workload: &str, options: &[&str]) -> Server {
+        let command = command
+            .args(["serve", design, "--workload", workload, "--control", "--listen", "127.0.0.1:0"])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut supervisor = command.spawn().expect("the engine can be started");
+        let standard_input = supervisor.stdin.take();
+        let output = BufReader::new(supervisor.stdout.take().expect("it is piped"));
+        let mut stderr = supervisor.stderr.take().expect("it is piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let errors = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        let mut server =
+            Server { supervisor, standard_input, lines, errors: Some(errors), ready: Value::Null, port: 0, first: 0 };
+        server.ready = match server.line() {
+            Some(line) => line,
+            None => panic!("{command:?} did not start: {}", server.wait().errors),
+        };
+        assert_eq!(server.ready["line"], "ready", "{}", server.ready);
+        server.port = server.ready["port"].as_u64().expect("a port") as u16;
+        server.first = server.ready["server_pid"].as_i64().expect("a process") as i32;
+        assert_eq!(server.ready["supervisor_pid"], server.supervisor(), "{}", server.ready);
+        server
+    }
+
+    /// The supervisor's process.
+    pub fn supervisor(&self) -> i32 {
+        self.supervisor.id() as i32
+    }
+
+    /// The next line; none at the end of the output.
+    pub fn line(&self) -> Option<Value> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("no JSON: {error}: {line}"))),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("the server said nothing for {PATIENCE:?}"),
+        }
+    }
+
+    /// Asks for a snapshot.
+    pub fn snapshot(&mut self) -> Value {
+        let input = self.standard_input.as_mut().expect("the server has not been stopped");
+        input.write_all(b"snapshot\n").expect("the supervisor reads its commands");
+        let line = self.line().expect("a snapshot is answered");
+        assert_eq!(line["line"], "snapshot", "{line}");
+        line
+    }
+
+    /// Asks for snapshots until one is as described, and returns it.
+    pub fn snapshot_when(&mut self, what: &str, mut suits: impl FnMut(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        let deadline = std::time::Instant::now() + PATIENCE;
+        loop {
+            if std::time::Instant::now() > deadline {
+                panic!("not within {PATIENCE:?}: {what}; the last snapshot was {last}");
+            }
+            last = self.snapshot();
+            if suits(&last) {
+                return last;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    /// A setting's effective value.
+    pub fn setting(&self, name: &str) -> Option<u64> {
+        self.ready["settings"][name].as_u64()
+    }
+
+    /// The living processes of the server, its first one included.
+    pub fn processes(&self) -> Vec<i32> {
+        process::of_group(self.first).into_iter().map(|process| process.id).collect()
+    }
+
+    /// The living processes of the server, its first one left out.
+    pub fn workers(&self) -> Vec<i32> {
+        self.processes().into_iter().filter(|&id| id != self.first).collect()
+    }
+
+    /// Waits until the pool, if the design has one, is there in full, and until every thread of the server sleeps.
+    pub fn settle(&self) {
+        let pool = self.setting("pool").unwrap_or(0) as usize;
+        eventually("the server has made its pool", || {
+            (self.processes().len() > pool || process::thread_states(self.first).len() > pool).then_some(())
+        });
+        self.sleeps();
+    }
+
+    /// Waits until every thread of the server sleeps.
+    pub fn sleeps(&self) {
+        let mut before = Vec::new();
+        eventually("all threads of the server sleep", || {
+            let states = |id| (id, process::thread_states(id));
+            let now: Vec<_> = self.processes().into_iter().map(states).collect();
+            let quiet = now == before && now.iter().all(|(_, states)| states.iter().all(|&state| state == 'S'));
+            before = now;
+            quiet.then_some(())
+        });
+    }
+
+    /// Sends a signal to the supervisor.
+    pub fn signal(&self, signal: Signal) {
+        process::signal(self.supervisor(), signal);
+    }
+
+    /// Waits until the listener is gone, as it is at once when the server has been asked to stop. Asks the kernel, since
+    /// a connection made to find out would be counted.
+    pub fn stops_listening(&self) {
+        eventually("the server stops listening", || (!process::listens(self.port)).then_some(()));
+    }
+
+    /// Asks the server to stop, by the end of its standard input, without waiting for it.
+    pub fn close_input(&mut self) {
+        self.standard_input = None;
+    }
+
+    /// Asks the server to stop, and waits for its end.
+    pub fn stop(mut self) -> Ending {
+        self.close_input();
+        self.wait()
+    }
+
+    /// Whether the supervisor has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.supervisor.try_wait().expect("a child can be waited for").is_some()
+    }
+
+    /// Waits for the end of the server.
+    pub fn wait(mut self) -> Ending {
+        let mut summary = None;
+        let deadline = std::time::Instant::now() + PATIENCE;
+        loop {
+            assert!(std::time::Instant::now() < deadline, "the server did not end within {PATIENCE:?}");
+            match self.line() {
+                Some(line) if line["line"] == "summary" => summary = Some(line),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let supervisor = &mut self.supervisor;
+        let status = eventually("the supervisor ends", || supervisor.try_wait().expect("a child can be waited for"));
+        let errors = self.errors.take().expect("waited for once").join().expect("the reader does not panic");
+        Ending { status, summary, errors, group: self.first }
+    }
+}
+
+impl Drop for Server {
+    /// Ends what a test has not ended: asks twice, which lets the supervisor remove its control group, and then kills.
+    fn drop(&mut self) {
+        self.standard_input = None;
+        for _ in 0..50 {
+            if self.supervisor.try_wait().ok().flatten().is_some() {
+                return;
+            }
+            let _ = kill(Pid::from_raw(self.supervisor()), Signal::SIGINT);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let _ = self.supervisor.kill();
+        let _ = self.supervisor.wait();
+    }
+}
+
+impl Ending {
+    /// The summary, which must have come.
+    pub fn summary(&self) -> &Value {
+        self.summary.as_ref().unwrap_or_else(|| panic!("there was no summary: {}", self.errors))
+    }
+
+    /// No process of the server is left.
+    pub fn leaves_nothing(&self) {
+        let left = process::of_group(self.group);
+        assert!(left.is_empty(), "the supervisor has ended, but these processes have not: {left:?}");
+    }
+
+    /// The server ended because it was told to: exit status 0, nothing on standard error, nothing left.
+    pub fn is_good(&self) {
+        assert!(self.errors.is_empty(), "on standard error: {}", self.errors);
+        assert_eq!(self.status.code(), Some(0), "exit status");
+        assert_eq!(self.summary()["died"], Value::Null);
+        self.leaves_nothing();
+    }
+
+    /// The server ended although nobody had told it to: exit status 1, what happened in words, nothing left.
+    pub fn is_reported(&self, words: &[&str]) {
+        assert_eq!(self.status.code(), Some(1), "exit status; on standard error: {}", self.errors);
+        for word in words {
+            assert!(self.errors.contains(word), "'{word}' is not in: {}", self.errors);
+        }
+        assert!(self.errors.lines().all(|line| line.starts_with("thunderherd-engine: ")), "{}", self.errors);
+        assert!(self.summary()["died"].is_string(), "{}", self.summary());
+        self.leaves_nothing();
+    }
+}
