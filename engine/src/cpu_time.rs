@@ -2,7 +2,7 @@
 //!
 //! The control group comes first because it alone is exact; docs/decisions/0004 has the figures.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -53,6 +53,10 @@ impl CpuTime {
     /// Begins to count a process that has started nothing yet: from the source asked for, or with `auto` from the best
     /// that works. An error when the source asked for does not.
     pub fn open(process: Pid, tally: &'static Tally, choice: &str) -> Result<Self> {
+        Self::choose(process, tally, choice).with_context(|| format!("--cpu-source {choice} is not to be had"))
+    }
+
+    fn choose(process: Pid, tally: &'static Tally, choice: &str) -> Result<Self> {
         let exactly = |clock| Ok(CpuTime { clock, reason: None });
         match choice {
             "cgroup" => exactly(Clock::Cgroup(cgroup(process)?)),
