@@ -400,3 +400,14 @@ def test_letters_go_on_after_z() -> None:
     order = [f"c{i}" for i in range(28)]
     shown = letters(order, list(combinations(order, 2)))
     assert [shown["c25"], shown["c26"], shown["c27"]] == ["z", "a'", "b'"]
+
+
+def test_a_comparison_that_cannot_be_made_stays_in_the_family() -> None:
+    assert holm([0.01, 0.04], family=4) == pytest.approx([0.04, 0.12])
+    assert holm([], family=3) == []
+    with pytest.raises(ValueError, match="family of 1"):
+        holm([0.1, 0.2], family=1)
+    values = {"a": [1.0 + 0.01 * block for block in range(11)], "b": [2.0] * 11}
+    alone, of_many = (compare_family(values, [("a", "b")], family=family)[0] for family in (None, 60))
+    assert (alone.verdict, of_many.verdict) == (Verdict.FASTER, Verdict.UNDECIDED)
+    assert of_many.p_adjusted == pytest.approx(60 * alone.p)

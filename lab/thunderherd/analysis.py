@@ -145,8 +145,13 @@ def _family(
     costs = _costs(study.measure.metric, metric_values(study, selection, blocks))
     family = [(pair.a, pair.b) for pair in study.comparisons]
     measured = [pair for pair in family if pair[0] in costs and pair[1] in costs]
+    # A comparison that cannot be made stays in the family: what is declared is not made smaller by a failure.
     results = compare_at_looks(
-        costs, measured, looks, equivalence_ratio=1 + study.measure.equivalence_percent / 100
+        costs,
+        measured,
+        looks,
+        equivalence_ratio=1 + study.measure.equivalence_percent / 100,
+        family=len(family),
     )
     found = {(result.a, result.b): result for result in results}
     return [_pair(a, b, found.get((a, b)), looks[0].alpha) for a, b in family]

@@ -144,18 +144,22 @@ def first_look_blocks(comparisons: int, alpha: float, first_split: float = 1.0) 
     return max(FEWEST_BLOCKS, math.ceil(1 + math.log2(comparisons / spent)))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
     """Holm's adjusted p-values, in the order given.
 
     Rejecting those at or below alpha makes one or more false rejections with probability at most alpha.
+    `family` is the number of hypotheses that were declared, where it was not possible to test all of them.
     """
+    declared = len(p_values) if family is None else family
+    if declared < len(p_values):
+        raise ValueError(f"a family of {declared} cannot hold {len(p_values)} p-values")
     for p in p_values:
         if not 0 <= p <= 1:
             raise ValueError(f"a p-value lies between 0 and 1, got {p}")
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for position, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
-        largest = max(largest, min(1.0, (len(p_values) - position) * p_values[index]))
+        largest = max(largest, min(1.0, (declared - position) * p_values[index]))
         adjusted[index] = largest
     return adjusted
 
@@ -166,6 +170,7 @@ def compare_family(
     *,
     alpha: float = 0.05,
     equivalence_ratio: float = EQUIVALENCE_RATIO,
+    family: int | None = None,
 ) -> list[PairResult]:
     """The verdicts on a declared family of `comparisons` (a, b) from one look that spends `alpha`.
 
@@ -173,16 +178,19 @@ def compare_family(
     ratio lies between 1 / `equivalence_ratio` and `equivalence_ratio`, by two one-sided tests at half of
     alpha each, so that the interval shown beside the verdict lies wholly inside too; this goes before a
     difference that is significant but so small. Values must be above zero, one a block for each contender.
+    `family` is the number of comparisons that were declared, where some of them cannot be made.
     """
     if equivalence_ratio <= 1:
         raise ValueError(f"the equivalence ratio must be above 1, got {equivalence_ratio}")
-    share = _allowed(alpha) / max(1, len(comparisons))
+    share = _allowed(alpha) / max(1, family or len(comparisons))
     aligned = _compared(values, comparisons)
     logs = {name: _logarithms(name, observed) for name, observed in aligned.items()}
     log_ratios = [logs[a] - logs[b] for a, b in comparisons]
     tests = [signed_rank(sample) for sample in log_ratios]
-    p_differences = holm([test.p_two_sided for test in tests])
-    p_equivalences = holm([_p_equivalent(sample, math.log(equivalence_ratio)) for sample in log_ratios])
+    p_differences = holm([test.p_two_sided for test in tests], family)
+    p_equivalences = holm(
+        [_p_equivalent(sample, math.log(equivalence_ratio)) for sample in log_ratios], family
+    )
 
     results = []
     for (a, b), sample, test, p_difference, p_equivalence in zip(
@@ -234,6 +242,7 @@ def compare_at_looks(
     looks: Sequence[Look],
     *,
     equivalence_ratio: float = EQUIVALENCE_RATIO,
+    family: int | None = None,
 ) -> list[PairResult]:
     """The verdicts after the planned `looks` that the blocks so far suffice for; figures are the last look's.
 
@@ -251,12 +260,16 @@ def compare_at_looks(
     blocks = min(observed.size for observed in aligned.values())
     reached = [look for look in looks if look.blocks <= blocks]
     if not reached:
-        early = compare_family(values, comparisons, alpha=looks[0].alpha, equivalence_ratio=equivalence_ratio)
+        early = compare_family(
+            values, comparisons, alpha=looks[0].alpha, equivalence_ratio=equivalence_ratio, family=family
+        )
         return [replace(result, verdict=Verdict.UNDECIDED, decided_at=None) for result in early]
     standing: list[PairResult] = []
     for look in reached:
         seen = {name: observed[: look.blocks].tolist() for name, observed in aligned.items()}
-        now = compare_family(seen, comparisons, alpha=look.alpha, equivalence_ratio=equivalence_ratio)
+        now = compare_family(
+            seen, comparisons, alpha=look.alpha, equivalence_ratio=equivalence_ratio, family=family
+        )
         standing = [_stands(*both, equivalence_ratio) for both in zip(standing or now, now, strict=True)]
     return standing
 
