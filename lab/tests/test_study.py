@@ -123,6 +123,7 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
         "nodelay": False,
         "drain_milliseconds": 2000,
         "limit": 16384,
+        "spin_microseconds": 0,
     }
     assert prefork.settings == {**iterative.settings, "pool": 7, "respawn": False}
     assert modern.settings == {**prefork.settings, "nodelay": True, "backlog": 4096}
