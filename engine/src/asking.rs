@@ -56,7 +56,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         load: plan.load.name,
         primitive: plan.primitive.name,
         settings: plan.settings.values().clone(),
-        expected_requests: (plan.load.item.requests)(&plan.settings),
+        expected_requests: plan.load.item.requests.iter().map(|setting| plan.settings.integer(setting.name)).product(),
         requests: counts.requests,
         connections: counts.connections,
         bytes_received: counts.bytes_received,

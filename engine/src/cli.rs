@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
-use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::about::Entry;
@@ -314,15 +313,12 @@ fn unless_closed(result: std::io::Result<()>) -> Result<()> {
 /// What clap has to say, in one line: the message, the values allowed, the near match.
 fn in_one_line(error: &clap::Error) -> String {
     let rendered = error.render().to_string();
-    let mut parts: Vec<&str> = rendered
+    let parts: Vec<&str> = rendered
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty())
         .collect();
-    if let Some(ContextValue::String(_)) = error.get(ContextKind::Usage) {
-        parts.retain(|line| !line.starts_with("Usage"));
-    }
     let text = parts.join("; ");
     format!("{} (--help shows what there is)", text.trim_start_matches("error: "))
 }

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -72,25 +71,29 @@ impl Run {
         self.worker_with(self.tally.worker(index))
     }
 
-    /// A worker that is not of a pool; all of these are counted together.
+    /// A worker that is not of a pool; all of these are counted together. To be made where it runs.
     pub fn worker(&'static self) -> Result<Worker> {
         self.worker_with(self.tally.shared())
     }
 
+    /// One that accepts for others to serve.
+    pub fn acceptor(&'static self) -> Acceptor {
+        Acceptor { run: self, slot: self.tally.shared() }
+    }
+
     fn worker_with(&'static self, slot: &'static Slot) -> Result<Worker> {
         let opener = (self.primitive.prepare)(&self.settings).context("the primitive could not be prepared")?;
-        Ok(Worker { run: self, slot, opener })
+        Ok(Worker { acceptor: Acceptor { run: self, slot }, opener })
     }
 }
 
-/// A process or thread that accepts, or serves, or both.
-pub struct Worker {
+/// Whoever accepts.
+pub struct Acceptor {
     run: &'static Run,
     slot: &'static Slot,
-    opener: Box<dyn Opener>,
 }
 
-impl Worker {
+impl Acceptor {
     /// Waits in accept for the next connection; `None` once the listener has been shut down.
     pub fn accept(&mut self) -> Option<OwnedFd> {
         loop {
@@ -99,7 +102,6 @@ impl Worker {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINVAL) => return None,
                     Some(libc::EINTR) => {}
-                    Some(libc::EAGAIN) => drop(self.slot.empty_wakeups.fetch_add(1, Relaxed)),
                     _ => self.refused(&error),
                 },
             }
@@ -119,16 +121,33 @@ impl Worker {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// A process or thread that serves, and accepts where it does so for itself.
+pub struct Worker {
+    acceptor: Acceptor,
+    opener: Box<dyn Opener>,
+}
+
+impl Worker {
+    /// As [`Acceptor::accept`].
+    pub fn accept(&mut self) -> Option<OwnedFd> {
+        self.acceptor.accept()
+    }
+
+    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::advance`]. `None`
+    /// when that is not possible, which is tallied.
+    pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
+        let Acceptor { run, slot } = self.acceptor;
+        let transfer = self.opener.open().inspect_err(|error| self.acceptor.refused(error)).ok()?;
+        Some(Connection::new(socket, run.service.open(), transfer, slot))
+    }
 
     /// Serves a connection until its end. Whatever goes wrong with it is tallied and goes no further.
     pub fn serve(&mut self, socket: OwnedFd) {
-        let transfer = match self.opener.open() {
-            Ok(transfer) => transfer,
-            Err(error) => return self.refused(&error),
-        };
-        let mut connection = Connection::new(socket, self.run.service.open(), transfer, self.slot);
+        let Some(mut connection) = self.open(socket) else { return };
         if catch_unwind(AssertUnwindSafe(|| connection.serve())).is_err() {
-            self.slot.error(ErrorKind::Fault);
+            self.acceptor.slot.error(ErrorKind::Fault);
         }
         connection.finish();
     }

@@ -1,8 +1,6 @@
 //! What is measured: real sockets, real system calls; figures of what happened, and no statistics.
 //!
-//! The floors of the house, top to bottom; arrows run only downwards:
-//! `cli` → `registry` → `supervisor`, `asking` → `designs`, `primitives`, `workloads`, `loads`, `counters` → `design`,
-//! `load`, `pool`, `connection`, `exchange` → `primitive`, `workload` → `outbox`, `inbox`, `tally`, `setting`, `sys`.
+//! ARCHITECTURE.md has the floors of the house.
 
 #![deny(unsafe_code)]
 

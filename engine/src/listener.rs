@@ -8,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::lines::SocketOptions;
 use crate::mistake::mistake;
-use crate::setting::{Kind, Setting, Settings};
+use crate::setting::{Kind, NODELAY, Setting, Settings};
 use crate::sys::socket;
 
 /// The queue of connections that wait to be accepted.
@@ -17,14 +17,6 @@ pub const BACKLOG: Setting = Setting {
     help: "Connections that may wait to be accepted (listen(2)); net.core.somaxconn bounds it",
     unit: Some("connections"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 20, default: 1024 },
-};
-
-/// Nagle's algorithm, off or on, for both ends.
-pub const NODELAY: Setting = Setting {
-    name: "nodelay",
-    help: "Send small segments at once (TCP_NODELAY); without it they may wait for an acknowledgement",
-    unit: None,
-    kind: Kind::Boolean { default: true },
 };
 
 /// All addresses of `HOST:PORT`: a name, an IPv4 address, or an IPv6 address in brackets.

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::primitive::Primitive;
-use crate::setting::{Setting, Settings};
+use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
 use crate::tally::Tally;
 use crate::workload::Client;
@@ -20,11 +20,19 @@ pub struct Load {
     pub settings: &'static [Setting],
     /// How many workers of it count apart.
     pub workers: fn(&Settings) -> usize,
-    /// How many requests it will make when nothing fails.
-    pub requests: fn(&Settings) -> u64,
+    /// The settings whose product is the number of requests that it makes when nothing fails.
+    pub requests: &'static [Setting],
     /// Makes them. Only what keeps the load from being run at all is an error; what fails in it is tallied.
     pub run: fn(&'static LoadRun) -> Result<()>,
 }
+
+/// How long a load waits for progress.
+pub const TIMEOUT: Setting = Setting {
+    name: "timeout_milliseconds",
+    help: "A connection without any progress for so long has failed",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
+};
 
 /// One life of a load.
 pub struct LoadRun {

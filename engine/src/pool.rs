@@ -83,27 +83,39 @@ pub fn thread_pool(
         let serve = &serve;
         let mut threads = Vec::new();
         for index in 0..run.pool() {
-            let thread = std::thread::Builder::new().spawn_scoped(scope, move || serve(&mut run.pool_worker(index)?));
+            // One thread that cannot go on would leave the others to serve in silence.
+            let body = move || run.pool_worker(index).and_then(|mut worker| serve(&mut worker)).unwrap_or_else(fail);
+            let thread = std::thread::Builder::new().spawn_scoped(scope, body);
             let thread = thread.with_context(|| {
                 format!("thread {index} of {} could not be made (a lower --pool, or: ulimit -u)", run.pool())
             });
-            threads.push(thread.unwrap_or_else(|error| process::leave(report(Err(error)))));
+            threads.push(thread.unwrap_or_else(fail));
         }
-        meanwhile().unwrap_or_else(|error| process::leave(report(Err(error))));
+        meanwhile().unwrap_or_else(fail);
         for thread in threads {
-            thread.join().unwrap_or_else(|_| bail!("a thread of the pool panicked"))?;
+            if thread.join().is_err() {
+                bail!("a thread of the pool panicked");
+            }
         }
         Ok(())
     })
 }
 
-/// The exit status of a child: 0, or 1 with the reason on standard error.
+/// The exit status of a child that has said on standard error why it failed.
+pub const FAILED: i32 = 1;
+
+/// The exit status of a child: 0, or [`FAILED`] with the reason on standard error.
 pub fn report(result: Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("thunderherd-engine: {}", in_words(&error));
-            1
+            FAILED
         }
     }
+}
+
+/// Ends this process, with all its threads, because of an error.
+fn fail<T>(error: anyhow::Error) -> T {
+    process::leave(report(Err(error)))
 }

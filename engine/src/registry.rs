@@ -7,12 +7,12 @@ use crate::counters::COUNTERS;
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::lines::SCHEMA;
-use crate::listener::{BACKLOG, NODELAY};
-use crate::load::Load;
+use crate::listener::BACKLOG;
+use crate::load::{Load, TIMEOUT};
 use crate::loads::LOADS;
 use crate::primitive::Primitive;
 use crate::primitives::PRIMITIVES;
-use crate::setting::{Kind, Setting};
+use crate::setting::{NODELAY, Setting};
 use crate::supervisor::DRAIN;
 use crate::workload::Workload;
 use crate::workloads::WORKLOADS;
@@ -22,13 +22,6 @@ pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, DRAIN];
 
 /// Settings of every load.
 pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, TIMEOUT];
-
-const TIMEOUT: Setting = Setting {
-    name: "timeout_milliseconds",
-    help: "A connection without any progress for so long has failed",
-    unit: Some("milliseconds"),
-    kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
-};
 
 /// The entry of a name that the command line has checked.
 pub fn find<T>(entries: &'static [Entry<T>], name: &str) -> &'static Entry<T> {
@@ -61,6 +54,12 @@ pub fn catalogue() -> Value {
     json!({
         "schema": SCHEMA,
         "version": env!("CARGO_PKG_VERSION"),
+        "build": {
+            "rustc": env!("BUILD_RUSTC"),
+            "profile": env!("BUILD_PROFILE"),
+            "target": env!("BUILD_TARGET"),
+            "flags": env!("BUILD_FLAGS"),
+        },
         "designs": list(DESIGNS, |design: &Design| {
             (design.about, json!({"waits": design.waits, "settings": design.settings}))
         }),
@@ -71,7 +70,10 @@ pub fn catalogue() -> Value {
             let (service, client) = (workload.service_settings, workload.client_settings);
             (workload.about, json!({"port": workload.port, "service_settings": service, "client_settings": client}))
         }),
-        "loads": list(LOADS, |load: &Load| (load.about, json!({"settings": load.settings}))),
+        "loads": list(LOADS, |load: &Load| {
+            let requests: Vec<&str> = load.requests.iter().map(|setting| setting.name).collect();
+            (load.about, json!({"settings": load.settings, "requests": requests}))
+        }),
         "counters": list(COUNTERS, |counter| {
             let reason = (counter.available)().err().map(|error| format!("{error:#}"));
             (counter.about, json!({"unit": counter.unit, "available": reason.is_none(), "reason": reason}))

@@ -18,7 +18,7 @@ use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
 use crate::listener;
 use crate::mistake::mistake;
-use crate::pool::report;
+use crate::pool::{FAILED, report};
 use crate::primitive::Primitive;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::{self, PollFlags};
@@ -73,7 +73,7 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
     match died {
         None => Ok(ExitCode::SUCCESS),
         // It has said why itself.
-        Some(Ended::Exited(1)) => Ok(ExitCode::FAILURE),
+        Some(Ended::Exited(FAILED)) => Ok(ExitCode::FAILURE),
         Some(ended) => bail!("the server process was not stopped, it {ended}"),
     }
 }
@@ -89,6 +89,8 @@ struct Supervisor<'a> {
     deadline: Option<Instant>,
     /// Set when the deadline has passed and the supervisor has killed the server.
     killed: bool,
+    /// Set when every process of the server has been waited for, and its numbers may be another's.
+    ended: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -122,6 +124,7 @@ impl<'a> Supervisor<'a> {
             cpu_time: CpuTime::open(server, tally, &plan.cpu_source)?,
             deadline: None,
             killed: false,
+            ended: false,
         };
         descriptor::write(opener.as_fd(), b"\n")?;
         supervisor.announce()?;
@@ -159,7 +162,8 @@ impl<'a> Supervisor<'a> {
             if self.plan.control && self.deadline.is_none() {
                 descriptors.push((standard_input.as_fd(), PollFlags::POLLIN));
             }
-            let patience = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let deadline = self.deadline.filter(|_| !self.killed);
+            let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let ready = descriptor::poll(&descriptors, patience)?;
             if ready.get(1).is_some_and(|flags| !flags.is_empty()) {
                 match commands.read(standard_input.as_fd())? {
@@ -180,7 +184,7 @@ impl<'a> Supervisor<'a> {
                     self.stop()?;
                 }
             }
-            if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if !self.killed && self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 self.killed = true;
                 process::kill_group(self.server);
             }
@@ -230,9 +234,12 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Kills what is left of the server and reaps to the last process, so that its CPU time is complete.
-    fn end(&self) -> Result<()> {
-        process::kill_group(self.server);
-        Ok(process::wait_for_all()?)
+    fn end(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.ended, true) {
+            process::kill_group(self.server);
+            process::wait_for_all()?;
+        }
+        Ok(())
     }
 
     /// What was accepted and never reached a worker.

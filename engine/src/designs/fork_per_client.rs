@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{Design, Run, no_pool};
+use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::{descriptor, process, signal};
 
@@ -20,16 +21,15 @@ pub static ENTRY: Design = Design {
 
 fn serve(run: &'static Run) -> Result<()> {
     signal::reap_children(&run.tally.general().workers_lost)?;
-    let mut worker = run.worker()?;
-    while let Some(socket) = worker.accept() {
+    let mut acceptor = run.acceptor();
+    while let Some(socket) = acceptor.accept() {
         let child = || {
             descriptor::close_inherited(&run.listener);
-            worker.serve(socket);
-            0
+            report(run.worker().map(|mut worker| worker.serve(socket)))
         };
         // The parent's copy of the socket goes with the closure.
         if let Err(error) = process::fork(child) {
-            worker.refused(&error);
+            acceptor.refused(&error);
         }
     }
     process::wait_for_all()?;

@@ -20,7 +20,7 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let lock = FileLock::new().context("the lock file could not be made (TMPDIR names its folder)")?;
+    let lock = FileLock::new().context("the lock file could not be made")?;
     fork_pool(run, |worker| {
         loop {
             let guard = lock.lock()?;

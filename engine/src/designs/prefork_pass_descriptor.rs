@@ -32,7 +32,7 @@ struct Child {
 }
 
 fn serve(run: &'static Run) -> Result<()> {
-    let mut parent = run.worker()?;
+    let mut parent = run.acceptor();
     let mut children = Vec::new();
     let mut waiting = VecDeque::new();
     for index in 0..run.pool() {
@@ -56,6 +56,8 @@ fn serve(run: &'static Run) -> Result<()> {
         }
         let listener_ready = !ready[children.len()].is_empty();
         for index in lost {
+            // Its channel is closed on its way out, just before it can be waited for.
+            process::wait()?;
             children.retain(|child| child.index != index);
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
             if run.settings.boolean(RESPAWN.name)
@@ -73,7 +75,6 @@ fn serve(run: &'static Run) -> Result<()> {
             waiting.push_back(socket);
         }
         pass_on(run, &mut waiting, &mut children);
-        process::wait_without_hanging()?;
     }
     drop(children);
     process::wait_for_all()?;

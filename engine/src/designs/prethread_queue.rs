@@ -41,7 +41,7 @@ fn serve(run: &'static Run) -> Result<()> {
         Ok(())
     };
     let accept = || {
-        let mut acceptor = run.worker()?;
+        let mut acceptor = run.acceptor();
         while let Some(socket) = acceptor.accept() {
             run.tally.general().handed_over.fetch_add(1, Relaxed);
             ring.put(socket);

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{Design, Run, no_pool};
+use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::thread;
 
@@ -22,13 +23,12 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let mut acceptor = run.worker()?;
+    let mut acceptor = run.acceptor();
     let alive = Arc::new(());
     while let Some(socket) = acceptor.accept() {
-        let mut worker = run.worker()?;
         let alive = Arc::clone(&alive);
         let thread = thread::spawn_detached(move || {
-            worker.serve(socket);
+            report(run.worker().map(|mut worker| worker.serve(socket)));
             drop(alive);
         });
         if let Err(error) = thread {

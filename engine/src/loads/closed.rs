@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::exchange::{Failure, connect, exchange};
-use crate::load::{Load, LoadRun};
+use crate::load::{Load, LoadRun, TIMEOUT};
 use crate::pool::report;
 use crate::primitive::Opener;
-use crate::setting::{Kind, Setting};
+use crate::setting::{Kind, NODELAY, Setting};
 use crate::sys::process::{self, Ended};
 use crate::sys::signal;
 use crate::tally::{ErrorKind, Slot};
@@ -24,7 +24,7 @@ pub static ENTRY: Load = Load {
     },
     settings: &[CHILDREN, LOOPS],
     workers: |settings| settings.integer(CHILDREN.name) as usize,
-    requests: |settings| settings.integer(CHILDREN.name) * settings.integer(LOOPS.name),
+    requests: &[CHILDREN, LOOPS],
     run,
 };
 
@@ -61,6 +61,8 @@ fn run(run: &'static LoadRun) -> Result<()> {
 }
 
 fn child(run: &'static LoadRun, index: usize) -> Result<()> {
+    // A terminal interrupts every process of its group, and a reply may be long in coming.
+    signal::leave_at_interrupt()?;
     let slot = run.tally.worker(index);
     let mut opener = (run.primitive.prepare)(&run.settings).context("the primitive could not be prepared")?;
     let mut failures = 0;
@@ -70,7 +72,6 @@ fn child(run: &'static LoadRun, index: usize) -> Result<()> {
         }
         match request(run, slot, opener.as_mut()) {
             Ok(()) => failures = 0,
-            Err(_) if signal::interrupted() => break,
             Err(failure) => {
                 slot.error(failure.kind);
                 run.first_error.note(&failure.message);
@@ -82,11 +83,11 @@ fn child(run: &'static LoadRun, index: usize) -> Result<()> {
 }
 
 fn request(run: &LoadRun, slot: &Slot, opener: &mut dyn Opener) -> std::result::Result<(), Failure> {
-    let timeout = Duration::from_millis(run.settings.integer("timeout_milliseconds"));
+    let timeout = Duration::from_millis(run.settings.integer(TIMEOUT.name));
     let mut transfer = opener
         .open()
         .map_err(|error| Failure { kind: ErrorKind::of(&error), message: format!("opening a transfer: {error}") })?;
-    let socket = connect(&run.target, timeout, run.settings.boolean("nodelay"))?;
+    let socket = connect(&run.target, timeout, run.settings.boolean(NODELAY.name))?;
     slot.connections.fetch_add(1, Relaxed);
     let result = exchange(socket.as_fd(), run.client.open().as_mut(), transfer.as_mut(), slot);
     transfer.finish(socket, Instant::now() + timeout);

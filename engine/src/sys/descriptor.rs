@@ -35,12 +35,16 @@ pub fn receive_descriptor(channel: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>
     let descriptor = retry(|| {
         let mut data = [IoSliceMut::new(&mut byte)];
         let message = recvmsg::<()>(channel.as_raw_fd(), &mut data, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+        if message.bytes == 0 {
+            return Ok(None);
+        }
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(descriptors) = control {
                 return Ok(descriptors.first().copied());
             }
         }
-        Ok(None)
+        // Where the receiver has no descriptor left the kernel passes the byte alone (MSG_CTRUNC).
+        Err(io::Error::from_raw_os_error(libc::EMFILE))
     })?;
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(descriptor.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) }))

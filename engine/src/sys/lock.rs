@@ -1,29 +1,26 @@
 //! Locks between processes: a POSIX record lock, and a mutex in shared memory.
 
 use std::cell::UnsafeCell;
-use std::fs::File;
-use std::io::{self, Seek, Write};
-use std::os::fd::AsRawFd;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::shared::SharedArray;
 use super::{check, retry};
 
-/// A record lock on a temporary file, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept.
+/// A record lock, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept. The book locks a file that it has unlinked at
+/// once; this one never had a name (memfd_create(2)).
 ///
 /// The kernel drops the lock of a process that dies.
 pub struct FileLock {
-    file: File,
+    file: OwnedFd,
 }
 
 impl FileLock {
-    /// Makes the file, and unlinks it at once so that nothing is left behind.
+    /// Makes the file.
     pub fn new() -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("thunderherd-lock-{}", std::process::id()));
-        let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        std::fs::remove_file(&path)?;
-        file.write_all(b"lock")?;
-        file.rewind()?;
-        Ok(FileLock { file })
+        Ok(FileLock { file: memfd_create(c"lock", MFdFlags::MFD_CLOEXEC)? })
     }
 
     /// Waits for the lock; it is held until the guard goes.
