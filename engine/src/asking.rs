@@ -45,10 +45,12 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         primitive: plan.primitive.item,
         first_error: FirstError::new().context("shared memory could not be mapped")?,
     }));
+    // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
+    let before = process::usage_of_self()?;
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
-    let usage = [process::usage_of_self()?, process::usage_of_children()?];
+    let usage = [process::usage_of_self()?.since(&before), process::usage_of_children()?];
     let counts = run.tally.counts();
     Ok(LoadResult {
         schema: SCHEMA,

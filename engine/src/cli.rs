@@ -319,6 +319,6 @@ fn in_one_line(error: &clap::Error) -> String {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty())
         .collect();
-    let text = parts.join("; ");
+    let text = parts.join("; ").replace(":;", ":");
     format!("{} (--help shows what there is)", text.trim_start_matches("error: "))
 }

@@ -36,6 +36,9 @@ pub const DRAIN: Setting = Setting {
     kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
 };
 
+/// A second signal so soon is the first one again: timeout(1) signals its child, and then its child's group.
+const ECHO: Duration = Duration::from_millis(100);
+
 /// What to serve, and how.
 pub struct Plan {
     /// The design.
@@ -85,7 +88,9 @@ struct Supervisor<'a> {
     tally: &'static Tally,
     server: Pid,
     cpu_time: CpuTime,
-    /// Set when the server has been asked to stop.
+    /// When the server was asked to stop.
+    stopped: Option<Instant>,
+    /// When it will be killed.
     deadline: Option<Instant>,
     /// Set when the deadline has passed and the supervisor has killed the server.
     killed: bool,
@@ -122,6 +127,7 @@ impl<'a> Supervisor<'a> {
             tally,
             server,
             cpu_time: CpuTime::open(server, tally, &plan.cpu_source)?,
+            stopped: None,
             deadline: None,
             killed: false,
             ended: false,
@@ -177,11 +183,13 @@ impl<'a> Supervisor<'a> {
                         let stopped = self.killed || ended == Ended::Exited(0);
                         return Ok((!stopped).then_some(ended));
                     }
-                } else if self.deadline.is_some() {
-                    // Whoever asks twice does not want to wait for the connections in flight.
-                    self.deadline = Some(Instant::now());
                 } else {
-                    self.stop()?;
+                    match self.stopped {
+                        None => self.stop()?,
+                        // Whoever asks twice does not want to wait for the connections in flight.
+                        Some(stopped) if stopped.elapsed() > ECHO => self.deadline = Some(Instant::now()),
+                        Some(_) => {}
+                    }
                 }
             }
             if !self.killed && self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -229,6 +237,7 @@ impl<'a> Supervisor<'a> {
         let (queued, _) = socket::listen_queue(self.listener.as_fd())?;
         self.tally.shared().errors(ErrorKind::QueuedAtStop, queued.into());
         socket::shutdown(self.listener.as_fd())?;
+        self.stopped = Some(Instant::now());
         self.deadline = Some(Instant::now() + Duration::from_millis(self.plan.settings.integer(DRAIN.name)));
         Ok(())
     }

@@ -24,7 +24,7 @@ const PREFIX: &str = "thunderherd-";
 
 /// A group younger than this may belong to a supervisor of another container, whose number means nothing here, and which
 /// has not put its server into it yet.
-const SETTLED: Duration = Duration::from_secs(60);
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// A control group that goes with this value.
 pub struct ControlGroup {

@@ -1,6 +1,7 @@
 //! The closed load of UNP section 30.3: children, each of which connects, asks, waits for the reply, closes, and begins
 //! again.
 
+use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -47,14 +48,20 @@ const FAILURES_IN_A_ROW: u32 = 3;
 
 fn run(run: &'static LoadRun) -> Result<()> {
     signal::note_interrupts()?;
+    let mut children = HashSet::new();
     for index in 0..run.settings.integer(CHILDREN.name) as usize {
-        process::fork(|| report(child(run, index)))
+        let child = process::fork(|| report(child(run, index)))
             .with_context(|| format!("child {index} could not be forked (fewer --children, or: ulimit -u)"))?;
+        children.insert(child);
     }
-    while let Some((_, ended)) = process::wait()? {
+    while let Some((child, ended)) = process::wait()? {
+        children.remove(&child);
         if ended != Ended::Exited(0) {
+            // Without one of its children it is another load: the rest of it would measure nothing.
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
-            run.first_error.note(&format!("a client child was lost: it {ended}"));
+            run.first_error.note(&format!("a client child was lost, and the load ended with it: it {ended}"));
+            children.iter().copied().for_each(process::kill_child);
+            return Ok(process::wait_for_all()?);
         }
     }
     Ok(())

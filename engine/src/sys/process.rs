@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{getpid, getppid, setpgid};
 
 pub use nix::unistd::Pid;
@@ -67,6 +67,11 @@ pub fn lead_group(process: Pid) -> io::Result<()> {
 /// Kills a process group at once; one that has no process any more is no error.
 pub fn kill_group(group: Pid) {
     let _ = killpg(group, Signal::SIGKILL);
+}
+
+/// Kills a child that has not been waited for; one that has ended is no error.
+pub fn kill_child(child: Pid) {
+    let _ = kill(child, Signal::SIGKILL);
 }
 
 /// How a child ended.
@@ -170,6 +175,21 @@ pub struct Usage {
     pub major_faults: u64,
     /// The largest resident set of any one process, in KiB.
     pub max_resident_kib: u64,
+}
+
+impl Usage {
+    /// What was used since an earlier reading; the largest resident set is that of the whole life.
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        Usage {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            voluntary_switches: self.voluntary_switches - earlier.voluntary_switches,
+            involuntary_switches: self.involuntary_switches - earlier.involuntary_switches,
+            minor_faults: self.minor_faults - earlier.minor_faults,
+            major_faults: self.major_faults - earlier.major_faults,
+            max_resident_kib: self.max_resident_kib,
+        }
+    }
 }
 
 /// What this process and its threads have used.
