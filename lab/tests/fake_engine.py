@@ -53,7 +53,7 @@ class Server:
     def tally(self):
         miscounted = 1 if "tally_short" in FAULTS and self.connections else 0  # one request is not counted
         return {
-            "connections": self.connections, "closed": self.connections,
+            "connections": self.connections, "closed": self.connections - ("left_open" in FAULTS),
             "requests": self.connections - miscounted, "bytes_received": 0, "bytes_sent": 0,
             "receive_calls": 0, "send_calls": 0, "empty_wakeups": 0,
             "workers_lost": int("worker_lost" in FAULTS), "workers_replaced": 0,
@@ -75,7 +75,7 @@ class Server:
         self.snapshots += 1
         say(
             line="snapshot", monotonic_ns=time.monotonic_ns(),
-            cpu_ns=None if "whole_life" in FAULTS else self.cpu_ns(), tally=self.tally(),
+            cpu_ns=None if FAULTS & {"whole_life", "no_cpu"} else self.cpu_ns(), tally=self.tally(),
             workers=self.workers(), listen_drops=7 if "drops" in FAULTS and self.connections > 150 else 0,
             listen_queue=0,
         )  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from conftest import made_trial
 
-from thunderherd.analysis import metric_values, summarise
+from thunderherd.analysis import is_decided, metric_values, summarise
 from thunderherd.records import ContenderSummary, Summary, TrialRecord
 from thunderherd.selection import blocks_of, select
-from thunderherd.study import Comparison, Study
+from thunderherd.study import Comparison, Look, Study
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 20.1e-6}
 
@@ -130,6 +130,35 @@ def test_a_contender_that_was_given_up_is_shown_without_figures(small_study: Stu
     assert any(
         note.startswith("prefork was given up: invalid in 3 of 3 blocks") for note in found.study.notes
     )
+
+
+def test_nothing_measured_is_nothing_decided(small_study: Study) -> None:
+    found = summary_of(small_study, trials_of(small_study, 10))
+    without = [pair.model_copy(update={"ratio": None, "verdict": "undecided"}) for pair in found.pairs]
+    assert is_decided(found.pairs)
+    assert is_decided([found.pairs[0], *without[1:]]), "what cannot be compared is not waited for"
+    assert not is_decided(without)
+
+
+def test_a_look_without_a_further_block_is_left_out_of_the_other_analysis(small_full_study: Study) -> None:
+    """The look after 11 takes a noisy block that the one after 10 had left, for its 14th was spoilt."""
+    noise = small_full_study.noise.model_copy(update={"foreign_percent": 10.0})
+    looks = (Look(blocks=10, alpha=0.01), Look(blocks=11, alpha=0.04))
+    study = small_full_study.model_copy(update={"noise": noise, "looks": looks})
+    trials = [
+        made_trial(
+            study, name, block, cost=cost * wobble(block, name), foreign=0.5 if block <= 4 else 0.0,
+            valid=(block, name) != (14, "prefork"), attempt=attempt,
+        )
+        for block in range(1, 15)
+        for name, cost in COSTS.items()
+        for attempt in ((1, 2) if (block, name) == (14, "prefork") else (1,))
+    ]  # fmt: skip
+    assert [each.run for each in select(study, trials).reached] == [13, 13]
+    found = summary_of(study, trials)
+    assert {pair.blocks for pair in found.pairs} == {11}
+    assert {pair.blocks for pair in found.pairs_all_blocks} == {13}
+    assert {pair.decided_at for pair in found.pairs_all_blocks} <= {13, None}
 
 
 def test_a_rate_is_better_when_it_is_higher(small_study: Study) -> None:

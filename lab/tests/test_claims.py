@@ -138,11 +138,18 @@ def test_support_is_not_corrected_for_the_contrasts() -> None:
     assert verdict_of(blocks(COSTS), claim("H60")).why.endswith(f"(Holm's p {2 * 2**-11:.2g}, 1 claim)")
 
 
-def test_holm_runs_over_the_claims_that_are_tested() -> None:
+def test_holm_runs_over_the_claims_that_were_to_be_tested() -> None:
     values = blocks(COSTS)
     many = judge(study(), values, claims=[claim("H62"), claim("H63"), claim("H69"), claim("H70")])
     assert [each.verdict for each in many] == ["supported", "supported", "undecided", "not testable here"]
-    assert many[0].why.endswith(f"(Holm's p {2 * 2 * 2**-11:.2g}, 2 claims)")
+    assert many[0].why.endswith(f"(Holm's p {3 * 2 * 2**-11:.2g}, 3 claims)"), "H69 was never to be tested"
+
+
+def test_a_claim_that_the_run_left_without_data_stays_in_the_family() -> None:
+    claims = [claim("H62", unmet=("pool",)), claim("H70"), claim("H63")]
+    many = judge(study(), blocks(COSTS), claims=claims)
+    assert [each.verdict for each in many] == ["not testable here", "not testable here", "supported"]
+    assert many[2].why.endswith(f"(Holm's p {2 * 2 * 2**-11:.2g}, 2 claims)")
 
 
 def test_a_smaller_alpha_decides_less() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from thunderherd import machine
+from thunderherd.catalogue import Catalogue
 
 
 def leaves(tree: dict[str, object], above: str = "") -> dict[str, object]:
@@ -45,7 +47,7 @@ def test_a_machine_that_shows_nothing_is_described_all_the_same(
     monkeypatch.setenv("PATH", str(tmp_path))
     found = machine.describe()
     assert found["unavailable"]["cpu.model"] == f"there is no {tmp_path}/proc/cpuinfo"
-    assert found["unavailable"]["compiler.rustc"] == "rustc is not on PATH"
+    assert found["unavailable"]["compiler.rustc"] == "no engine to ask"
     assert found["unavailable"]["sysctls.net.core.somaxconn"].startswith("there is no ")
     assert found["cpu"]["model"] is None
 
@@ -56,6 +58,20 @@ def test_the_engine_is_named_by_what_it_is(fake_engine: object) -> None:
     assert found["path"] == str(path)
     assert found["version"] == "thunderherd-engine 0.0.0 (fake)"
     assert len(found["sha256"]) == 64
+
+
+def test_the_compiler_is_that_of_the_build(
+    fake_engine: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, some_catalogue: Catalogue
+) -> None:
+    path = fake_engine()
+    monkeypatch.setenv("RUSTFLAGS", "-C target-cpu=native")  # of whoever runs it
+    found = machine.describe(path)
+    assert found["compiler"] == {"rustc": None, "profile": None, "target": None, "flags": None}
+    assert found["unavailable"]["compiler.flags"] == "this engine does not say how it was built"
+    build = {"rustc": "rustc 1.89.0", "profile": "release", "target": "x86_64-unknown-linux-gnu", "flags": ""}
+    told = Catalogue.model_validate({**some_catalogue.model_dump(), "build": build})
+    monkeypatch.setattr(machine, "catalogue", lambda engine: told)
+    assert machine.describe(path)["compiler"] == build
 
 
 def test_a_governor_that_differs_between_cpus_is_shown_so(

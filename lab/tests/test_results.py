@@ -94,7 +94,7 @@ def test_a_run_killed_at_any_byte_loses_at_most_its_last_trial(
 
 
 def test_zeros_at_the_end_are_cut_off(run: Path) -> None:
-    """A machine that lost power may leave a last line of zeros, with or without its end."""
+    """A machine that lost power may leave a last line with zeros in it, with or without its end."""
     path = run / "trials.jsonl"
     content = path.read_bytes()
     for ending in (bytes(4096), bytes(20) + b"\n"):
@@ -110,6 +110,17 @@ def test_a_broken_line_in_the_middle_is_not_passed_over(run: Path) -> None:
     path.write_text("".join([lines[0], "{}\n", *lines[2:]]))
     with pytest.raises(UserError, match=r"trials\.jsonl:2: no trial of this version"):
         results.load(run)
+
+
+@pytest.mark.parametrize("ending", ["{}\n", '{"schema": 2}\n', "a\rb\n", "\n"])
+def test_a_whole_last_line_that_is_no_trial_is_not_cut_off(run: Path, ending: str) -> None:
+    path = run / "trials.jsonl"
+    content = path.read_text() + ending
+    path.write_bytes(content.encode())
+    for read in (results.load, RunDirectory.resume):
+        with pytest.raises(UserError, match=r"trials\.jsonl:7: no trial of this version"):
+            read(run)
+    assert path.read_bytes() == content.encode()
 
 
 # What must not happen

@@ -134,6 +134,19 @@ def test_a_contender_that_stays_invalid_is_given_up(small_study: Study) -> None:
     assert found.accepted == (1, 2, 3)
 
 
+def test_a_look_keeps_its_blocks_when_a_contender_is_given_up_later(small_full_study: Study) -> None:
+    """The blocks that it spoilt count for the others from then on, not in the look that was taken."""
+    first = selected(small_full_study, [0.0] * 11, broken=[2])
+    assert [each.look.blocks for each in first.reached] == [10]
+    assert first.counted() == (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+    later = selected(small_full_study, [0.0] * 14, broken=[2, 12, 13, 14])
+    assert set(later.given_up) == {"prefork"}
+    assert later.accepted[:10] == first.counted()
+    assert later.counted() == (*first.counted(), 2, 12)
+    assert later.complete == (*first.counted(), 2, 12, 13, 14)
+    assert [each.run for each in later.reached] == [10, 14]
+
+
 def test_a_block_in_progress_does_not_count(small_study: Study) -> None:
     trials = trials_of(small_study, [0.0] * 10)[:-1]
     assert select(small_study, trials).accepted == tuple(range(1, 10))
@@ -147,7 +160,7 @@ def test_selection_never_takes_anything_back(
 ) -> None:
     """Whatever the noise: a look once reached keeps its blocks, and no look rejects more than is allowed."""
     study = strict(small_full_study)
-    broken = data.draw(st.lists(st.integers(1, 22), max_size=2))
+    broken = data.draw(st.lists(st.integers(1, 22), max_size=6))
     before: tuple[int, ...] = ()
     for count in range(1, len(noises) + 1):
         found = selected(study, noises[:count], broken)

@@ -322,6 +322,7 @@ def test_a_run_may_stop_when_all_is_decided() -> None:
     assert [result.verdict.value for result in results] == ["equivalent", "faster", "faster"]
     assert all_decided(results)
     assert separated_pairs(results) == [("a", "c"), ("b", "c")]
+    assert not all_decided([]), "nothing was measured"
     assert not all_decided(compare_family(costs(20, noise=0.3, a=1.0, b=1.0), [("a", "b")]))
 
 

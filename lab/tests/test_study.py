@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
+from thunderherd.statistics import Look, compare_at_looks, planned_looks
 from thunderherd.study import Study, bundled_studies, load_study
 
 DATA = Path(__file__).with_name("data")
@@ -83,7 +84,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of four CPUs, of which this process may use 0 and 1, with 20,000 ports."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr("thunderherd.study_checks.local_ports", lambda: 20_000)
+    monkeypatch.setattr("thunderherd.noise.local_ports", lambda: 20_000)
 
 
 def written(directory: Path, text: str) -> Path:
@@ -191,6 +192,35 @@ def test_pairs_may_be_named(tmp_path: Path) -> None:
         ("prefork", "iterative"),
         ("modern", "prefork"),
     ]
+
+
+def test_a_pair_that_is_declared_twice_is_compared_once(tmp_path: Path) -> None:
+    """Whichever of the two is named first: Holm counts it once, and no look trips over it."""
+    pairs = '[["prefork", "iterative"], ["iterative", "prefork"], ["prefork", "modern"]]'
+    named = f"all_pairs = true\npairs = {pairs}"
+    study = loaded(tmp_path, GOOD.replace("all_pairs = true", named))
+    family = [(pair.a, pair.b) for pair in study.comparisons]
+    assert family == [("prefork", "iterative"), ("prefork", "modern")]
+    costs = {each.name: [1.0, 2.0, 3.0] for each in study.contenders}
+    assert len(compare_at_looks(costs, family, [Look(2, 0.05)])) == 2
+
+
+def test_looks_are_those_of_the_rule_that_was_simulated(tmp_path: Path) -> None:
+    looks = loaded(tmp_path, size="full").looks
+    blocks = [look.blocks for look in looks]
+    assert [(look.blocks, look.alpha) for look in looks] == list(planned_looks(blocks, 0.05, [0.4, 0.6]))
+
+
+def test_the_engine_says_what_makes_up_the_number_of_requests(tmp_path: Path) -> None:
+    (closed,) = CATALOGUE.loads
+    half = CATALOGUE.model_copy(update={"loads": (closed.model_copy(update={"requests": ("loops",)}),)})
+    study = load_study(str(written(tmp_path, GOOD)), "quick", [], half)
+    assert study.load.requests_per_trial == 2 * 50
+    none = CATALOGUE.model_copy(update={"loads": (closed.model_copy(update={"requests": ()}),)})
+    with pytest.raises(
+        UserError, match=r"small\.toml:\d+: load \"closed\" cannot be used in a study: its number"
+    ):
+        load_study(str(written(tmp_path, GOOD)), "quick", [], none)
 
 
 # Overrides --------------------------------------------------------------------------------------------------

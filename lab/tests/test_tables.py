@@ -190,7 +190,7 @@ def test_the_rows_hold_what_a_reader_looks_for() -> None:
 
 def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
     text = " ".join(printed(tables.print_study, 100).split())
-    assert "measured on 2,500 connections, shown per 5,000" in text
+    assert "measured on 4,000 connections, shown per 5,000" in text
     assert tables.NOT_SEPARATED in text
     assert re.search(r"1\.93[¹²³]", text), "a figure that the source flags carries its mark"
     assert "1.93 > 0.99; the slide flags it" in text

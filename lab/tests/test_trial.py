@@ -107,6 +107,30 @@ def test_a_server_that_does_not_come_to_rest(
     assert found.invalid_reasons[0].startswith("server did not come to rest within 0.2 s: 1.000 ms of CPU")
 
 
+def test_no_trial_is_invalid_without_a_reason(fake_engine: Fake, small_study: Study) -> None:
+    fake_engine("no_cpu")
+    found = run(small_study)
+    assert not found.valid
+    assert found.metrics is None
+    assert found.invalid_reasons == [
+        "the window was not measured: the engine did not tell the server's CPU time"
+    ]
+
+
+def test_a_server_with_an_open_connection_is_not_at_rest(
+    fake_engine: Fake, small_study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is ready to run and gets no CPU stands still, too."""
+    fake_engine("left_open")
+    monkeypatch.setattr(trial, "SETTLE_SECONDS", 0.2)
+    assert (
+        run(small_study).invalid_reasons[0].startswith("server did not come to rest within 0.2 s: 0.000 ms")
+    )
+    # What a lost worker had open is never closed: nothing is waited for, and its loss is the reason.
+    fake_engine("left_open", "worker_lost")
+    assert run(small_study).invalid_reasons == ["server: 1 workers died"]
+
+
 def test_cpu_of_the_whole_life_is_labelled(fake_engine: Fake, small_study: Study) -> None:
     fake_engine("whole_life")
     found = run(small_study)
@@ -150,11 +174,16 @@ def test_ports_used_up(fake_engine: Fake, small_study: Study, monkeypatch: pytes
     assert run(small_study).valid
 
 
-def test_warm_up_is_split_over_the_children() -> None:
+def test_warm_up_scales_the_last_of_the_settings_that_count(small_study: Study) -> None:
+    def warm_up(connections: int, *requests: str, **settings: int) -> object:
+        update = {"settings": settings, "requests": requests, "warm_up_connections": connections}
+        return trial.warm_up_settings(small_study.load.model_copy(update=update))
+
     settings = {"children": 5, "loops": 500, "bytes": 4000}
-    assert trial.warm_up_settings(settings, 100) == {"children": 5, "loops": 20, "bytes": 4000}
-    assert trial.warm_up_settings(settings, 101) == {"children": 5, "loops": 21, "bytes": 4000}
-    assert trial.warm_up_settings(settings, 0) is None
+    assert warm_up(100, "children", "loops", **settings) == {"children": 5, "loops": 20, "bytes": 4000}
+    assert warm_up(101, "children", "loops", **settings) == {"children": 5, "loops": 21, "bytes": 4000}
+    assert warm_up(0, "children", "loops", **settings) is None
+    assert warm_up(100, "rounds", rounds=7, bytes=1) == {"rounds": 100, "bytes": 1}
 
 
 def test_a_replaced_worker_counts_from_zero() -> None:

@@ -30,7 +30,7 @@ def test_is_the_sources_experiment() -> None:
     assert not any("shown per" in note for note in resolved.notes)
     quick = load_study("unp-ch30", "quick", [], CATALOGUE)
     assert [look.blocks for look in quick.looks] == [11]
-    assert "2500 connections a trial, shown per 5000" in quick.notes[0]
+    assert "4000 connections a trial, shown per 5000" in quick.notes[0]
 
 
 def test_loads_with_the_real_engine() -> None:

@@ -31,9 +31,11 @@ from thunderherd.selection import Block, Selection, blocks_of, most_blocks, sele
 from thunderherd.statistics import (
     Look,
     PairResult,
+    all_decided,
     compare_at_looks,
     hodges_lehmann,
     letters,
+    separated_pairs,
 )
 from thunderherd.study import Contender, Study
 
@@ -61,7 +63,7 @@ def summarise(
     values = metric_values(study, selection, counted)
     pairs = verdicts(study, selection, blocks)
     ranks, shared = ranking(study, pairs, values)
-    complete = bool(selection.reached) and (selection.next_look is None or all_decided(pairs))
+    complete = bool(selection.reached) and (selection.next_look is None or is_decided(pairs))
     return Summary(
         study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
         machine=dict(machine),
@@ -131,9 +133,16 @@ def verdicts(study: Study, selection: Selection, blocks: Mapping[int, Block]) ->
 def verdicts_of_all_blocks(
     study: Study, selection: Selection, blocks: Mapping[int, Block]
 ) -> list[PairSummary]:
-    """The same with the rejected blocks kept: each look has all that had been run when it was reached."""
+    """The same with the rejected blocks kept: each look has all that had been run when it was reached.
+
+    A look may find no block more than the one before it (it took some of the noisy ones): it is left out, and
+    its share of alpha is not spent.
+    """
     every = [blocks[number] for number in selection.complete]
-    looks = [Look(reached.run, reached.look.alpha) for reached in selection.reached]
+    looks: list[Look] = []
+    for reached in selection.reached:
+        if not looks or reached.run > looks[-1].blocks:
+            looks.append(Look(reached.run, reached.look.alpha))
     if not looks:
         looks = [Look(len(every) + 1, study.looks[0].alpha)]
     return _family(study, selection, every, looks)
@@ -183,9 +192,9 @@ def _pair(a: str, b: str, result: PairResult | None, alpha: float) -> PairSummar
     )
 
 
-def all_decided(pairs: Sequence[PairSummary]) -> bool:
-    """Whether every comparison that can be made has its verdict, so that the run may stop at this look."""
-    return all(pair.verdict != "undecided" for pair in pairs if pair.ratio is not None)
+def is_decided(pairs: Sequence[PairSummary]) -> bool:
+    """Whether there are comparisons that can be made and all of them have their verdict: the run may stop."""
+    return all_decided(pair for pair in pairs if pair.ratio is not None)
 
 
 def ranking(
@@ -204,12 +213,8 @@ def ranking(
     compared = {frozenset((pair.a, pair.b)) for pair in pairs}
     if any(frozenset(pair) not in compared for pair in combinations(order, 2)):
         return ranks, {}
-    separated = [
-        (pair.a, pair.b)
-        for pair in pairs
-        if pair.verdict in ("faster", "slower") and pair.a in ranks and pair.b in ranks
-    ]
-    return ranks, letters(order, separated)
+    shown = [pair for pair in pairs if pair.a in ranks and pair.b in ranks]
+    return ranks, letters(order, separated_pairs(shown))
 
 
 # Contenders

@@ -93,6 +93,16 @@ class Design(Entry):
     waits: Literal["in_the_call", "for_readiness", "for_completion"]
 
 
+class Load(Entry):
+    """Who asks, and how often.
+
+    `requests` names the whole-number settings whose product is the number of requests of one load process;
+    where it names none, that number is not known beforehand.
+    """
+
+    requests: tuple[str, ...] = ()
+
+
 class Workload(_Part):
     """One protocol; its two ends have settings of their own."""
 
@@ -122,6 +132,15 @@ class Hole(_Part):
     reason: str
 
 
+class Build(_Part):
+    """How the engine was built."""
+
+    rustc: str
+    profile: str
+    target: str
+    flags: str
+
+
 class Catalogue(_Part):
     """Everything `thunderherd-engine list --json` says."""
 
@@ -130,10 +149,11 @@ class Catalogue(_Part):
     # The key is `schema`, which pydantic's BaseModel already uses for a method.
     schema_version: Literal[1] = Field(alias="schema")
     version: str
+    build: Build | None = None
     designs: tuple[Design, ...]
     primitives: tuple[Entry, ...]
     workloads: tuple[Workload, ...]
-    loads: tuple[Entry, ...]
+    loads: tuple[Load, ...]
     counters: tuple[Counter, ...] = ()
     server_settings: tuple[Setting, ...] = ()
     load_settings: tuple[Setting, ...] = ()
@@ -147,7 +167,7 @@ class Catalogue(_Part):
         """The workload of that name, or None."""
         return next((workload for workload in self.workloads if workload.name == name), None)
 
-    def load(self, name: str) -> Entry | None:
+    def load(self, name: str) -> Load | None:
         """The load of that name, or None."""
         return next((load for load in self.loads if load.name == name), None)
 

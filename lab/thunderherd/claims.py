@@ -10,7 +10,8 @@ zero.
 - *Undecided*: neither; or the claims file says why this study cannot judge the claim yet.
 - *Not testable here*: the run was made under other conditions than the claim's, or lacks what it needs.
 
-Both directions are tested, so p is doubled, and Holm runs over the claims that are tested: of all the
+Both directions are tested, so p is doubled, and Holm runs over the claims that were to be tested by all that
+is known before the run (one that the run then leaves without its data stays in the family): of all the
 verdicts supported and refuted of a study, one is false with probability alpha at most. Where a study has
 several planned looks, alpha is the share of the look at which the run stands, which keeps that promise
 however early it stopped.
@@ -75,14 +76,16 @@ def judge(
     alpha = alpha_at(study, blocks) if alpha is None else alpha
     cases = [_Case(claim, study, values, unavailable or {}) for claim in claims]
     tested = [case for case in cases if case.tests]
-    adjusted = holm([case.p for case in tested])
+    # A claim that cannot be judged for what happened in the run stays in the family.
+    family = sum(case.is_declared for case in cases)
+    adjusted = holm([case.p for case in tested], family=family)
     p_values = {case.claim.id: p for case, p in zip(tested, adjusted, strict=True)}
     early = None
     if alpha is None:
         early = (
             f"the first planned look comes after {count(study.looks[0].blocks, 'block')}, there are {blocks}"
         )
-    return [case.result(p_values.get(case.claim.id), len(tested), alpha or 0.0, early) for case in cases]
+    return [case.result(p_values.get(case.claim.id), family, alpha or 0.0, early) for case in cases]
 
 
 def alpha_at(study: Study, blocks: int) -> float | None:
@@ -167,7 +170,7 @@ class _Case:
         self.missing = list(dict.fromkeys(lacks))
         self.figures = [self._measure(each) for each in claim.figures if not self._lacks(each, unavailable)]
         self.shown_tests = [self._measure(each) for each in claim.tests if not self._lacks(each, unavailable)]
-        # Only if the verdict can come from them: a claim that cannot be judged costs the others nothing.
+        # Only if the verdict can come from them.
         self.tests = [] if self.obstacle() else self.shown_tests
 
     def _lacks(self, needed: Contrast | Figure, unavailable: Mapping[str, str]) -> list[str]:
@@ -184,8 +187,19 @@ class _Case:
             for name in absent
         ]
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether the claim was to be tested, by all that is known before the run."""
+        return bool(self.claim.tests) and self._obstacle_before() is None
+
     def obstacle(self) -> tuple[ClaimVerdict, str] | None:
         """What stands in the way of a judgement, if anything does."""
+        if before := self._obstacle_before():
+            return before
+        return ("not testable here", "; ".join(self.missing)) if self.missing else None
+
+    def _obstacle_before(self) -> tuple[ClaimVerdict, str] | None:
+        """What stands in the way whatever the run finds: the study's settings, or the claim itself."""
         claim = self.claim
         if claim.unmet:
             return "not testable here", "; ".join(claim.unmet)
@@ -193,8 +207,6 @@ class _Case:
             return "undecided", claim.undecided_because
         if claim.test_note and not claim.test_note_honoured:
             return "undecided", f"its test note is not followed: {claim.test_note}"
-        if self.missing:
-            return "not testable here", "; ".join(self.missing)
         return None
 
     @property

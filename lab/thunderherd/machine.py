@@ -19,6 +19,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from thunderherd.catalogue import Build
+from thunderherd.engine import EngineError, catalogue
+from thunderherd.errors import UserError
+
 ROOT = Path("/")
 """Where files are looked up; tests give another root."""
 
@@ -84,13 +88,7 @@ LIMITS = {
     "core_bytes": resource.RLIMIT_CORE,
 }
 
-PACKAGES = ("numpy", "polars", "pydantic", "rich", "scipy", "typer", "altair")
-
-TOOLS = {
-    "rustc": ["rustc", "--version"],
-    "cargo": ["cargo", "--version"],
-    "cc": ["cc", "--version"],
-}
+PACKAGES = ("numpy", "polars", "pydantic", "rich", "typer", "altair")
 
 
 class Unavailable(Exception):
@@ -150,9 +148,8 @@ def describe(engine: Path | None = None) -> dict[str, Any]:
         put("sysctls", partial(text, f"proc/sys/{name}"), name.replace("/", "."))
     for name, number in LIMITS.items():
         put("limits", partial(limit, number), name)
-    put("compiler.flags", lambda: os.environ.get("RUSTFLAGS", ""))
-    for name, command in TOOLS.items():
-        put("compiler", partial(first_line, command), name)
+    for name in Build.model_fields:
+        put("compiler", partial(built_with, engine, name), name)
     put("tools.python", lambda: f"{platform.python_implementation()} {sys.version}")
     for name in PACKAGES:
         put("tools", partial(package, name), name)
@@ -368,6 +365,22 @@ def first_line(command: list[str]) -> str:
     if done.returncode != 0 or not lines:
         raise Unavailable(f"`{' '.join(command)}` failed with exit status {done.returncode}")
     return lines[0].strip()
+
+
+def built_with(engine: Path | None, name: str) -> str:
+    """What the engine at `engine` says of its build: `rustc`, `profile`, `target` or `flags`.
+
+    The compiler on PATH and the RUSTFLAGS of whoever runs a study need not be those that built it.
+    """
+    if engine is None:
+        raise Unavailable("no engine to ask")
+    try:
+        build = catalogue(engine).build
+    except (UserError, EngineError) as error:
+        raise Unavailable(f"the engine does not say: {error}") from None
+    if build is None:
+        raise Unavailable("this engine does not say how it was built")
+    return str(getattr(build, name))
 
 
 def package(name: str) -> str:

@@ -155,7 +155,9 @@ class StudySummary(Record):
     looks: list[LookTaken]
     complete: bool = Field(description="the last look was taken, or all was decided earlier")
     cpu_scope: CpuScope | None
-    settings: dict[str, Any] = Field(description="load, server, laboratory and noise settings in effect")
+    settings: dict[str, Any] = Field(
+        description="load, laboratory and noise settings in effect; a contender has its server's"
+    )
     overrides: list[str]
     command: list[str]
     notes: list[str] = Field(description="warnings that belong beside every figure")

@@ -110,7 +110,7 @@ class RunDirectory:
     def resume(cls, path: Path) -> Self:
         """A directory with a run in it. A last line that was not finished is cut off.
 
-        Raises `UserError` where there is no run, where another process still writes, or where a line is
+        Raises `UserError` where there is no run, where another process still writes, or where a whole line is
         broken.
         """
         info = _read_run(path)
@@ -218,7 +218,9 @@ def _read_run(path: Path) -> RunInfo:
 def _read_trials(path: Path) -> tuple[list[TrialRecord], int]:
     """All trials, and the length in bytes of what is whole.
 
-    A process that is killed leaves at most its last line unfinished; that trial is lost and nothing else.
+    A process that is killed leaves at most its last line unfinished; that trial is lost and nothing else. So
+    does a machine that loses power: its last line may hold zeros, which no JSON does. Any other line that is
+    no trial was not left by an interruption, and raises `UserError`.
     """
     try:
         content = path.read_bytes()
@@ -228,19 +230,17 @@ def _read_trials(path: Path) -> tuple[list[TrialRecord], int]:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     trials: list[TrialRecord] = []
     length = 0
-    lines = content.splitlines(keepends=True)
+    *lines, unfinished = content.split(b"\n")
+    if lines and not unfinished and b"\0" in lines[-1]:
+        lines.pop()
     for number, line in enumerate(lines, start=1):
         try:
-            if not line.endswith(b"\n"):
-                break
             trials.append(TrialRecord.model_validate_json(line))
         except ValidationError as error:
-            if number == len(lines):
-                break
             raise UserError(
                 f"{path}:{number}: no trial of this version of Thunderherd: {_first(error)}"
             ) from None
-        length += len(line)
+        length += len(line) + 1
     return trials, length
 
 

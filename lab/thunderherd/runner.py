@@ -151,7 +151,7 @@ class _Run:
         """Whether nothing is left to be measured: all is decided or tried, or no look can be reached."""
         if len(selection.given_up) == len(self.names) or selection.next_look is None or selection.exhausted:
             return True
-        return bool(selection.reached) and analysis.all_decided(
+        return bool(selection.reached) and analysis.is_decided(
             analysis.verdicts(self.study, selection, blocks)
         )
 

@@ -8,13 +8,14 @@ all, and the summary says so. A block is never rejected for its outcome.
 
 An invalid trial is repeated once, at the end of its own block. Where it stays invalid the block is
 incomplete and is replaced like a noisy one. A contender that stays invalid again and again would leave no
-block at all: it is given up, and the others go on without it.
+block at all: it is given up, and the others go on without it. The blocks that it spoilt then count for them,
+but in further looks only: what a look rested on stays.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from thunderherd import noise
@@ -73,7 +74,8 @@ class Reached:
 class Selection:
     """What counts. All block numbers.
 
-    `accepted` is in the order in which the looks take its first elements.
+    `accepted` is in the order in which the looks take its first elements, `complete` in the order in which
+    the blocks became so (one that a contender spoilt becomes complete once that contender is given up).
     """
 
     accepted: tuple[int, ...]
@@ -128,51 +130,74 @@ def given_up(study: Study, blocks: Sequence[Block]) -> dict[str, str]:
 
 
 def select(study: Study, trials: Iterable[TrialRecord]) -> Selection:
-    """Which of the blocks on disk count, and which look comes next."""
-    blocks = blocks_of(trials)
-    lost = given_up(study, blocks)
-    names = [contender.name for contender in study.contenders if contender.name not in lost]
-    finished = [block for block in blocks if names and block.is_finished(names)]
-    complete = [block for block in finished if block.is_complete(names)]
-    loud = {block.number: block.loudness(study.noise) for block in complete}
+    """Which of the blocks on disk count, and which look comes next.
 
-    accepted: list[int] = []
-    kept: list[int] = []
-    reached: list[Reached] = []
-    next_look: Look | None = None
-    exhausted = False
-    for look in study.looks:
-        limit = most_blocks(look, study.noise.reject_at_most_percent)
-        last = 0
-        for block in complete:
-            if len(accepted) == look.blocks or block.number > limit:
-                break
-            last = block.number
-            if loud[block.number] <= 1 and block.number not in accepted:
-                accepted.append(block.number)
-        if (
-            len(accepted) < look.blocks
-            and len([block for block in finished if block.number <= limit]) == limit
-        ):
-            left = [block for block in complete if block.number <= limit and block.number not in accepted]
-            quietest = sorted(left, key=lambda block: (loud[block.number], block.number))
-            taken = [block.number for block in quietest[: look.blocks - len(accepted)]]
-            accepted += taken
-            kept += taken
-            last = limit
-            exhausted = len(accepted) < look.blocks
-        if len(accepted) < look.blocks:
-            next_look = look
-            break
-        reached.append(Reached(look, run=len([block for block in complete if block.number <= last])))
+    Block after block, as the run saw them: a look keeps the blocks that were complete for the contenders not
+    yet given up when it was reached, whoever is given up later.
+    """
+    blocks = blocks_of(trials)
+    chosen = _Chosen()
+    for count in range(1, len(blocks) + 1):
+        chosen.go_on(study, blocks[:count])
+    lost = given_up(study, blocks)
+    names = _remaining(study, lost)
+    incomplete = [each.number for each in blocks if each.is_finished(names) and not each.is_complete(names)]
+    loud = {block.number for block in blocks if block.loudness(study.noise) > 1}
     return Selection(
-        accepted=tuple(accepted),
-        rejected=tuple(number for number in loud if loud[number] > 1 and number not in accepted),
-        noisy_kept=tuple(sorted(kept)),
-        incomplete=tuple(block.number for block in finished if block not in complete),
-        complete=tuple(block.number for block in complete),
+        accepted=tuple(chosen.accepted),
+        rejected=tuple(sorted(loud.intersection(chosen.complete).difference(chosen.accepted))),
+        noisy_kept=tuple(sorted(chosen.kept)),
+        incomplete=tuple(incomplete),
+        complete=tuple(chosen.complete),
         given_up=lost,
-        reached=tuple(reached),
-        next_look=next_look,
-        exhausted=exhausted,
+        reached=tuple(chosen.reached),
+        next_look=study.looks[len(chosen.reached)] if len(chosen.reached) < len(study.looks) else None,
+        exhausted=chosen.exhausted,
     )
+
+
+def _remaining(study: Study, lost: Container[str]) -> list[str]:
+    return [contender.name for contender in study.contenders if contender.name not in lost]
+
+
+@dataclass
+class _Chosen:
+    """What counts of the blocks that have been seen; the looks that were reached are not touched again."""
+
+    settled: list[int] = field(default_factory=list)
+    """The blocks of the looks reached."""
+    kept: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
+    complete: list[int] = field(default_factory=list)
+    """In the order in which they became complete."""
+    reached: list[Reached] = field(default_factory=list)
+    exhausted: bool = False
+
+    def go_on(self, study: Study, blocks: Sequence[Block]) -> None:
+        """Takes one block more into account, the last of `blocks`."""
+        names = _remaining(study, given_up(study, blocks))
+        finished = [block for block in blocks if names and block.is_finished(names)]
+        complete = [block for block in finished if block.is_complete(names)]
+        self.complete += [each.number for each in complete if each.number not in self.complete]
+        self.accepted, self.exhausted = list(self.settled), False
+        self.kept = [number for number in self.kept if number in self.settled]
+        for look in study.looks[len(self.reached) :]:
+            if not self._take(study, look, finished, complete):
+                break
+            self.settled = list(self.accepted)
+            self.reached.append(Reached(look, run=len(self.complete)))
+
+    def _take(self, study: Study, look: Look, finished: Sequence[Block], complete: Sequence[Block]) -> bool:
+        """Accepts blocks for the next look; whether they are enough."""
+        limit = most_blocks(look, study.noise.reject_at_most_percent)
+        loud = {block.number: block.loudness(study.noise) for block in complete if block.number <= limit}
+        left = [number for number in loud if number not in self.accepted]
+        self.accepted += [number for number in left if loud[number] <= 1][: look.blocks - len(self.accepted)]
+        if len(self.accepted) < look.blocks and sum(each.number <= limit for each in finished) == limit:
+            noisy = [number for number in left if number not in self.accepted]
+            quietest = sorted(noisy, key=lambda number: (loud[number], number))
+            taken = quietest[: look.blocks - len(self.accepted)]
+            self.accepted += taken
+            self.kept += taken
+            self.exhausted = len(self.accepted) < look.blocks
+        return len(self.accepted) >= look.blocks

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from thunderherd.samples import (
 __all__ = [
     "Contrast",
     "Estimate",
+    "Judged",
     "Look",
     "PairResult",
     "SignedRank",
@@ -289,12 +290,24 @@ def _stands(earlier: PairResult, now: PairResult, equivalence_ratio: float) -> P
     return replace(now, verdict=earlier.verdict, decided_at=earlier.decided_at)
 
 
-def all_decided(results: Iterable[PairResult]) -> bool:
-    """Whether no pair is left undecided, so that the run may stop at this look."""
-    return all(result.verdict is not Verdict.UNDECIDED for result in results)
+class Judged(Protocol):
+    """A pair with its verdict: a `PairResult`, or what is written of it."""
+
+    @property
+    def a(self) -> str: ...
+    @property
+    def b(self) -> str: ...
+    @property
+    def verdict(self) -> str: ...
 
 
-def separated_pairs(results: Iterable[PairResult]) -> list[tuple[str, str]]:
+def all_decided(results: Iterable[Judged]) -> bool:
+    """Whether no pair is left undecided, so that the run may stop at this look. Without any pair: False."""
+    verdicts = [result.verdict for result in results]
+    return bool(verdicts) and Verdict.UNDECIDED not in verdicts
+
+
+def separated_pairs(results: Iterable[Judged]) -> list[tuple[str, str]]:
     """The pairs with a verdict of FASTER or SLOWER, as `letters` takes them."""
     return [(result.a, result.b) for result in results if result.verdict in (Verdict.FASTER, Verdict.SLOWER)]
 

@@ -87,18 +87,22 @@ class Look(_Resolved):
 
 
 class LoadPlan(_Resolved):
-    """The load of a trial: `clients` load processes at once, each with these settings."""
+    """The load of a trial: `clients` load processes at once, each with these settings.
+
+    `requests` names the settings whose product is the number of requests of one process; the engine says so.
+    """
 
     kind: str
     workload: str
     clients: int
     settings: Settings
     warm_up_connections: int
+    requests: tuple[str, ...] = Field(exclude=True)
 
     @property
     def requests_per_trial(self) -> int:
         """Requests in the measured window, all clients together."""
-        return checks.requests_per_trial(self.kind, self.clients, self.settings)
+        return checks.requests_per_trial(self.requests, self.clients, self.settings)
 
 
 class Lab(_Resolved):
@@ -324,11 +328,14 @@ class _Resolver:
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_looks(form, self.size, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
-            checks.check_ports(form, load.settings, problems)
+            checks.check_ports(form, load.requests, load.settings, problems)
         if on_this_machine:
             checks.check_cpus(form, problems)
         if len(problems) or not self.whole:
             return None
+        # Imported when it is needed: `thunderherd list` should answer without numpy.
+        from thunderherd.statistics import planned_looks
+
         size, lab = form.sizes[self.size], _place(form.lab)
         return Study(
             **form.model_dump(include={"name", "title", "question", "source"}),
@@ -337,8 +344,8 @@ class _Resolver:
             contenders=contenders,
             comparisons=tuple(family),
             looks=tuple(
-                Look(blocks=blocks, alpha=measure.alpha * share)
-                for blocks, share in zip(size.looks, size.alpha_split, strict=True)
+                Look(blocks=look.blocks, alpha=look.alpha)
+                for look in planned_looks(size.looks, measure.alpha, size.alpha_split)
             ),
             load=load,
             lab=lab,
@@ -374,22 +381,27 @@ class _Resolver:
 
     def _load(self) -> LoadPlan:
         load, workload = self.form.load, self.form.server.workload
-        allowed = self.catalogue.settings_of_load(load.kind, workload)
+        allowed, kind = self.catalogue.settings_of_load(load.kind, workload), self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
             workload=workload,
             clients=load.clients,
             settings=defaults(allowed) | _known(load.settings, allowed),
             warm_up_connections=load.warm_up_connections,
+            requests=kind.requests if kind else (),
         )
 
     def _family(self) -> list[Comparison]:
+        """Each pair once, whichever of the two is named first where it is declared again."""
         tables = self.form.contenders
         pairs = [(pair[0], pair[1]) for pair in self.form.comparisons.pairs if len(pair) == 2]
         if self.form.comparisons.all_pairs:
             pairs += combinations((table.name for table in tables if not table.control_of), 2)
         pairs += [(table.name, table.control_of) for table in tables if table.control_of]
-        return [Comparison(a=a, b=b) for a, b in dict.fromkeys(pairs)]
+        family: dict[frozenset[str], Comparison] = {}
+        for a, b in pairs:
+            family.setdefault(frozenset((a, b)), Comparison(a=a, b=b))
+        return list(family.values())
 
 
 def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:

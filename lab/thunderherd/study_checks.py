@@ -8,9 +8,8 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from thunderherd import noise
 from thunderherd.catalogue import Catalogue, Setting, SettingValue
-from thunderherd.errors import UserError
-from thunderherd.noise import local_ports
 from thunderherd.records import TrialMetrics
 from thunderherd.study_file import KeyPath, Problems, near, show, unknown
 from thunderherd.study_form import ContenderTable, StudyForm
@@ -37,6 +36,7 @@ def with_bases(form: StudyForm) -> Iterator[tuple[ContenderTable, ContenderTable
 def check_names(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
     """Metric, baseline, workload, load, designs, primitives, settings and pairs exist and fit together."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
+    countable = [each.name for each in catalogue.loads if each.requests]
     if form.measure.metric not in METRICS:
         problems.add(("measure", "metric"), unknown("metric", form.measure.metric, METRICS))
     if form.server.workload not in workloads:
@@ -44,9 +44,11 @@ def check_names(form: StudyForm, catalogue: Catalogue, problems: Problems) -> No
     _check_primitive(form.server.primitive, ("server", "primitive"), catalogue, problems)
     if form.load.kind not in loads:
         problems.add(("load", "kind"), unknown("load", form.load.kind, loads))
-    elif form.load.kind not in _REQUESTS:
+    elif form.load.kind not in countable:
+        usable = ", ".join(countable) or "none of this engine's"
+        why = "its number of requests is not known beforehand"
         problems.add(
-            ("load", "kind"), f"load {show(form.load.kind)} cannot be used in a study; use {list(_REQUESTS)}"
+            ("load", "kind"), f"load {show(form.load.kind)} cannot be used in a study: {why}; use {usable}"
         )
     _check_contenders(form, catalogue, problems)
     _check_common_settings(form, catalogue, problems)
@@ -207,20 +209,12 @@ def check_looks(form: StudyForm, size: str, comparisons: int | None, problems: P
         )
 
 
-_REQUESTS: dict[str, Callable[[int, Settings], int]] = {
-    "closed": lambda clients, settings: clients * int(settings["children"]) * int(settings["loops"]),
-}
-"""Requests of a trial for each load that a study can use; each is a connection of its own."""
+def requests_per_trial(requests: Sequence[str], clients: int, settings: Settings) -> int:
+    """Requests in the measured window, all clients together; each is a connection of its own.
 
-
-def requests_per_trial(kind: str, clients: int, settings: Settings) -> int:
-    """Requests in the measured window, all clients together.
-
-    Raises UserError for a load that has no such number.
+    `requests` names the settings whose product is the number of requests of one client (`Load.requests`).
     """
-    if kind not in _REQUESTS:
-        raise UserError(f"load {show(kind)} has no number of requests; known: {', '.join(_REQUESTS)}")
-    return _REQUESTS[kind](clients, settings)
+    return clients * math.prod(int(settings[name]) for name in requests)
 
 
 def _check_bytes(server: Settings, load: Settings) -> str | None:
@@ -277,23 +271,28 @@ def check_cpus(form: StudyForm, problems: Problems) -> None:
             problems.add(key, f"{name} = {show(cpus)} names CPU {cpu}, {why}; {allowed}")
 
 
-def check_ports(form: StudyForm, load: Settings, problems: Problems) -> None:
+def ports_allowed() -> int:
+    """How many connections to one port may stand or be planned at once."""
+    return int(noise.local_ports() * SHARE_OF_PORTS)
+
+
+def check_ports(form: StudyForm, requests: Sequence[str], load: Settings, problems: Problems) -> None:
     """A trial's connections to its one destination take at most half of the kernel's ports."""
-    if form.load.kind not in _REQUESTS:
+    if not requests:
         return
-    allowed = int(local_ports() * SHARE_OF_PORTS)
+    allowed = ports_allowed()
     warm_up, window = (
         form.load.warm_up_connections,
-        requests_per_trial(form.load.kind, form.load.clients, load),
+        requests_per_trial(requests, form.load.clients, load),
     )
     if warm_up + window <= allowed:
         return
-    keys: list[KeyPath] = [("load", "settings", name) for name in ("loops", *load)]
+    keys: list[KeyPath] = [("load", "settings", name) for name in reversed(requests)]
     keys += [("load", "clients"), ("load", "warm_up_connections")]
     key = problems.blame(*(keys if warm_up <= window else keys[::-1]))
     problems.add(
         key,
         f"{warm_up} warm-up and {window} measured connections to one port; allowed: {allowed}, half of "
         f"the local ports (net.ipv4.ip_local_port_range), since each stays in TIME_WAIT; "
-        "lower load.settings.loops or load.warm_up_connections",
+        f"lower load.settings.{requests[-1]} or load.warm_up_connections",
     )

@@ -22,7 +22,8 @@ from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Server, start_load
 from thunderherd.engine_lines import LoadResult, Ready, ServerSummary, Snapshot
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
-from thunderherd.study import Contender, Study
+from thunderherd.study import Contender, LoadPlan, Study
+from thunderherd.study_checks import ports_allowed
 
 SETTLE_INTERVAL_SECONDS = 0.02
 """Between the two snapshots that must agree."""
@@ -59,6 +60,8 @@ def run_trial(
         trial.reasons.append(str(error))
     metrics = trial.metrics()
     reasons = [*trial.reasons, *trial.faults()]
+    if metrics is None and not reasons:
+        reasons.append(f"the window was not measured: {trial.missing()}")
     return TrialRecord(
         study=study.name,
         contender=contender.name,
@@ -68,7 +71,7 @@ def run_trial(
         seed=seed,
         started=started,
         wall_seconds=time.monotonic() - began,
-        valid=not reasons and metrics is not None,
+        valid=not reasons,
         invalid_reasons=reasons,
         warnings=trial.warnings(),
         cpu_scope=trial.cpu_scope(),
@@ -114,7 +117,7 @@ class _Trial:
         ) as server:
             self.ready = server.ready
             self._count_ports(server.ready.port)
-            warm_up = warm_up_settings(study.load.settings, study.load.warm_up_connections)
+            warm_up = warm_up_settings(study.load)
             if warm_up is not None:
                 self.warm_up = self._load(server.ready.address, [warm_up])
             settle(server)
@@ -154,12 +157,12 @@ class _Trial:
         self.time_wait_before = noise.time_wait_count()
         planned = self.planned()
         waiting = noise.time_wait_of_port(port)
-        allowed = noise.local_ports() // 2
+        allowed = ports_allowed()
         if waiting + planned > allowed:
             self.reasons.append(
                 f"{waiting} sockets in TIME_WAIT and {planned} planned connections to one port are more than "
-                f"half of the local ports ({allowed}): use fewer loops or children, or widen "
-                "net.ipv4.ip_local_port_range"
+                f"half of the local ports ({allowed}): lower load.settings.{self.study.load.requests[-1]}, "
+                "or widen net.ipv4.ip_local_port_range"
             )
 
     # What came of it
@@ -240,6 +243,18 @@ class _Trial:
             worker_connections=workers,
         )
 
+    def missing(self) -> str:
+        """In words, what `metrics` would have needed and the trial does not have."""
+        if self.before is None:
+            return "it was not reached"
+        if self.after is None or self.samples is None:
+            return "it was not closed"
+        if not self.loads:
+            return "there was no load in it"
+        if self.server_cpu() is None:
+            return "the engine did not tell the server's CPU time"
+        return "the engine gave too little to tell its figures"
+
     def faults(self) -> list[str]:
         """Everything that forbids to count this trial, in the order in which one would look for a cause."""
         return [*self._load_faults(), *self._server_faults(), *self._tally_faults()]
@@ -297,8 +312,11 @@ class _Trial:
 def settle(server: Server) -> Snapshot:
     """Waits until the server has nothing left to do, and returns the snapshot that says so.
 
-    At rest: over some 20 ms neither the tally moved nor the CPU (where it can be read while the server
-    lives). Raises `EngineError` when that does not come about within two seconds.
+    At rest: no connection is open, and over some 20 ms neither the tally moved nor the CPU (where it can be
+    read while the server lives). A process that is ready to run but gets no CPU stands still too; the
+    connection that it still has to close tells it from one that is done. What a lost worker had open is never
+    closed: then standing still is enough, the trial is invalid anyway. Raises `EngineError` when that does
+    not come about within two seconds.
     """
     deadline = time.monotonic() + SETTLE_SECONDS
     earlier = server.snapshot()
@@ -306,10 +324,11 @@ def settle(server: Server) -> Snapshot:
         time.sleep(SETTLE_INTERVAL_SECONDS)
         now = server.snapshot()
         used = (now.cpu_ns or 0) - (earlier.cpu_ns or 0)
-        if used <= STILL_CPU_NS and now.tally == earlier.tally:
+        open_now = now.tally.connections - now.tally.closed
+        done = open_now == 0 or now.tally.workers_lost > 0
+        if done and used <= STILL_CPU_NS and now.tally == earlier.tally:
             return now
         if time.monotonic() > deadline:
-            open_now = now.tally.connections - now.tally.closed
             raise EngineError(
                 f"server did not come to rest within {SETTLE_SECONDS:g} s: {used / 1e6:.3f} ms of CPU "
                 f"in the last {SETTLE_INTERVAL_SECONDS * 1000:g} ms, {open_now} connections open"
@@ -317,17 +336,16 @@ def settle(server: Server) -> Snapshot:
         earlier = now
 
 
-def warm_up_settings(
-    settings: Mapping[str, SettingValue], connections: int
-) -> dict[str, SettingValue] | None:
-    """The load's settings with loops for about `connections` (rounded up to the same for each child).
+def warm_up_settings(load: LoadPlan) -> dict[str, SettingValue] | None:
+    """The load's settings for one process that makes about `load.warm_up_connections`; None for 0.
 
-    None for 0.
+    The last of the settings that make up the number of requests is changed, and rounded up.
     """
-    if connections <= 0:
+    if load.warm_up_connections <= 0:
         return None
-    children = int(settings.get("children", 1))
-    return {**settings, "loops": math.ceil(connections / children)}
+    *others, last = load.requests
+    each = math.prod(int(load.settings[name]) for name in others)
+    return {**load.settings, last: math.ceil(load.warm_up_connections / each)}
 
 
 def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
