@@ -13,8 +13,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "engine" / "target")) / "contributing"
 
 FILE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*\n```\w+\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+EXCHANGES = re.compile(
+    r"^\*\*`(?P<path>[^`]+)`\*\*, at its end, with `(?P<name>\w+)` in the list `PROTOCOLS`:\n"
+    r"```rust\n(?P<text>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
 REGISTRY_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, one line: `(?P<name>\w+),`", re.MULTILINE)
 
 
@@ -40,21 +46,34 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         assert additions == 1, f"{match['path']} has no one list to add a line to"
         registry.write_text(text)
+    exchanges = EXCHANGES.search(guide)
+    assert exchanges
+    protocol = folder / exchanges["path"]
+    text, additions = re.subn(
+        r"(PROTOCOLS: .* = &\[.*)\];", rf"\1, {exchanges['name']}];", protocol.read_text()
+    )
+    assert additions == 1, f"{exchanges['path']} has no one list PROTOCOLS to add a name to"
+    protocol.write_text(f"{text}\n{exchanges['text']}")
     # The dependencies that `make build` compiled are found again in its own target folder.
-    environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "engine" / "target" / "contributing")}
+    cargo("build", folder)
+    return folder
+
+
+def cargo(command: str, folder: Path, *arguments: str) -> None:
+    """Lets cargo do something with the extended engine; it must succeed."""
+    manifest = str(folder / "engine" / "Cargo.toml")
     subprocess.run(
-        ["cargo", "build", "--locked", "--quiet", "--manifest-path", str(folder / "engine" / "Cargo.toml")],
-        env=environment,
+        ["cargo", command, "--locked", "--quiet", "--manifest-path", manifest, *arguments],
+        env=os.environ | {"CARGO_TARGET_DIR": str(TARGET)},
         check=True,
         timeout=600,
     )
-    return folder
 
 
 @pytest.fixture
 def environment() -> dict[str, str]:
     """The environment in which the lab finds the extended engine."""
-    engine = ROOT / "engine" / "target" / "contributing" / "debug" / "thunderherd-engine"
+    engine = TARGET / "debug" / "thunderherd-engine"
     return os.environ | {"THUNDERHERD_ENGINE": str(engine)}
 
 
@@ -108,6 +127,10 @@ def test_the_new_primitive_serves_and_asks(extended: Path, environment: dict[str
     # 4,000 bytes in chunks of 100.
     assert '"send_calls":4000' in summary
     assert server.returncode == 0
+
+
+def test_the_new_workload_conforms_on_the_new_design(extended: Path) -> None:
+    cargo("test", extended, "--test", "conformance", "--", "prefork_flock::ping")
 
 
 def test_the_new_study_runs_the_new_workload_on_the_new_design(

@@ -18,16 +18,6 @@ from thunderherd import plots
 from thunderherd.records import Summary
 
 NARROW = [False, True]
-FAMILIES = {
-    "processes": [
-        "fork_per_client",
-        "prefork",
-        "prefork_file_lock",
-        "prefork_mutex",
-        "prefork_pass_descriptor",
-    ],
-    "threads": ["thread_per_client", "prethread", "prethread_mutex", "prethread_queue"],
-}
 
 
 def rows(chart: Any) -> list[dict[str, Any]]:
@@ -132,8 +122,7 @@ def test_a_design_has_one_colour_everywhere() -> None:
     designs = {each.name: each.design for each in summary().contenders}
     for row in everywhere:
         if "colour" in row:
-            assert row["colour"] == plots.colour_of(designs[row["name"]])
-    assert plots.colour_of("epoll") == plots.colour_of("epoll") in plots.OTHER_COLOURS
+            assert row["colour"] == plots.colours_of(summary())[designs[row["name"]]]
 
 
 def test_names_of_a_study_are_texts_of_the_chart() -> None:
@@ -163,7 +152,7 @@ def contrast(colour: str, ground: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("colour", [*plots.DESIGN_COLOURS.values(), *plots.OTHER_COLOURS])
+@pytest.mark.parametrize("colour", [plots.BASELINE_COLOUR, *itertools.chain(*plots.FAMILIES.values())])
 @pytest.mark.parametrize("ground", ["#ffffff", plots.DARK_GROUND])
 def test_colours_stand_out_on_a_light_and_a_dark_ground(colour: str, ground: str) -> None:
     assert contrast(colour, ground) >= 3
@@ -194,12 +183,29 @@ def lab(light: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
 def test_processes_and_threads_differ_for_every_eye(eye: str) -> None:
-    for process, thread in itertools.product(FAMILIES["processes"], FAMILIES["threads"]):
-        seen = [lab(SIMULATIONS[eye] @ linear(plots.colour_of(name))) for name in (process, thread)]
+    for process, thread in itertools.product(plots.FAMILIES["fork"], plots.FAMILIES["thread"]):
+        seen = [lab(SIMULATIONS[eye] @ linear(colour)) for colour in (process, thread)]
         assert np.linalg.norm(seen[0] - seen[1]) > 25, f"{process} and {thread}"
 
 
-def test_every_bundled_design_has_a_colour_of_its_own() -> None:
-    designs = {each.design for each in summary().contenders}
-    assert designs <= set(plots.DESIGN_COLOURS)
-    assert len(set(plots.DESIGN_COLOURS.values())) == len(plots.DESIGN_COLOURS)
+def test_every_design_of_the_bundled_study_has_a_colour_of_its_family_and_its_own() -> None:
+    colours = plots.colours_of(summary())
+    assert set(colours) == {each.design for each in summary().contenders}
+    assert len(set(colours.values())) == len(colours)
+    baseline = next(each for each in summary().contenders if each.name == summary().study.baseline)
+    assert colours.pop(baseline.design) == plots.BASELINE_COLOUR
+    for design, colour in colours.items():
+        assert colour in plots.FAMILIES["fork" if "fork" in design else "thread"]
+
+
+def test_designs_that_nobody_has_heard_of_have_colours() -> None:
+    data = json.loads(document())
+    names = ["event_loop", "prefork_rings", *(f"other_{number}" for number in range(9))]
+    for each, name in zip(data["contenders"][1:], names, strict=False):
+        each["design"] = name
+    study = Summary.model_validate(data)
+    colours = plots.colours_of(study)
+    assert colours == plots.colours_of(study), "and keep them"
+    assert colours["event_loop"] == plots.FAMILIES[""][0]
+    assert colours["prefork_rings"] == plots.FAMILIES["fork"][0]
+    assert set(colours) == {each.design for each in study.contenders}, "even when there are more than colours"

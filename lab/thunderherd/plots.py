@@ -4,25 +4,26 @@ Each function takes a `Summary` and returns an Altair chart that carries its own
 saved (`chart.save("chart.svg")`), embedded in a page, or changed further. Nothing is computed here beyond
 positions. A figure of the paper has the mark of its note, which the table explains.
 
-Colours: processes are blue, threads orange, the baseline grey. Every colour keeps a contrast of at least
-3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every common form of colour
-blindness. Within a family colours are near each other, which is why a design is always named beside its
-mark as well.
+Colours: processes are blue, threads orange, the baseline grey, whatever the designs are called. Every colour
+keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every
+common form of colour blindness. Within a family colours are near each other, which is why a design is always
+named beside its mark as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 from statistics import median
 from typing import Any, TypeVar
-from zlib import crc32
 
 import altair as alt
 
 from thunderherd.figures import notes_by_mark, number, places, printable, span
 from thunderherd.records import ContenderSummary, Interval, Summary
 
-__all__ = ["DARK_GROUND", "clients_per_worker_chart", "colour_of", "process_control_chart"]
+__all__ = ["DARK_GROUND", "clients_per_worker_chart", "colours_of", "process_control_chart"]
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
 """Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""
@@ -30,19 +31,13 @@ INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
 DARK_GROUND = "#14171c"
 """The darkest ground that the colours are made for."""
 
-DESIGN_COLOURS = {
-    "iterative": "#7a7f87",
-    "fork_per_client": "#2a62c9",
-    "prefork": "#3d8be0",
-    "prefork_file_lock": "#1a86a8",
-    "prefork_mutex": "#6f7fe0",
-    "prefork_pass_descriptor": "#4f6f9e",
-    "thread_per_client": "#b5500f",
-    "prethread": "#d9741a",
-    "prethread_mutex": "#c2603a",
-    "prethread_queue": "#a3712f",
+BASELINE_COLOUR = "#7a7f87"
+FAMILIES = {
+    "fork": ("#2a62c9", "#3d8be0", "#1a86a8", "#6f7fe0", "#4f6f9e"),
+    "thread": ("#b5500f", "#d9741a", "#c2603a", "#a3712f"),
+    "": ("#8a5fc7", "#2f8f5b", "#b0488f", "#6b8a1e"),
 }
-OTHER_COLOURS = ("#8a5fc7", "#2f8f5b", "#b0488f", "#6b8a1e")
+"""The colours of designs by what their names say that they make; the last are those of all others."""
 
 STANDS_OUT = 4.0
 """A contender above this many times the median squeezes the others; they get a panel without it."""
@@ -56,9 +51,21 @@ Chart = TypeVar("Chart", alt.VConcatChart, alt.LayerChart)
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
-def colour_of(design: str) -> str:
-    """The colour of a design, the same in every chart; of a design not listed here, by its name."""
-    return DESIGN_COLOURS.get(design) or OTHER_COLOURS[crc32(design.encode()) % len(OTHER_COLOURS)]
+def colours_of(summary: Summary) -> dict[str, str]:
+    """The colour of each design of a study, the same in all of its charts.
+
+    A design's family is the first whose word is in its name. Within a family colours are given in the order
+    in which the study names its designs, and again from the first when there are more designs than colours.
+    """
+    designs = dict.fromkeys(each.design for each in summary.contenders)
+    baseline = next((each.design for each in summary.contenders if each.name == summary.study.baseline), None)
+    waiting = {word: cycle(colours) for word, colours in FAMILIES.items()}
+    return {
+        design: BASELINE_COLOUR
+        if design == baseline
+        else next(waiting[next(word for word in FAMILIES if word in design)])
+        for design in designs
+    }
 
 
 def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VConcatChart:
@@ -74,9 +81,14 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
     rest = [each for each in shown if each not in large]
     if large and rest:
         rows.append(_Row(rest, f"without {' and '.join(each.name for each in large)}"))
-    digits, marks = places(summary), notes_by_mark(summary).marks
-    per = f"{summary.study.normalise_connections:,}"
-    panels = [row.panels(digits, marks, per, narrow) for row in rows]
+    drawing = _Drawing(
+        colours=colours_of(summary),
+        digits=places(summary),
+        marks=notes_by_mark(summary).marks,
+        per=f"{summary.study.normalise_connections:,}",
+        narrow=narrow,
+    )
+    panels = [row.panels(drawing) for row in rows]
     chart: alt.VConcatChart = alt.vconcat(
         *(alt.vconcat(*pair, spacing=18) if narrow else alt.hconcat(*pair, spacing=24) for pair in panels),
         spacing=30,
@@ -94,11 +106,12 @@ def clients_per_worker_chart(
     `narrow` it fits a telephone.
     """
     data: list[dict[str, Any]] = []
+    colours = colours_of(summary)
     for each in summary.contenders:
         if each.worker_connections:
-            data += _shares(each, each.worker_connections, HERE)
+            data += _shares(each, each.worker_connections, HERE, colours)
             if paper and paper.get(each.name):
-                data += _shares(each, paper[each.name], PAPER)
+                data += _shares(each, paper[each.name], PAPER, colours)
     return _dressed(_strip(data, narrow))
 
 
@@ -117,6 +130,17 @@ def _standing_out(shown: Sequence[ContenderSummary]) -> list[ContenderSummary]:
     return [each for each in shown if each.name in large]
 
 
+@dataclass(frozen=True)
+class _Drawing:
+    """What all panels of a chart share."""
+
+    colours: Mapping[str, str]
+    digits: int
+    marks: Mapping[str, str]
+    per: str
+    narrow: bool
+
+
 class _Row:
     """Contenders that share a pair of panels: ours and the paper's."""
 
@@ -124,24 +148,24 @@ class _Row:
         self.shown, self.remark = shown, remark
         self.has_paper = any(each.paper_seconds is not None for each in shown)
 
-    def panels(self, digits: int, marks: Mapping[str, str], per: str, narrow: bool) -> list[alt.LayerChart]:
+    def panels(self, drawing: _Drawing) -> list[alt.LayerChart]:
         enlarged = ", enlarged" if self.remark else ""
         here = _bars(
-            [_ours(each, digits) for each in self.shown],
+            [_ours(each, drawing) for each in self.shown],
             _title(f"This machine{enlarged}", self.remark),
-            f"CPU seconds per {per} connections, with interval",
+            f"CPU seconds per {drawing.per} connections, with interval",
             self.order,
-            width=NARROW if narrow else 380,
+            width=NARROW if drawing.narrow else 380,
         )
         if not self.has_paper:
             return [here]
         book = _bars(
-            [_papers(each, marks.get(each.name, "")) for each in self.shown],
+            [_papers(each, drawing) for each in self.shown],
             _title(f"The paper{enlarged}", "the same designs" if self.remark else ""),
-            f"CPU seconds per {per} connections, on its machine",
+            f"CPU seconds per {drawing.per} connections, on its machine",
             self.order,
-            width=NARROW if narrow else 330,
-            names=narrow,
+            width=NARROW if drawing.narrow else 330,
+            names=drawing.narrow,
         )
         return [here, book]
 
@@ -150,8 +174,8 @@ class _Row:
         return [printable(each.name) for each in self.shown]
 
 
-def _ours(each: ContenderSummary, digits: int) -> dict[str, Any]:
-    return _mark(each) | _extent(each.process_control_seconds, digits)
+def _ours(each: ContenderSummary, drawing: _Drawing) -> dict[str, Any]:
+    return _mark(each, drawing.colours) | _extent(each.process_control_seconds, drawing.digits)
 
 
 def _extent(interval: Interval | None, digits: int) -> dict[str, Any]:
@@ -176,13 +200,13 @@ def _extent(interval: Interval | None, digits: int) -> dict[str, Any]:
     }
 
 
-def _papers(each: ContenderSummary, mark: str) -> dict[str, Any]:
-    figure = each.paper_seconds
+def _papers(each: ContenderSummary, drawing: _Drawing) -> dict[str, Any]:
+    figure, mark = each.paper_seconds, drawing.marks.get(each.name, "")
     if figure is None:
         text = "" if each.control_of else f"not in the paper's table {mark}".rstrip()
     else:
         text = f"{number(figure, PAPER_DIGITS)} {mark}".rstrip()
-    return _mark(each) | {
+    return _mark(each, drawing.colours) | {
         "value": figure,
         "low": None,
         "high": None,
@@ -193,12 +217,12 @@ def _papers(each: ContenderSummary, mark: str) -> dict[str, Any]:
     }
 
 
-def _mark(each: ContenderSummary) -> dict[str, Any]:
+def _mark(each: ContenderSummary, colours: Mapping[str, str]) -> dict[str, Any]:
     """A control has its design's colour as an outline."""
     return {
         "name": printable(each.name),
         "label": printable(each.label),
-        "colour": colour_of(each.design),
+        "colour": colours[each.design],
         "filling": 0.2 if each.control_of else 0.95,
         "note": "",
     }
@@ -268,10 +292,12 @@ def _bars(
 # Clients per worker ---------------------------------------------------------------------------------------
 
 
-def _shares(each: ContenderSummary, counts: Sequence[float], whose: str) -> list[dict[str, Any]]:
+def _shares(
+    each: ContenderSummary, counts: Sequence[float], whose: str, colours: Mapping[str, str]
+) -> list[dict[str, Any]]:
     even = sum(counts) / len(counts)
     return [
-        _mark(each)
+        _mark(each, colours)
         | {"whose": whose, "share": count / even, "connections": round(count, 1)}
         | {"spoken": f"{each.name}, {whose}: {count / even:.2f} times an even share"}
         for count in counts

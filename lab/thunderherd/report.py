@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shlex
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -30,14 +31,15 @@ from thunderherd.figures import interval_span, interval_value, notes_by_mark, pl
 from thunderherd.records import Interval, Summary
 from thunderherd.results import load
 from thunderherd.study import bundled_studies
-from thunderherd.study_paper import Inconsistency, notes_about, read_table
+from thunderherd.study_paper import inconsistencies_of, notes_about, read_table
 
 __all__ = ["render", "write_report"]
 
 FILE_NAME = "report.html"
-WORKERS_TABLE = "fig30_2_clients_per_child.csv"
-"""A paper's clients per worker, where a bundled study has them: a column `row7_...` for each row and
-system.
+WORKERS_TABLE = "_clients_per_"
+"""A file `FIGURE_clients_per_ANYTHING.csv` beside a bundled study is the paper's figure of the connections of
+each worker: a line for each worker, a column `rowNUMBER_SYSTEM` for each row of the paper's table and each
+system it was measured on. What the list of inconsistencies says about FIGURE is shown beside it.
 """
 
 
@@ -111,7 +113,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         charts=charts,
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in charts],
         palette={"ink": plots.INK, "muted": plots.MUTED, "rule": plots.RULE, "dark": plots.DARK_GROUND},
-        colour_of=plots.colour_of,
+        colours=plots.colours_of(summary),
         policy=_policy(library, start),
         library=Markup(library),
         start=Markup(start),
@@ -189,9 +191,11 @@ def _paper_workers(summary: Summary) -> tuple[dict[str, list[float]], str]:
     Where the paper has several systems for a row it is the last of them, and the note names it.
     """
     study = bundled_studies().get(summary.study.name)
-    if study is None or not (study.parent / WORKERS_TABLE).exists():
+    tables_of_workers = sorted(study.parent.glob(f"*{WORKERS_TABLE}*.csv")) if study else []
+    if study is None or not tables_of_workers:
         return {}, ""
-    rows = read_table(study.parent / WORKERS_TABLE, ())
+    table = tables_of_workers[0]
+    rows = read_table(table, ())
     found: dict[str, list[float]] = {}
     shown: list[str] = []
     for each in summary.contenders:
@@ -199,14 +203,9 @@ def _paper_workers(summary: Summary) -> tuple[dict[str, list[float]], str]:
         if columns and each.control_of is None:
             found[each.name] = [float(row[columns[-1]]) for row in rows]
             shown.append(columns[-1])
-    listed = study.parent / "inconsistencies.csv"
-    inconsistencies = [
-        Inconsistency(
-            as_printed=row["as_printed"], finding=row["finding"], concerns=tuple(row["concerns"].split("; "))
-        )
-        for row in (read_table(listed, ("as_printed", "finding", "concerns")) if listed.exists() else [])
-    ]
-    note = notes_about(inconsistencies, "fig30_2")
+    listed = tomllib.loads(study.read_text(encoding="utf-8")).get("inconsistencies")
+    inconsistencies = inconsistencies_of(study.parent / listed) if listed else []
+    note = notes_about(inconsistencies, table.name.partition(WORKERS_TABLE)[0])
     return found, f"shown are {', '.join(shown)}{'; ' + note if note else ''}"
 
 

@@ -16,15 +16,26 @@ pub type Fault = Box<dyn Fn(&Case) -> Result<Completion, libtest_mimic::Failed> 
 /// The form in which a file lists its tests.
 pub type Listed = (&'static str, fn(&Case) -> Result<Completion, libtest_mimic::Failed>);
 
-/// Lists tests under the names of their functions.
+/// Lists tests under the names of their functions; `#[needs] test` is ignored where `case.needs()` gives a reason.
 #[macro_export]
 macro_rules! faults {
-    ($($test:ident),+ $(,)?) => { &[$((stringify!($test), |case| { $test(case); Ok(libtest_mimic::Completion::Completed) })),+] };
+    ($($(#[$needs:ident])? $test:ident),+ $(,)?) => {
+        &[$((stringify!($test), |case| {
+            $(if let Some(reason) = case.$needs() {
+                return Ok(libtest_mimic::Completion::ignored_with(reason));
+            })?
+            $test(case);
+            Ok(libtest_mimic::Completion::Completed)
+        })),+]
+    };
 }
 
 /// What a design makes its processes and threads for, as seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// One process with one thread, which serves a connection to its end before it looks at the next.
+    OneAtATime,
+    /// One process with one thread, which serves many connections at once.
     OneProcess,
     ProcessPerClient,
     ThreadPerClient,
@@ -51,7 +62,7 @@ impl Case {
     /// It serves one connection to its end before it looks at the next: that is its nature, so a client that says
     /// nothing makes all others wait.
     pub fn one_at_a_time(&self) -> bool {
-        self.name() == "iterative"
+        self.kind == Kind::OneAtATime
     }
 
     /// Whether the design has a setting.
@@ -78,6 +89,16 @@ impl Case {
     /// The first of the workload's small exchanges.
     pub fn exchange(&self) -> Exchange {
         (self.protocol.exchanges)().swap_remove(0)
+    }
+
+    /// An exchange with a reply larger than all buffers, for tests that are listed with `#[needs_a_large_reply]`.
+    pub fn large(&self) -> Exchange {
+        (self.protocol.large.expect("the test is listed as one that needs a large reply"))()
+    }
+
+    /// Why a test that needs a large reply cannot be run.
+    pub fn needs_a_large_reply(&self) -> Option<String> {
+        self.protocol.large.is_none().then(|| format!("no reply of the workload {} is large", self.protocol.name))
     }
 
     fn settings(&self) -> impl Iterator<Item = &Value> {

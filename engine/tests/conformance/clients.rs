@@ -11,6 +11,7 @@ use crate::support::client::Client;
 use crate::support::process;
 
 pub const FAULTS: &[Listed] = faults![
+    #[needs_a_large_reply]
     resets_in_mid_reply,
     resets_before_the_request_is_complete,
     resets_before_accept,
@@ -18,14 +19,16 @@ pub const FAULTS: &[Listed] = faults![
     silent_clients,
     more_silent_clients_than_workers,
     two_hundred_clients_at_once,
+    #[needs_a_large_reply]
     a_slow_reader,
+    #[needs_a_large_reply]
     stopped_and_continued,
     signals_that_mean_nothing,
 ];
 
 fn resets_in_mid_reply(case: &Case) {
     let mut bench = Bench::new(case, case.protocol.large_options);
-    let large = (case.protocol.large)();
+    let large = case.large();
     for _ in 0..3 {
         let mut client = bench.connect_slow();
         client.send(&large.request);
@@ -151,7 +154,7 @@ fn two_hundred_clients_at_once(case: &Case) {
 /// others wait, and in the end every byte has come.
 fn a_slow_reader(case: &Case) {
     let mut bench = Bench::new(case, case.protocol.large_options);
-    let large = (case.protocol.large)();
+    let large = case.large();
     let mut slow = bench.connect_slow();
     slow.send(&large.request);
     let mut taken = 0;
@@ -174,7 +177,7 @@ fn a_slow_reader(case: &Case) {
 /// notices nothing.
 fn stopped_and_continued(case: &Case) {
     let mut bench = Bench::new(case, case.protocol.large_options);
-    let large = (case.protocol.large)();
+    let large = case.large();
     for _ in 0..3 {
         process::freeze(bench.server.first);
         process::thaw(bench.server.first);

@@ -22,7 +22,7 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 
 use bench::{Case, Fault, Kind, Listed};
-use support::protocol::{PROTOCOLS, Protocol};
+use support::protocol::{Exchange, PROTOCOLS, Protocol};
 use support::server::Server;
 
 fn main() {
@@ -57,7 +57,7 @@ fn faults(kind: Kind, protocol: &'static Protocol) -> Vec<(String, Fault)> {
     let everywhere =
         [requests::FAULTS, clients::FAULTS, shortages::FAULTS, shortages::AS_A_USER, stopping::FAULTS, workers::FAULTS];
     let special: &[&[Listed]] = match kind {
-        Kind::OneProcess => &[],
+        Kind::OneAtATime | Kind::OneProcess => &[],
         Kind::ThreadPerClient => &[shortages::OF_THREADS_PER_CLIENT],
         Kind::ProcessPerClient => &[workers::OF_PROCESSES_PER_CLIENT],
         Kind::ThreadPool => &[shortages::OF_POOLS],
@@ -89,7 +89,8 @@ fn name(entry: &Value) -> String {
     entry["name"].as_str().expect("every entry has a name").to_owned()
 }
 
-/// Finds out how a design makes its processes and threads by looking at it before and while it serves.
+/// Finds out how a design makes its processes and threads, and whom it makes wait, by looking at it before and while it
+/// serves.
 fn kind(design: &str) -> Kind {
     let protocol = &PROTOCOLS[0];
     let server = Server::start(design, protocol.name, &[]);
@@ -104,8 +105,18 @@ fn kind(design: &str) -> Kind {
         () if server.setting("pool").is_some() && threads > 1 => Kind::ThreadPool,
         () if processes_serving > processes => Kind::ProcessPerClient,
         () if threads_serving > threads => Kind::ThreadPerClient,
-        () => Kind::OneProcess,
+        // The first client is still connected, and silent.
+        () if is_answered(&server, &(protocol.exchanges)()[0]) => Kind::OneProcess,
+        () => Kind::OneAtATime,
     }
+}
+
+/// Whether a further client is answered before the server has nothing left to do but sleep.
+fn is_answered(server: &Server, exchange: &Exchange) -> bool {
+    let mut client = support::client::Client::connect(server.port);
+    client.send(&exchange.request);
+    server.sleeps();
+    client.has_received()
 }
 
 fn without_exchanges(design: &str, workload: &str) -> Trial {

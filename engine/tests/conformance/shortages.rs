@@ -8,7 +8,7 @@ use crate::bench::{Bench, Case, Kind, Listed};
 use crate::faults;
 use crate::support::client::Client;
 use crate::support::server::Server;
-use crate::support::{Unprivileged, engine_with_descriptors, process};
+use crate::support::{Unprivileged, engine_with_descriptors, eventually, process};
 
 pub const FAULTS: &[Listed] = faults![descriptors_run_out];
 
@@ -72,6 +72,9 @@ fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
     };
     let server = Server::launch(&mut user.command(Some(16)), case.name(), case.protocol.name, &case.pool("3"));
     let mut bench = Bench::of(case, server);
+    let tasks =
+        |server: &Server| -> usize { server.processes().into_iter().map(|id| process::thread_states(id).len()).sum() };
+    let before = tasks(&bench.server);
     let silent: Vec<Client> = (0..40).map(|_| bench.connect()).collect();
     if matches!(case.kind, Kind::ProcessPerClient | Kind::ThreadPerClient) {
         let clients = bench.expected.connections;
@@ -85,6 +88,8 @@ fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
         bench.expected.error(&["resource_limit"], refused);
     }
     drop(silent);
+    // Until the last of them is gone it counts, and the next client may be refused for it.
+    eventually("the clients' processes and threads have ended", || (tasks(&bench.server) <= before).then_some(()));
     bench.finish();
     Ok(Completion::Completed)
 }

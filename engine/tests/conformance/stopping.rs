@@ -11,8 +11,11 @@ use crate::support::client::Client;
 use crate::support::{eventually, process};
 
 pub const FAULTS: &[Listed] = faults![
+    #[needs_a_large_reply]
     sigint_drains,
+    #[needs_a_large_reply]
     sigterm_drains,
+    #[needs_a_large_reply]
     the_end_of_standard_input_drains,
     a_silent_client_does_not_keep_the_server,
     no_time_to_drain,
@@ -37,7 +40,7 @@ fn the_end_of_standard_input_drains(case: &Case) {
 fn drains(case: &Case, stop: fn(&mut Bench<'_>)) {
     let options = [&["--drain-milliseconds", "600000"], case.protocol.large_options].concat();
     let mut bench = Bench::new(case, &options);
-    let large = (case.protocol.large)();
+    let large = case.large();
     let mut client = bench.connect_slow();
     client.send(&large.request);
     client.receive(&large.reply[..10_000]);
@@ -82,8 +85,10 @@ fn a_second_sigint_ends_at_once(case: &Case) {
     let silent = bench.connect();
     bench.until("connections", bench.expected.connections);
     bench.server.signal(Signal::SIGINT);
+    // timeout(1) signals its child, and then its child's group: that is one stop, not two.
+    bench.server.signal(Signal::SIGTERM);
     bench.server.stops_listening();
-    std::thread::sleep(Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(200));
     assert!(!bench.server.has_ended(), "the first interrupt lets connections in flight end");
     bench.server.signal(Signal::SIGINT);
     let ending = bench.server.wait();

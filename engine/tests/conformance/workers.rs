@@ -13,17 +13,22 @@ use crate::support::{PATIENCE, eventually, process};
 
 pub const FAULTS: &[Listed] = faults![
     the_server_process_is_killed,
+    #[needs_a_large_reply]
     the_server_process_is_killed_while_it_serves,
     the_server_process_is_killed_while_it_drains,
 ];
 
-pub const OF_PROCESSES_PER_CLIENT: &[Listed] =
-    faults![a_child_is_killed_in_mid_request, children_are_killed_in_mid_reply];
+pub const OF_PROCESSES_PER_CLIENT: &[Listed] = faults![
+    a_child_is_killed_in_mid_request,
+    #[needs_a_large_reply]
+    children_are_killed_in_mid_reply
+];
 
 pub const OF_PROCESS_POOLS: &[Listed] = faults![
     an_idle_worker_is_killed,
     workers_are_killed_one_by_one,
     several_workers_are_killed_at_once,
+    #[needs_a_large_reply]
     a_worker_is_killed_in_mid_reply,
     a_worker_is_killed_with_a_silent_client,
     lost_workers_are_replaced,
@@ -46,7 +51,7 @@ fn the_server_process_is_killed(case: &Case) {
 
 fn the_server_process_is_killed_while_it_serves(case: &Case) {
     let mut bench = Bench::new(case, case.protocol.large_options);
-    let large = (case.protocol.large)();
+    let large = case.large();
     let mut client = bench.connect_slow();
     client.send(&large.request);
     client.receive(&large.reply[..1000]);
@@ -91,7 +96,7 @@ fn a_child_is_killed_in_mid_request(case: &Case) {
 
 fn children_are_killed_in_mid_reply(case: &Case) {
     let mut bench = Bench::new(case, case.protocol.large_options);
-    let large = (case.protocol.large)();
+    let large = case.large();
     let mut clients: Vec<Client> = (0..5).map(|_| bench.connect_slow()).collect();
     for client in &mut clients {
         client.send(&large.request);
@@ -159,7 +164,7 @@ fn several_workers_are_killed_at_once(case: &Case) {
 fn a_worker_is_killed_in_mid_reply(case: &Case) {
     let options = [&["--pool", "3"], case.protocol.large_options].concat();
     let mut bench = Bench::new(case, &options);
-    let large = (case.protocol.large)();
+    let large = case.large();
     let mut client = bench.connect_slow();
     client.send(&large.request);
     client.receive(&large.reply[..1000]);

@@ -67,6 +67,14 @@ impl Client {
         compare(&received, expected);
     }
 
+    /// Whether something has come; does not wait.
+    pub fn has_received(&self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let result = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        result.is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Sends a request and receives its reply.
     pub fn exchange(&mut self, exchange: &Exchange) {
         self.send(&exchange.request);
