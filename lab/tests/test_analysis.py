@@ -110,7 +110,7 @@ def test_kept_noise_is_said(small_study: Study) -> None:
     study = small_study.model_copy(update={"noise": noise})
     found = summary_of(study, trials_of(study, 10, foreign=0.5))
     assert found.trials.noisy_blocks_kept == [2]
-    assert any("1 of 10 blocks are noisier than the study allows" in note for note in found.study.notes)
+    assert any("noisier than the study allows: 1 of 10" in note for note in found.study.notes)
 
 
 def test_a_contender_that_was_given_up_is_shown_without_figures(small_study: Study) -> None:

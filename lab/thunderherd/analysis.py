@@ -398,8 +398,8 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
         notes.append("the run did not end: verdicts are those of the looks taken so far")
     if selection.noisy_kept:
         notes.append(
-            f"{len(selection.noisy_kept)} of {len(selection.counted())} blocks are noisier than the study "
-            "allows; they were kept, as the least noisy ones, because more were noisy than may be rejected"
+            f"blocks kept although noisier than the study allows: {len(selection.noisy_kept)} of "
+            f"{len(selection.counted())}; they are the least noisy ones, and more may not be rejected"
         )
     notes += [f"{name} was given up: {why}" for name, why in selection.given_up.items()]
     return notes
