@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use crate::about::Entry;
 use crate::lines::{LoadResult, SCHEMA};
 use crate::load::{FirstError, Load, LoadRun};
-use crate::mistake::mistake;
 use crate::primitive::Primitive;
 use crate::setting::Settings;
 use crate::sys::{process, signal};
@@ -27,16 +26,10 @@ pub struct Plan {
     pub target: Vec<SocketAddr>,
     /// The complete settings.
     pub settings: Settings,
-    /// CPUs to be pinned to.
-    pub cpus: Option<Vec<usize>>,
 }
 
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
-    if let Some(cpus) = &plan.cpus {
-        process::pin(cpus)
-            .map_err(|error| mistake(format!("--cpus {cpus:?}: {error}; `nproc` CPUs are there, counted from 0")))?;
-    }
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: plan.target.clone(),
         settings: plan.settings.clone(),

@@ -209,8 +209,13 @@ fn follow_parent(matches: &ArgMatches) -> Result<()> {
         .map_err(|error| mistake(format!("--parent {parent} is not this process's parent: {error}")))
 }
 
-fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
-    matches.get_many("cpus").map(|cpus| cpus.copied().collect())
+/// Pins this process, and all that it will fork, to the CPUs asked for.
+fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
+    let Some(cpus) = matches.get_many("cpus") else { return Ok(None) };
+    let cpus: Vec<usize> = cpus.copied().collect();
+    process::pin(&cpus)
+        .map_err(|error| mistake(format!("--cpus {cpus:?}: {error}; `nproc` CPUs are there, counted from 0")))?;
+    Ok(Some(cpus))
 }
 
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
@@ -230,7 +235,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
         workload,
         listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
         settings: given_settings(matches, &declared, &chosen)?,
-        cpus: cpus(matches),
+        cpus: pin(matches)?,
         cpu_source: word(matches, "cpu-source").to_owned(),
         control: matches.get_flag("control"),
     })
@@ -252,13 +257,13 @@ fn load(matches: &ArgMatches) -> Result<()> {
             "--connect {connect} leads to {remote}, which is not a loopback address; --allow-remote loads it all the same"
         )));
     }
+    pin(matches)?;
     let result = asking::ask(&asking::Plan {
         load,
         primitive,
         workload,
         target,
         settings: given_settings(matches, &declared, &chosen)?,
-        cpus: cpus(matches),
     })?;
     let complete = result.requests == result.expected_requests && result.errors.is_empty() && result.children_lost == 0;
     let text = if matches.get_flag("json") {

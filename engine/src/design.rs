@@ -82,7 +82,9 @@ impl Run {
     }
 
     fn worker_with(&'static self, slot: &'static Slot) -> Result<Worker> {
-        let opener = (self.primitive.prepare)(&self.settings).context("the primitive could not be prepared")?;
+        let opener = (self.primitive.prepare)(&self.settings)
+            .inspect_err(|error| slot.error(ErrorKind::of(error)))
+            .context("the primitive could not be prepared")?;
         Ok(Worker { acceptor: Acceptor { run: self, slot }, opener })
     }
 }

@@ -17,7 +17,6 @@ use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
 use crate::listener;
-use crate::mistake::mistake;
 use crate::pool::{FAILED, report};
 use crate::primitive::Primitive;
 use crate::setting::{Kind, Setting, Settings};
@@ -51,7 +50,7 @@ pub struct Plan {
     pub listen: String,
     /// The complete settings.
     pub settings: Settings,
-    /// CPUs to be pinned to.
+    /// CPUs that this process was pinned to, and the server with it.
     pub cpus: Option<Vec<usize>>,
     /// A word of [`crate::cpu_time::CHOICES`].
     pub cpu_source: String,
@@ -63,10 +62,6 @@ pub struct Plan {
 pub fn serve(plan: &Plan) -> Result<ExitCode> {
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
     process::become_subreaper()?;
-    if let Some(cpus) = &plan.cpus {
-        process::pin(cpus)
-            .map_err(|error| mistake(format!("--cpus {cpus:?}: {error}; `nproc` CPUs are there, counted from 0")))?;
-    }
     let mut supervisor = Supervisor::start(plan, signals)?;
     let died = supervisor.watch()?;
     supervisor.end()?;
