@@ -141,9 +141,9 @@ def test_cpu_of_the_whole_life_is_labelled(fake_engine: Fake, small_study: Study
     assert found.metrics.server_cpu_seconds == pytest.approx(110 * 40e-6)
     assert found.metrics.server_cpu_per_connection == pytest.approx(40e-6)
     assert found.metrics.connections == 100
-    assert found.warnings == [
-        "CPU is that of the server's whole life, warm-up included: perf_event: not permitted"
-    ]
+    # Others stand beside it where the machine's table of TIME_WAIT sockets happens to be full.
+    label = "CPU is that of the server's whole life, warm-up included: perf_event: not permitted"
+    assert label in found.warnings
 
 
 def test_a_load_that_hangs_ends_in_time(
