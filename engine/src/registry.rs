@@ -84,7 +84,10 @@ pub fn catalogue() -> Value {
         }),
         "counters": list(COUNTERS, |counter| {
             let reason = (counter.available)().err().map(|error| format!("{error:#}"));
-            (counter.about, json!({"unit": counter.unit, "available": reason.is_none(), "reason": reason}))
+            (counter.about, json!({
+                "unit": counter.unit, "countable": counter.open.is_some(),
+                "available": reason.is_none(), "reason": reason,
+            }))
         }),
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,

@@ -3,7 +3,6 @@
 //! It has one thread, forks the server into a process group of its own, and is the reaper of all that the server leaves
 //! behind, so that no CPU time is lost. Nothing of the server outlives it: every process carries a parent-death signal.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -14,16 +13,18 @@ use anyhow::{Context, Result, bail};
 use socket2::Socket;
 
 use crate::about::Entry;
+use crate::counters::{self, Counter, Counting};
 use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
 use crate::listener;
 use crate::pool::{FAILED, report};
 use crate::primitive::Primitive;
+use crate::process_tree::{Beginning, Tree};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended, Pid};
-use crate::sys::signal::{Signal, SignalDescriptor};
+use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 use crate::sys::socket;
 use crate::tally::{ErrorKind, Tally};
 use crate::workload::Workload;
@@ -35,9 +36,6 @@ pub const DRAIN: Setting = Setting {
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
 };
-
-/// A second signal so soon is the first one again: timeout(1) signals its child, and then its child's group.
-const ECHO: Duration = Duration::from_millis(100);
 
 /// What to serve, and how.
 pub struct Plan {
@@ -55,6 +53,8 @@ pub struct Plan {
     pub cpus: Option<Vec<usize>>,
     /// A word of [`crate::cpu_time::CHOICES`].
     pub cpu_source: String,
+    /// What is to be counted besides.
+    pub counters: Vec<&'static Entry<Counter>>,
     /// Lines for a program on standard output, its commands on standard input; otherwise words for a person.
     pub control: bool,
 }
@@ -85,6 +85,7 @@ struct Supervisor<'a> {
     tally: &'static Tally,
     server: Pid,
     cpu_time: CpuTime,
+    counting: Counting,
     /// When the server was asked to stop.
     stopped: Option<Instant>,
     /// When it will be killed.
@@ -119,6 +120,7 @@ impl<'a> Supervisor<'a> {
         })
         .context("the server could not be forked (ulimit -u)")?;
         process::lead_group(server)?;
+        let tree = Tree { root: server, from: Beginning::Now, reaped: &tally.general().reaped };
         let mut supervisor = Supervisor {
             plan,
             signals,
@@ -126,7 +128,8 @@ impl<'a> Supervisor<'a> {
             run,
             tally,
             server,
-            cpu_time: CpuTime::open(server, tally, &plan.cpu_source)?,
+            cpu_time: CpuTime::open(&tree, &plan.cpu_source)?,
+            counting: Counting::begin(&plan.counters, &tree),
             stopped: None,
             deadline: None,
             killed: false,
@@ -156,7 +159,7 @@ impl<'a> Supervisor<'a> {
             cpu_source_reason: self.cpu_time.reason.clone(),
             socket: listener::options(&self.listeners[0], &self.plan.settings)?,
             cpus: self.plan.cpus.clone(),
-            counters: BTreeMap::new(),
+            counters: self.counting.reasons(),
         }))
     }
 
@@ -230,7 +233,7 @@ impl<'a> Supervisor<'a> {
             workers: self.tally.connections_by_worker(),
             listen_drops: self.listen_drops()?,
             listen_queue: self.listen_queue()?,
-            counters: BTreeMap::new(),
+            counters: self.counting.read()?,
         })
     }
 
@@ -269,6 +272,8 @@ impl<'a> Supervisor<'a> {
     fn summary(&mut self, died: Option<String>) -> Result<Summary> {
         let whole = process::usage_of_children()?;
         let general = self.tally.general();
+        // All are waited for, also those whose parent died first.
+        general.reaped.replace(&whole);
         let own = Split {
             user_ns: general.server_process_user.load(Relaxed),
             system_ns: general.server_process_system.load(Relaxed),
@@ -296,7 +301,7 @@ impl<'a> Supervisor<'a> {
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
             listen_drops: self.listen_drops()?,
-            counters: BTreeMap::new(),
+            counters: self.counting.read()?,
             account: account.clone().unwrap_or_default(),
             account_fault: account.err(),
             died,
@@ -307,7 +312,8 @@ impl<'a> Supervisor<'a> {
         if self.plan.control {
             return self.line(&Line::Summary(summary.clone()));
         }
-        print(&in_words(summary))
+        let counted = counters::in_words(&summary.counters, &self.counting.unavailable());
+        print((in_words(summary) + "\n" + &counted).trim_end())
     }
 
     fn line(&self, line: &Line) -> Result<()> {

@@ -3,12 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::process;
 use super::shared::SharedArray;
 pub use nix::sys::signal::Signal;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// A second signal so soon is the first one again: timeout(1) signals its child, and then its child's group.
+pub const ECHO: Duration = Duration::from_millis(100);
 
 /// The signals of a supervisor, read from a descriptor; they are blocked while it lives.
 pub struct SignalDescriptor {
@@ -26,8 +30,16 @@ impl SignalDescriptor {
 
     /// The next signal, if one has come.
     pub fn read(&self) -> io::Result<Option<Signal>> {
+        Ok(self.read_with_origin()?.map(|(signal, _)| signal))
+    }
+
+    /// The next signal, if one has come, and whether the kernel sent it, as it does for a key of the terminal.
+    pub fn read_with_origin(&self) -> io::Result<Option<(Signal, bool)>> {
         let information = self.descriptor.read_signal()?;
-        Ok(information.and_then(|information| Signal::try_from(information.ssi_signo as i32).ok()))
+        Ok(information.and_then(|information| {
+            let by_kernel = information.ssi_code == libc::SI_KERNEL;
+            Some((Signal::try_from(information.ssi_signo as i32).ok()?, by_kernel))
+        }))
     }
 }
 
