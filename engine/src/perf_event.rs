@@ -26,6 +26,9 @@ impl Modes {
 }
 
 /// One event, which all that the tree will start inherits.
+///
+/// Software events run all the time. Hardware events share the counters of a CPU when there are too many of them: what is to
+/// be done about that belongs into [`PerfEvent::read`], in one place for all.
 pub struct PerfEvent(Counter);
 
 impl PerfEvent {

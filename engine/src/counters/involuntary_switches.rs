@@ -8,7 +8,7 @@ use crate::process_tree::{Kind, Switches, Tree};
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "Times that a thread was made to give up its CPU, in a process tree at any moment; misses, until their process ends, what threads did that have ended",
+        summary: "Times that a thread was made to give up its CPU, in a process tree at any moment; exact for pools; what ended threads did is known in full only when their process ends",
         source: "proc(5), /proc/PID/task/TID/status; wait4(2)",
     },
     unit: "switches",
