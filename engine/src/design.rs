@@ -202,13 +202,18 @@ impl Worker {
         self.acceptor.woke_for_nothing();
     }
 
+    /// As [`Acceptor::refused`].
+    pub fn refused(&self, error: &std::io::Error) {
+        self.acceptor.refused(error);
+    }
+
     /// Where it accepts.
     pub fn listener(&self) -> BorrowedFd<'static> {
         self.acceptor.listener.as_fd()
     }
 
-    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::advance_in_place`]
-    /// or [`Connection::advance`]. `None` when that is not possible, which is tallied.
+    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::turn`] or
+    /// [`Connection::advance`]. `None` when that is not possible, which is tallied.
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
         let transfer = self.opener.open().inspect_err(|error| self.acceptor.refused(error)).ok()?;
         Some(self.open_with(socket, transfer))

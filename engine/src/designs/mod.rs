@@ -15,5 +15,13 @@ crate::register! {
         prethread,
         prethread_mutex,
         prethread_queue,
+        select,
+        poll,
+        epoll,
+        epoll_edge,
+        prefork_select,
+        prefork_epoll,
+        prefork_epoll_exclusive,
+        reuseport,
     }
 }

@@ -72,6 +72,14 @@ pub fn poll(descriptors: &[(BorrowedFd<'_>, PollFlags)], timeout: Option<Duratio
     Ok(entries.iter().map(|entry| entry.revents().unwrap_or(PollFlags::empty())).collect())
 }
 
+/// Has calls on a descriptor, and on all copies of it, return EAGAIN where they would wait (O_NONBLOCK, fcntl(2)).
+pub fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let flags = OFlag::from_bits_retain(fcntl(descriptor, FcntlArg::F_GETFL)?);
+    fcntl(descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
 /// Closes the copy of a descriptor that a forked child inherited and that its parent's code still owns.
 ///
 /// Only for code under [`super::process::fork`], which leaves by `_exit`: the owner is never dropped in the child, so
