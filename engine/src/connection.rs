@@ -44,6 +44,8 @@ enum State {
     Ended,
     /// To be closed once everything has been sent.
     Closing,
+    /// A fault of this program has been tallied; to be closed at once.
+    Faulty,
 }
 
 /// Why [`Connection::advance`] came back.
@@ -89,26 +91,21 @@ impl Connection {
     /// Goes on as far as the socket allows, and computes right here what needs computing. Says what to wait for; `None`
     /// when the connection is over.
     pub fn advance_in_place(&mut self) -> Option<PollFlags> {
-        catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                match self.advance() {
-                    Progress::Blocked(flags) => return Some(flags),
-                    Progress::Work(job) => self.work(job),
-                    Progress::Closed => return None,
-                }
+        loop {
+            match self.advance() {
+                Progress::Blocked(flags) => return Some(flags),
+                Progress::Work(job) => self.work(job),
+                Progress::Closed => return None,
             }
-        }))
-        .unwrap_or_else(|_panic| {
-            self.slot.error(ErrorKind::Fault);
-            None
-        })
+        }
     }
 
-    /// Goes on as far as the socket allows.
+    /// Goes on as far as the socket allows. A panic of the session is tallied, and the connection is over.
     ///
     /// A connection with unsent output does not receive: that bounds the memory it takes.
     pub fn advance(&mut self) -> Progress {
-        self.try_to_advance().unwrap_or_else(|kind| {
+        let advanced = catch_unwind(AssertUnwindSafe(|| self.try_to_advance()));
+        advanced.unwrap_or(Err(ErrorKind::Fault)).unwrap_or_else(|kind| {
             self.slot.error(kind);
             Progress::Closed
         })
@@ -116,6 +113,9 @@ impl Connection {
 
     fn try_to_advance(&mut self) -> Result<Progress, ErrorKind> {
         loop {
+            if self.state == State::Faulty {
+                return Ok(Progress::Closed);
+            }
             if self.unsent {
                 match self.send()? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
@@ -139,10 +139,15 @@ impl Connection {
         }
     }
 
-    /// Runs the computing part of a request and takes its answer.
+    /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over
+    /// then, as [`Connection::advance`] will say.
     pub fn work(&mut self, job: Job) {
-        job(&mut self.outbox);
-        self.answered();
+        if catch_unwind(AssertUnwindSafe(|| job(&mut self.outbox))).is_ok() {
+            self.answered();
+        } else {
+            self.slot.error(ErrorKind::Fault);
+            self.state = State::Faulty;
+        }
     }
 
     /// The socket, for whoever waits for it.

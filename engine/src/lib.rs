@@ -24,6 +24,7 @@ pub mod pool;
 pub mod primitive;
 pub mod primitives;
 pub mod registry;
+pub mod scoreboard;
 pub mod setting;
 pub mod supervisor;
 pub mod sys;

@@ -15,5 +15,7 @@ crate::register! {
         prethread,
         prethread_mutex,
         prethread_queue,
+        prefork_dynamic,
+        prethread_dynamic,
     }
 }
