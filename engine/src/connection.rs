@@ -17,6 +17,10 @@ use crate::workload::{Input, Job, Next, Session, Then};
 /// How long a transfer may hold a finished connection for the sake of pieces that the kernel still reads.
 const FINISH: Duration = Duration::from_secs(1);
 
+/// Answers in one turn, as many as memcached gives (its option -R): a client that never stops asking must not keep the
+/// others of its event loop waiting.
+const ANSWERS_IN_A_TURN: usize = 20;
+
 /// One accepted connection.
 pub struct Connection {
     socket: OwnedFd,
@@ -35,7 +39,19 @@ pub struct Connection {
     /// Something may be left in the outbox, or in a pipe or queue of the transfer.
     unsent: bool,
     state: State,
+    /// What is left of this turn.
+    left: Left,
 }
+
+/// How much a connection may still do before it yields.
+#[derive(Clone, Copy)]
+struct Left {
+    receives: usize,
+    answers: usize,
+    yielded: bool,
+}
+
+const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, yielded: false };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -58,6 +74,18 @@ pub enum Progress {
     Closed,
 }
 
+/// Why [`Connection::turn`] came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing more can be done before the socket is ready for this.
+    Blocked(PollFlags),
+    /// It has done its share, and there may be more. A wait for this level says so at once if there is; whoever waits for
+    /// edges has to go on, since the edge was the one that is being served.
+    Yields(PollFlags),
+    /// The connection is over, well or not; what went wrong is tallied.
+    Over,
+}
+
 impl Connection {
     /// Begins to serve a socket, blocking or not.
     pub fn new(socket: OwnedFd, session: Box<dyn Session>, transfer: Box<dyn Transfer>, slot: &'static Slot) -> Self {
@@ -76,6 +104,7 @@ impl Connection {
             answers: 0,
             unsent: false,
             state: State::Open,
+            left: UNBOUNDED,
         }
     }
 
@@ -98,6 +127,40 @@ impl Connection {
                 Progress::Closed => return None,
             }
         }
+    }
+
+    /// A turn among the connections of an event loop, of which the socket is said to be ready for `ready`: receives at
+    /// most once and answers at most 20 requests, computing right here what needs computing.
+    ///
+    /// Errors (POLLERR; always to be given by whoever cannot tell, as with select) may be completions, which are collected
+    /// first; a real error shows at the next transfer.
+    pub fn turn(&mut self, ready: PollFlags) -> Turn {
+        if !self.begin_turn(ready) {
+            return Turn::Over;
+        }
+        let flags = self.advance_in_place();
+        match (flags, std::mem::replace(&mut self.left, UNBOUNDED).yielded) {
+            (Some(flags), true) => Turn::Yields(flags),
+            (Some(flags), false) => Turn::Blocked(flags),
+            (None, _) => Turn::Over,
+        }
+    }
+
+    /// As [`Connection::turn`], for an event loop that has others compute: a request that needs it comes back as a job. When
+    /// [`Connection::work`] has run the job, the next turn, for nothing in particular, sends the answer.
+    pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
+        if !self.begin_turn(ready) {
+            return Progress::Closed;
+        }
+        let progress = self.advance();
+        self.left = UNBOUNDED;
+        progress
+    }
+
+    fn begin_turn(&mut self, ready: PollFlags) -> bool {
+        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, yielded: false };
+        let reaped = if ready.contains(PollFlags::POLLERR) { self.reap().map(drop) } else { Ok(()) };
+        reaped.inspect_err(|error| self.slot.error(ErrorKind::of(error))).is_ok()
     }
 
     /// Goes on as far as the socket allows. A panic of the session is tallied, and the connection is over.
@@ -126,6 +189,10 @@ impl Connection {
                 return Ok(Progress::Closed);
             }
             if self.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
+                if self.left.receives == 0 {
+                    return Ok(self.yields(PollFlags::POLLIN));
+                }
+                self.left.receives -= 1;
                 match self.receive()? {
                     Received::Blocked => return Ok(Progress::Blocked(PollFlags::POLLIN)),
                     Received::Bytes(_) => {}
@@ -133,10 +200,19 @@ impl Connection {
                     Received::End => self.state = State::Ended,
                 }
             }
+            if self.left.answers == 0 {
+                // What is left has been received, so the socket may never again be readable, but answers can be sent.
+                return Ok(self.yields(PollFlags::POLLOUT));
+            }
             if let Some(job) = self.give_to_session()? {
                 return Ok(Progress::Work(job));
             }
         }
+    }
+
+    fn yields(&mut self, flags: PollFlags) -> Progress {
+        self.left.yielded = true;
+        Progress::Blocked(flags)
     }
 
     /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over
@@ -218,6 +294,7 @@ impl Connection {
 
     fn answered(&mut self) {
         self.answers += 1;
+        self.left.answers = self.left.answers.saturating_sub(1);
         self.unsent = true;
     }
 }

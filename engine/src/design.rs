@@ -240,8 +240,8 @@ impl Worker {
         self.acceptor.listener.as_fd()
     }
 
-    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::advance_in_place`]
-    /// or [`Connection::advance`]. `None` when that is not possible, which is tallied.
+    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::turn`] or
+    /// [`Connection::advance`]. `None` when that is not possible, which is tallied.
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
         let transfer = self.opener.open().inspect_err(|error| self.acceptor.refused(error)).ok()?;
         Some(self.open_with(socket, transfer))

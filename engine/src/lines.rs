@@ -67,6 +67,8 @@ pub struct Ready {
     pub socket: SocketOptions,
     /// CPUs the server is pinned to.
     pub cpus: Option<Vec<usize>>,
+    /// Descriptors that each process of the server may have open: the hard limit, which the soft one was raised to.
+    pub descriptor_limit: u64,
     /// The counters asked for: null, or why this machine does not offer it.
     pub counters: BTreeMap<&'static str, Option<String>>,
 }

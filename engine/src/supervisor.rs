@@ -61,9 +61,10 @@ pub struct Plan {
 
 /// Serves until it is stopped; the exit status says whether the server ended because of that.
 pub fn serve(plan: &Plan) -> Result<ExitCode> {
+    let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
     process::become_subreaper()?;
-    let mut supervisor = Supervisor::start(plan, signals)?;
+    let mut supervisor = Supervisor::start(plan, signals, descriptor_limit)?;
     let died = supervisor.watch()?;
     supervisor.end()?;
     supervisor.tally_handed_over();
@@ -79,6 +80,8 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
 
 struct Supervisor<'a> {
     plan: &'a Plan,
+    /// Descriptors that each process of the server may have open.
+    descriptor_limit: u64,
     signals: SignalDescriptor,
     listeners: Vec<Socket>,
     run: &'static Run,
@@ -97,7 +100,7 @@ struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// Opens the listener, forks the server, and lets it go once its CPU time is being counted.
-    fn start(plan: &'a Plan, signals: SignalDescriptor) -> Result<Self> {
+    fn start(plan: &'a Plan, signals: SignalDescriptor, descriptor_limit: u64) -> Result<Self> {
         let addresses = listener::resolve("--listen", &plan.listen)?;
         let wanted = (plan.design.item.listeners)(&plan.settings);
         let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
@@ -121,6 +124,7 @@ impl<'a> Supervisor<'a> {
         process::lead_group(server)?;
         let mut supervisor = Supervisor {
             plan,
+            descriptor_limit,
             signals,
             listeners,
             run,
@@ -156,6 +160,7 @@ impl<'a> Supervisor<'a> {
             cpu_source_reason: self.cpu_time.reason.clone(),
             socket: listener::options(&self.listeners[0], &self.plan.settings)?,
             cpus: self.plan.cpus.clone(),
+            descriptor_limit: self.descriptor_limit,
             counters: BTreeMap::new(),
         }))
     }
@@ -307,7 +312,7 @@ impl<'a> Supervisor<'a> {
         if self.plan.control {
             return self.line(&Line::Summary(summary.clone()));
         }
-        print(&in_words(summary))
+        print(&in_words(summary, self.descriptor_limit))
     }
 
     fn line(&self, line: &Line) -> Result<()> {
@@ -338,7 +343,7 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
 }
 
 /// What the textbook's servers print at an interrupt, and what was counted besides.
-fn in_words(summary: &Summary) -> String {
+fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let mut text = format!("user {:.6} s, system {:.6} s", seconds(summary.user_ns), seconds(summary.system_ns));
     if let (Some(own), Some(children)) = (&summary.server_process, &summary.dead_children) {
@@ -370,6 +375,9 @@ fn in_words(summary: &Summary) -> String {
     }
     if !troubles.is_empty() {
         text += &format!("\nerrors: {}", troubles.join(", "));
+    }
+    if tally.errors.contains_key(ErrorKind::ResourceLimit.name()) {
+        text += &format!("\na process of this server may have {descriptor_limit} descriptors open (ulimit -Hn)");
     }
     for (name, sum) in &summary.account {
         text += &format!("\n{}: {sum}", name.replace('_', " "));

@@ -58,7 +58,8 @@ impl ErrorKind {
             Some(libc::ECONNREFUSED) => ErrorKind::Refused,
             Some(libc::ETIMEDOUT | libc::EAGAIN | libc::EINPROGRESS) => ErrorKind::TimedOut,
             Some(libc::ECONNABORTED | libc::EPROTO) => ErrorKind::Aborted,
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
+            // ENOSPC is that of epoll_ctl(2): no watch is left.
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL | libc::ENOSPC) => {
                 ErrorKind::ResourceLimit
             }
             _ => ErrorKind::Other,

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl;
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{getpid, getppid, setpgid};
 
@@ -225,6 +225,26 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
         set.set(cpu)?;
     }
     sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
+}
+
+/// The CPUs that this process may run on.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
+}
+
+/// How many CPUs are online (sysconf(3)).
+pub fn online_cpus() -> io::Result<usize> {
+    let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN)?;
+    Ok(count.unwrap_or(1) as usize)
+}
+
+/// Allows this process, and what it will fork, as many descriptors as may be allowed without privilege: the soft limit
+/// becomes the hard one (RLIMIT_NOFILE, getrlimit(2)). Returns it.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok(hard)
 }
 
 /// CPU time of the calling thread so far.
