@@ -278,13 +278,15 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     }
     let declared = registry::server_settings(design.item, primitive.item, workload.item);
     let chosen = format!("{} with {} and {}", design.name, workload.name, primitive.name);
+    let settings = given_settings(matches, &declared, &chosen)?;
+    (design.item.check)(&settings)?;
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     supervisor::serve(&supervisor::Plan {
         design,
         primitive,
         workload,
         listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
-        settings: given_settings(matches, &declared, &chosen)?,
+        settings,
         cpus: pin(matches)?,
         cpu_source: word(matches, "cpu-source").to_owned(),
         counters: asked(matches),

@@ -60,6 +60,8 @@ enum State {
     Ended,
     /// To be closed once everything has been sent.
     Closing,
+    /// A fault of this program has been tallied; to be closed at once.
+    Faulty,
 }
 
 /// Why [`Connection::advance`] came back.
@@ -118,19 +120,13 @@ impl Connection {
     /// Goes on as far as the socket allows, and computes right here what needs computing. Says what to wait for; `None`
     /// when the connection is over.
     pub fn advance_in_place(&mut self) -> Option<PollFlags> {
-        catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                match self.advance() {
-                    Progress::Blocked(flags) => return Some(flags),
-                    Progress::Work(job) => self.work(job),
-                    Progress::Closed => return None,
-                }
+        loop {
+            match self.advance() {
+                Progress::Blocked(flags) => return Some(flags),
+                Progress::Work(job) => self.work(job),
+                Progress::Closed => return None,
             }
-        }))
-        .unwrap_or_else(|_panic| {
-            self.slot.error(ErrorKind::Fault);
-            None
-        })
+        }
     }
 
     /// A turn among the connections of an event loop, of which the socket is said to be ready for `ready`: receives at
@@ -139,13 +135,9 @@ impl Connection {
     /// Errors (POLLERR; always to be given by whoever cannot tell, as with select) may be completions, which are collected
     /// first; a real error shows at the next transfer.
     pub fn turn(&mut self, ready: PollFlags) -> Turn {
-        if ready.contains(PollFlags::POLLERR)
-            && let Err(error) = self.reap()
-        {
-            self.slot.error(ErrorKind::of(&error));
+        if !self.begin_turn(ready) {
             return Turn::Over;
         }
-        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, yielded: false };
         let flags = self.advance_in_place();
         match (flags, std::mem::replace(&mut self.left, UNBOUNDED).yielded) {
             (Some(flags), true) => Turn::Yields(flags),
@@ -154,11 +146,29 @@ impl Connection {
         }
     }
 
-    /// Goes on as far as the socket allows.
+    /// As [`Connection::turn`], for an event loop that has others compute: a request that needs it comes back as a job. When
+    /// [`Connection::work`] has run the job, the next turn, for nothing in particular, sends the answer.
+    pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
+        if !self.begin_turn(ready) {
+            return Progress::Closed;
+        }
+        let progress = self.advance();
+        self.left = UNBOUNDED;
+        progress
+    }
+
+    fn begin_turn(&mut self, ready: PollFlags) -> bool {
+        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, yielded: false };
+        let reaped = if ready.contains(PollFlags::POLLERR) { self.reap().map(drop) } else { Ok(()) };
+        reaped.inspect_err(|error| self.slot.error(ErrorKind::of(error))).is_ok()
+    }
+
+    /// Goes on as far as the socket allows. A panic of the session is tallied, and the connection is over.
     ///
     /// A connection with unsent output does not receive: that bounds the memory it takes.
     pub fn advance(&mut self) -> Progress {
-        self.try_to_advance().unwrap_or_else(|kind| {
+        let advanced = catch_unwind(AssertUnwindSafe(|| self.try_to_advance()));
+        advanced.unwrap_or(Err(ErrorKind::Fault)).unwrap_or_else(|kind| {
             self.slot.error(kind);
             Progress::Closed
         })
@@ -166,6 +176,9 @@ impl Connection {
 
     fn try_to_advance(&mut self) -> Result<Progress, ErrorKind> {
         loop {
+            if self.state == State::Faulty {
+                return Ok(Progress::Closed);
+            }
             if self.unsent {
                 match self.send()? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
@@ -202,10 +215,15 @@ impl Connection {
         Progress::Blocked(flags)
     }
 
-    /// Runs the computing part of a request and takes its answer.
+    /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over
+    /// then, as [`Connection::advance`] will say.
     pub fn work(&mut self, job: Job) {
-        job(&mut self.outbox);
-        self.answered();
+        if catch_unwind(AssertUnwindSafe(|| job(&mut self.outbox))).is_ok() {
+            self.answered();
+        } else {
+            self.slot.error(ErrorKind::Fault);
+            self.state = State::Faulty;
+        }
     }
 
     /// The socket, for whoever waits for it.

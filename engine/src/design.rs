@@ -30,6 +30,8 @@ pub struct Design {
     pub listeners: fn(&Settings) -> usize,
     /// Why it cannot run on this machine; `None` where it can, as in most designs ([`COMMON`]).
     pub unavailable: fn() -> Option<String>,
+    /// Refuses settings that contradict each other, before anything is started; in most designs none do ([`COMMON`]).
+    pub check: fn(&Settings) -> Result<()>,
 }
 
 /// What most designs have in common: the end of their entry is `..COMMON`.
@@ -41,6 +43,7 @@ pub const COMMON: Design = Design {
     serve: |_| Ok(()),
     listeners: |_| 1,
     unavailable: || None,
+    check: |_| Ok(()),
 };
 
 /// The size of a pool, for designs that have one.
@@ -141,21 +144,41 @@ impl Acceptor {
         }
     }
 
+    /// As [`Acceptor::accept`], for a worker that may be told to leave: asks before it waits, and again when a signal has
+    /// interrupted it. A connection that comes first is returned all the same.
+    pub fn accept_unless(&mut self, told: impl Fn() -> bool) -> Option<OwnedFd> {
+        while !told() {
+            match self.accept_once(0) {
+                Some(Accepted::Connection(socket)) => return Some(socket),
+                Some(Accepted::ShutDown) => return None,
+                Some(Accepted::Nothing | Accepted::Refused) | None => {}
+            }
+        }
+        None
+    }
+
     /// Accepts once, with the flags of accept4(2): SOCK_NONBLOCK for a connection that an event loop will serve.
     pub fn try_accept(&mut self, flags: libc::c_int) -> Accepted {
         loop {
-            let error = match sys::socket::accept(self.listener.as_fd(), flags) {
-                Ok(socket) => return Accepted::Connection(socket),
-                Err(error) => error,
-            };
-            match error.raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EINVAL) => return Accepted::ShutDown,
-                Some(libc::EAGAIN) => return Accepted::Nothing,
-                _ => {
-                    self.refused(&error);
-                    return Accepted::Refused;
-                }
+            if let Some(accepted) = self.accept_once(flags) {
+                return accepted;
+            }
+        }
+    }
+
+    /// `None` when a signal has interrupted the call.
+    fn accept_once(&mut self, flags: libc::c_int) -> Option<Accepted> {
+        let error = match sys::socket::accept(self.listener.as_fd(), flags) {
+            Ok(socket) => return Some(Accepted::Connection(socket)),
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            Some(libc::EINTR) => None,
+            Some(libc::EINVAL) => Some(Accepted::ShutDown),
+            Some(libc::EAGAIN) => Some(Accepted::Nothing),
+            _ => {
+                self.refused(&error);
+                Some(Accepted::Refused)
             }
         }
     }
@@ -190,6 +213,11 @@ impl Worker {
     /// As [`Acceptor::accept`].
     pub fn accept(&mut self) -> Option<OwnedFd> {
         self.acceptor.accept()
+    }
+
+    /// As [`Acceptor::accept_unless`].
+    pub fn accept_unless(&mut self, told: impl Fn() -> bool) -> Option<OwnedFd> {
+        self.acceptor.accept_unless(told)
     }
 
     /// As [`Acceptor::try_accept`].

@@ -27,6 +27,7 @@ pub mod primitive;
 pub mod primitives;
 pub mod process_tree;
 pub mod registry;
+pub mod scoreboard;
 pub mod setting;
 pub mod supervisor;
 pub mod sys;

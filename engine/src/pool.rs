@@ -92,12 +92,21 @@ pub fn thread_pool(
     serve: impl Fn(&mut Worker) -> Result<()> + Sync,
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    threads(run, |index| serve(&mut run.pool_worker(index)?), meanwhile)
+}
+
+/// As [`thread_pool`], for threads that know their place in the pool, and need be no workers.
+pub fn threads(
+    run: &'static Run,
+    body: impl Fn(usize) -> Result<()> + Sync,
+    meanwhile: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     std::thread::scope(|scope| {
-        let serve = &serve;
+        let body = &body;
         let mut threads = Vec::new();
         for index in 0..run.pool() {
             // One thread that cannot go on would leave the others to serve in silence.
-            let body = move || run.pool_worker(index).and_then(|mut worker| serve(&mut worker)).unwrap_or_else(fail);
+            let body = move || body(index).unwrap_or_else(fail);
             let thread = std::thread::Builder::new().spawn_scoped(scope, body);
             let thread = thread.with_context(|| {
                 format!("thread {index} of {} could not be made (a lower --pool, or: ulimit -u)", run.pool())

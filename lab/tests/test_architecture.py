@@ -52,7 +52,7 @@ ENGINE_FLOORS: list[set[str]] = [
     {"lines"},
     {"cpu_time"},
     {"designs", "primitives", "workloads", "loads", "counters"},
-    {"pool"},
+    {"pool", "scoreboard"},
     {"design", "load", "exchange"},
     {"connection"},
     {"workload"},

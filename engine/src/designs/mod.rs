@@ -23,5 +23,9 @@ crate::register! {
         prefork_epoll,
         prefork_epoll_exclusive,
         reuseport,
+        epoll_dispatch,
+        epoll_offload,
+        prefork_dynamic,
+        prethread_dynamic,
     }
 }

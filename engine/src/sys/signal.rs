@@ -2,7 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::process;
@@ -105,6 +107,31 @@ pub fn interrupted() -> bool {
 extern "C" fn note(_signal: libc::c_int) {
     // SAFETY: the flag was set before the handler was, and lives for ever.
     unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) };
+}
+
+/// The signal by which a call that waits is interrupted.
+const INTERRUPTION: Signal = Signal::SIGUSR1;
+
+/// Lets [`interrupt_process`] and [`interrupt_thread`] end the calls that wait in this process, and in all that it forks,
+/// with EINTR. The signal does nothing else.
+pub fn allow_interruption() -> io::Result<()> {
+    handle(INTERRUPTION, do_nothing, SaFlags::empty())
+}
+
+extern "C" fn do_nothing(_signal: libc::c_int) {}
+
+/// Ends the call in which a child waits, if it does. One that was just about to call is not interrupted (signal(7)).
+pub fn interrupt_process(child: process::Pid) -> io::Result<()> {
+    Ok(nix::sys::signal::kill(child, INTERRUPTION)?)
+}
+
+/// As [`interrupt_process`], for a thread of this process.
+pub fn interrupt_thread<T>(thread: &JoinHandle<T>) -> io::Result<()> {
+    // SAFETY: a thread that has not been joined may be sent a signal, also when it has ended.
+    match unsafe { libc::pthread_kill(thread.as_pthread_t(), INTERRUPTION as libc::c_int) } {
+        0 | libc::ESRCH => Ok(()),
+        number => Err(io::Error::from_raw_os_error(number)),
+    }
 }
 
 fn handle(signal: Signal, handler: extern "C" fn(libc::c_int), flags: SaFlags) -> io::Result<()> {

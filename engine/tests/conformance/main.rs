@@ -57,7 +57,8 @@ fn faults(kind: Kind, protocol: &'static Protocol) -> Vec<(String, Fault)> {
     let everywhere =
         [requests::FAULTS, clients::FAULTS, shortages::FAULTS, shortages::AS_A_USER, stopping::FAULTS, workers::FAULTS];
     let special: &[&[Listed]] = match kind {
-        Kind::OneAtATime | Kind::OneProcess => &[],
+        // What happens to the workers of a dynamic pool, tests/dynamic_pools.rs knows.
+        Kind::OneAtATime | Kind::OneProcess | Kind::DynamicPool => &[],
         Kind::ThreadPerClient => &[shortages::OF_THREADS_PER_CLIENT],
         Kind::ProcessPerClient => &[workers::OF_PROCESSES_PER_CLIENT],
         Kind::ThreadPool => &[shortages::OF_POOLS],
@@ -101,6 +102,7 @@ fn kind(design: &str) -> Kind {
     client.exchange(&(protocol.exchanges)()[0]);
     let (processes_serving, threads_serving) = look();
     match () {
+        () if server.setting("maximum_workers").is_some() => Kind::DynamicPool,
         () if processes > 0 => Kind::ProcessPool,
         () if server.setting("pool").is_some() && threads > 1 => Kind::ThreadPool,
         () if processes_serving > processes => Kind::ProcessPerClient,

@@ -133,7 +133,7 @@ impl Server {
 
     /// Waits until the pool, if the design has one, is there in full, and until every thread of the server sleeps.
     pub fn settle(&self) {
-        let pool = self.setting("pool").unwrap_or(0) as usize;
+        let pool = self.setting("pool").or(self.setting("start_workers")).unwrap_or(0) as usize;
         eventually("the server has made its pool", || {
             (self.processes().len() > pool || process::thread_states(self.first).len() > pool).then_some(())
         });
