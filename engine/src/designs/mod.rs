@@ -15,5 +15,6 @@ crate::register! {
         prethread,
         prethread_mutex,
         prethread_queue,
+        io_uring,
     }
 }
