@@ -2,7 +2,7 @@
 //! system calls. Every design runs this same code; designs differ in when and where they call it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -44,6 +44,12 @@ enum State {
     Ended,
     /// To be closed once everything has been sent.
     Closing,
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
 }
 
 /// Why [`Connection::advance`] came back.

@@ -16,5 +16,6 @@ crate::register! {
         prethread_mutex,
         prethread_queue,
         io_uring,
+        tokio,
     }
 }

@@ -5,6 +5,7 @@
 pub mod descriptor;
 pub mod lock;
 pub mod process;
+pub mod readiness;
 pub mod ring;
 pub mod shared;
 pub mod signal;
