@@ -2,7 +2,7 @@
 //! system calls. Every design runs this same code; designs differ in when and where they call it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -62,6 +62,12 @@ enum State {
     Closing,
     /// A fault of this program has been tallied; to be closed at once.
     Faulty,
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
 }
 
 /// Why [`Connection::advance`] came back.

@@ -54,6 +54,9 @@ pub const POOL: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: 4096, default: 15 },
 };
 
+/// How long to wait where something has run out.
+const SHORTAGE: Duration = Duration::from_millis(10);
+
 /// For [`Design::workers`] of a design with the setting [`POOL`].
 pub fn pool(settings: &Settings) -> usize {
     settings.integer(POOL.name) as usize
@@ -191,15 +194,20 @@ impl Acceptor {
     /// Tallies what kept a connection from being served. Where something has run out it waits a little: the shortage
     /// lasts until another connection ends, and asking again at once would only burn CPU time.
     pub fn refused(&self, error: &std::io::Error) {
+        if let Some(pause) = self.tally_refusal(error) {
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// As [`Acceptor::refused`], for a design that has a way of its own to wait: says for how long.
+    pub fn tally_refusal(&self, error: &std::io::Error) -> Option<Duration> {
         let kind = match error.raw_os_error() {
             // Of fork and of pthread_create: a limit on processes or threads.
             Some(libc::EAGAIN) => ErrorKind::ResourceLimit,
             _ => ErrorKind::of(error),
         };
         self.slot.error(kind);
-        if kind == ErrorKind::ResourceLimit {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        (kind == ErrorKind::ResourceLimit).then_some(SHORTAGE)
     }
 }
 

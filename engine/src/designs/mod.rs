@@ -27,5 +27,7 @@ crate::register! {
         epoll_offload,
         prefork_dynamic,
         prethread_dynamic,
+        io_uring,
+        tokio,
     }
 }

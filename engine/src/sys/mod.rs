@@ -7,6 +7,8 @@ pub mod epoll;
 pub mod lock;
 pub mod poll;
 pub mod process;
+pub mod readiness;
+pub mod ring;
 pub mod select;
 pub mod shared;
 pub mod signal;

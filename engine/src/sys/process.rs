@@ -295,6 +295,11 @@ impl From<&libc::rusage> for Usage {
     }
 }
 
+/// How many threads this process has (proc(5)).
+pub fn threads() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
 /// Pins this process, and what it will fork, to these CPUs.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();

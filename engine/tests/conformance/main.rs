@@ -35,11 +35,11 @@ fn main() {
 fn trials() -> Vec<Trial> {
     let (designs, workloads) = (registered("designs"), registered("workloads"));
     let mut trials = Vec::new();
-    for design in &designs {
-        let kind = kind(&name(design));
+    for design in designs.iter().flat_map(variants) {
+        let kind = kind(&name(&design));
         for workload in workloads.iter().map(name) {
             let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.name == workload) else {
-                trials.push(without_exchanges(&name(design), &workload));
+                trials.push(without_exchanges(&name(&design), &workload));
                 continue;
             };
             for (fault, test) in faults(kind, protocol) {
@@ -50,6 +50,20 @@ fn trials() -> Vec<Trial> {
         }
     }
     trials
+}
+
+/// A design as it is by default, and once more for every other word that a setting of its may be: `NAME --option word`.
+fn variants(design: &Value) -> Vec<Value> {
+    let mut variants = vec![design.clone()];
+    for setting in design["settings"].as_array().into_iter().flatten() {
+        for word in setting["choices"].as_array().into_iter().flatten().filter(|&word| word != &setting["default"]) {
+            let (option, word) = (name(setting).replace('_', "-"), word.as_str().expect("a word"));
+            let mut variant = design.clone();
+            variant["name"] = format!("{} --{option} {word}", name(design)).into();
+            variants.push(variant);
+        }
+    }
+    variants
 }
 
 /// What can happen to a server of this kind.
