@@ -141,8 +141,10 @@ impl Connection {
 
     /// Runs the computing part of a request and takes its answer.
     pub fn work(&mut self, job: Job) {
-        job(&mut self.outbox);
-        self.answered();
+        match job(&mut self.outbox) {
+            Ok(()) => self.answered(),
+            Err(kind) => self.failed(kind),
+        }
     }
 
     /// The socket, for whoever waits for it.
@@ -190,7 +192,13 @@ impl Connection {
         let calls = std::mem::take(&mut self.calls);
         let not_stored = std::mem::take(&mut self.not_stored);
         let mut input = Input::new(&mut self.inbox, calls, not_stored, ended);
-        let next = self.session.receive(&mut input, &mut self.outbox)?;
+        let next = match self.session.receive(&mut input, &mut self.outbox) {
+            Ok(next) => next,
+            Err(kind) => {
+                self.failed(kind);
+                return Ok(None);
+            }
+        };
         self.unsent |= !self.outbox.is_empty();
         let (then, job) = match next {
             Next::Receive(want) => (Then::Receive(want), None),
@@ -209,6 +217,13 @@ impl Connection {
             self.state = State::Closing;
         }
         Ok(job)
+    }
+
+    /// The connection is to end because of a request; what the session has to say about that is sent first.
+    fn failed(&mut self, kind: ErrorKind) {
+        self.slot.error(kind);
+        self.unsent |= !self.outbox.is_empty();
+        self.state = State::Closing;
     }
 
     fn answered(&mut self) {

@@ -55,6 +55,7 @@ ENGINE_FLOORS: list[set[str]] = [
     {"pool"},
     {"design", "load", "exchange"},
     {"connection"},
+    {"pattern", "spin"},
     {"workload"},
     {"primitive"},
     {"outbox", "inbox", "tally", "setting", "about"},
