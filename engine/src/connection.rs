@@ -224,11 +224,13 @@ impl Connection {
     /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over
     /// then, as [`Connection::advance`] will say.
     pub fn work(&mut self, job: Job) {
-        if catch_unwind(AssertUnwindSafe(|| job(&mut self.outbox))).is_ok() {
-            self.answered();
-        } else {
-            self.slot.error(ErrorKind::Fault);
-            self.state = State::Faulty;
+        match catch_unwind(AssertUnwindSafe(|| job(&mut self.outbox))) {
+            Ok(Ok(())) => self.answered(),
+            Ok(Err(kind)) => self.failed(kind),
+            Err(_panic) => {
+                self.slot.error(ErrorKind::Fault);
+                self.state = State::Faulty;
+            }
         }
     }
 
@@ -277,7 +279,13 @@ impl Connection {
         let calls = std::mem::take(&mut self.calls);
         let not_stored = std::mem::take(&mut self.not_stored);
         let mut input = Input::new(&mut self.inbox, calls, not_stored, ended);
-        let next = self.session.receive(&mut input, &mut self.outbox)?;
+        let next = match self.session.receive(&mut input, &mut self.outbox) {
+            Ok(next) => next,
+            Err(kind) => {
+                self.failed(kind);
+                return Ok(None);
+            }
+        };
         self.unsent |= !self.outbox.is_empty();
         let (then, job) = match next {
             Next::Receive(want) => (Then::Receive(want), None),
@@ -296,6 +304,13 @@ impl Connection {
             self.state = State::Closing;
         }
         Ok(job)
+    }
+
+    /// The connection is to end because of a request; what the session has to say about that is sent first.
+    fn failed(&mut self, kind: ErrorKind) {
+        self.slot.error(kind);
+        self.unsent |= !self.outbox.is_empty();
+        self.state = State::Closing;
     }
 
     fn answered(&mut self) {

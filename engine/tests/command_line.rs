@@ -406,6 +406,10 @@ fn every_setting_can_be_typed() {
             }
             "boolean" => assert!(setting["default"].is_boolean(), "{setting}"),
             "choice" => assert!(setting["choices"].as_array().unwrap().contains(&setting["default"]), "{setting}"),
+            "text" => {
+                let length = setting["default"].as_str().map(|text| text.len() as u64);
+                assert!(length > Some(0) && length <= setting["longest"].as_u64(), "{setting}");
+            }
             kind => panic!("{kind} is no kind of setting: {setting}"),
         }
     }

@@ -55,6 +55,7 @@ ENGINE_FLOORS: list[set[str]] = [
     {"pool", "scoreboard"},
     {"design", "load", "exchange"},
     {"connection"},
+    {"pattern", "spin"},
     {"workload"},
     {"primitive"},
     {"perf_event"},

@@ -252,6 +252,7 @@ mod tests {
                     figure => std::thread::sleep(Duration::from_millis(u64::from(figure - b'0'))),
                 }
                 answer(byte, outbox);
+                Ok(())
             };
             Ok(Next::Work(Box::new(job), then))
         }

@@ -148,7 +148,10 @@ async fn advance(run: &Run, connection: &mut Connection) -> Option<PollFlags> {
             Err(fault) => Err(fault),
         };
         match answered {
-            Ok(answer) => connection.work(Box::new(|outbox| outbox.append(answer))),
+            Ok((answer, result)) => connection.work(Box::new(move |outbox| {
+                outbox.append(answer);
+                result
+            })),
             Err(kind) => {
                 run.tally.shared().error(kind);
                 return None;
@@ -157,12 +160,12 @@ async fn advance(run: &Run, connection: &mut Connection) -> Option<PollFlags> {
     }
 }
 
-/// Runs a job on the pool for blocking work.
-async fn compute(job: Job) -> Result<Outbox, ErrorKind> {
+/// Runs a job on the pool for blocking work: its answer, and what the job says of it. An error where it did not run.
+async fn compute(job: Job) -> Result<(Outbox, Result<(), ErrorKind>), ErrorKind> {
     let answer = move || {
         let mut answer = Outbox::default();
-        job(&mut answer);
-        answer
+        let result = job(&mut answer);
+        (answer, result)
     };
     // It panics where it has no thread and cannot make one.
     let task = catch_unwind(AssertUnwindSafe(|| spawn_blocking(answer))).map_err(|_panic| ErrorKind::ResourceLimit)?;

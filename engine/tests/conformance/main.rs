@@ -29,7 +29,9 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Tests wait more than they compute, but several of them make some hundred processes.
     arguments.test_threads.get_or_insert(4);
-    libtest_mimic::run(&arguments, trials()).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials());
+    support::protocol::proc::remove();
+    conclusion.exit();
 }
 
 fn trials() -> Vec<Trial> {
