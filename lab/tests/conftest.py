@@ -13,7 +13,7 @@ import pytest
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
-from thunderherd.records import Noise, TrialMetrics, TrialRecord
+from thunderherd.records import Noise, TrialRecord
 from thunderherd.study import Study, load_study
 
 TESTS = Path(__file__).resolve().parent
@@ -156,7 +156,7 @@ def made_trial(
     position: int = 1,
 ) -> TrialRecord:
     """A trial that never happened: `cost` in seconds a connection, `foreign` the share used by others."""
-    connections = study.load.requests_per_trial
+    connections = study.contender(contender).load.requests_per_trial or 100
     pool = study.contender(contender).settings.get("pool")
     workers = [connections // int(pool)] * int(pool) if pool else None
     return TrialRecord(
@@ -176,7 +176,7 @@ def made_trial(
             machine_busy_seconds=0.2, throttled=0,
         ),
         time_wait_before=0,
-        metrics=TrialMetrics(
+        metrics=dict(
             connections=connections,
             requests=connections,
             server_cpu_seconds=cost * connections,
@@ -190,6 +190,6 @@ def made_trial(
             clients_per_worker_min=min(workers) if workers else None,
             clients_per_worker_max=max(workers) if workers else None,
             listen_drops=0,
-            worker_connections=workers,
         ),
+        worker_connections=workers,
     )  # fmt: skip

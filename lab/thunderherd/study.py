@@ -3,8 +3,8 @@
 `load_study` reads a study's file, applies a size and the user's overrides, holds everything against what the
 engine offers and what this machine has, and fills in every default. All mistakes of a file come in one
 UserError, one line each: file and line (or the override), value seen, values allowed, near match. The parts
-are in `study_file` (TOML with lines), `study_form` (what a file may contain), `study_overrides` and
-`study_checks`.
+are in `study_file` (TOML with lines), `study_form` (what a file may contain), `study_overrides`, `study_checks`
+and `study_resolved` (what it becomes).
 """
 
 import hashlib
@@ -17,11 +17,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 
 from thunderherd import study_checks as checks
-from thunderherd.catalogue import Catalogue, Setting, SettingValue, defaults
+from thunderherd.catalogue import Catalogue, Setting, defaults
 from thunderherd.errors import UserError
+from thunderherd.metrics import Better, metric
 from thunderherd.study_file import (
     KeyPath,
     Problems,
@@ -35,127 +36,35 @@ from thunderherd.study_file import (
 )
 from thunderherd.study_form import ContenderTable, LabTable, StudyForm
 from thunderherd.study_overrides import SettableKeys, assign, flat, parse_override
-from thunderherd.study_paper import Inconsistency, Paper, notes_about
+from thunderherd.study_paper import Paper
+from thunderherd.study_resolved import (
+    Comparison,
+    Contender,
+    Lab,
+    LoadPlan,
+    Look,
+    Measure,
+    Noise,
+    Settings,
+    Study,
+    Sweep,
+)
+
+__all__ = [
+    "DEFAULT_SIZE",
+    "Comparison",
+    "Contender",
+    "Lab",
+    "LoadPlan",
+    "Look",
+    "Study",
+    "Sweep",
+    "bundled_studies",
+    "load_study",
+]
 
 DEFAULT_SIZE = "quick"
 """The size of a run that names none."""
-
-Settings = dict[str, SettingValue]
-
-
-class _Resolved(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Measure(_Resolved):
-    """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks."""
-
-    metric: str
-    baseline: str
-    normalise_connections: int
-    equivalence_percent: float
-    alpha: float
-
-
-class Contender(_Resolved):
-    """One complete configuration; `settings` holds a value for everything that its server can be told."""
-
-    name: str
-    label: str
-    row: int | None
-    design: str
-    primitive: str
-    workload: str
-    settings: Settings
-    control_of: str | None
-    paper_seconds: float | None
-    paper_note: str | None
-
-
-class Comparison(_Resolved):
-    """A pair of the declared family, by names."""
-
-    a: str
-    b: str
-
-
-class Look(_Resolved):
-    """A planned look at the data after that many blocks, with the part of alpha that it may spend."""
-
-    blocks: int
-    alpha: float
-
-
-class LoadPlan(_Resolved):
-    """The load of a trial: `clients` load processes at once, each with these settings.
-
-    `requests` names the settings whose product is the number of requests of one process; the engine says so.
-    """
-
-    kind: str
-    workload: str
-    clients: int
-    settings: Settings
-    warm_up_connections: int
-    requests: tuple[str, ...] = Field(exclude=True)
-
-    @property
-    def requests_per_trial(self) -> int:
-        """Requests in the measured window, all clients together."""
-        return checks.requests_per_trial(self.requests, self.clients, self.settings)
-
-
-class Lab(_Resolved):
-    """CPU numbers; None lets the kernel choose."""
-
-    server_cpus: tuple[int, ...] | None
-    client_cpus: tuple[int, ...] | None
-
-
-class Noise(_Resolved):
-    """Percent of the machine's CPU time that make a block noisy; percent of blocks that may be rejected."""
-
-    steal_percent: float
-    foreign_percent: float
-    reject_at_most_percent: float
-
-
-class Study(_Resolved):
-    """A study with everything resolved.
-
-    `comparisons` is the declared family. `digest` is the SHA-256 of all that follows from the file, the size
-    and the overrides, but not of where the file lies. `notes` belong beside every figure.
-    """
-
-    name: str
-    title: str
-    question: str
-    source: str
-    size: str
-    measure: Measure
-    contenders: tuple[Contender, ...]
-    comparisons: tuple[Comparison, ...]
-    looks: tuple[Look, ...]
-    load: LoadPlan
-    lab: Lab
-    noise: Noise
-    notes: tuple[str, ...]
-    inconsistencies: tuple[Inconsistency, ...]
-    path: Path = Field(exclude=True)
-    claims_path: Path | None = Field(exclude=True)
-    overrides: tuple[str, ...] = Field(exclude=True)
-    digest: str = ""
-
-    def contender(self, name: str) -> Contender:
-        """The contender of that name; UserError when there is none."""
-        for contender in self.contenders:
-            if contender.name == name:
-                return contender
-        raise UserError(f"{self.name}: {unknown('contender', name, (each.name for each in self.contenders))}")
-
-    def notes_about(self, subject: str) -> str | None:
-        """What the source gets wrong about "row 7", "claim H66" or another subject; None if nothing."""
-        return notes_about(self.inconsistencies, subject)
 
 
 # Finding and loading ----------------------------------------------------------------------------------------
@@ -320,7 +229,8 @@ class _Resolver:
         checks.check_names(form, self.catalogue, problems)
         paper = Paper.read(form, problems)
         contenders, load, family = tuple(self._contenders(paper)), self._load(), self._family()
-        measure = Measure.model_validate(form.measure.model_dump())
+        measure = form.measure.model_dump()
+        measure = Measure.model_validate(measure | {"better": better_of(form.measure.metric)})
         if self.whole:
             checks.check_workload(
                 form, {each.name: each.settings for each in contenders}, load.settings, problems
@@ -342,6 +252,9 @@ class _Resolver:
             size=self.size,
             measure=measure,
             contenders=contenders,
+            sweeps=(),
+            absent={},
+            repetitions=None,
             comparisons=tuple(family),
             looks=tuple(
                 Look(blocks=look.blocks, alpha=look.alpha)
@@ -366,6 +279,9 @@ class _Resolver:
             yield Contender(
                 name=table.name,
                 label=table.label or _label(table, base),
+                base=table.name,
+                sweep=None,
+                point=None,
                 row=table.row if isinstance(table.row, int) else None,
                 design=design,
                 primitive=primitive,
@@ -374,6 +290,11 @@ class _Resolver:
                 | _known(server.settings, allowed)
                 | _known(base.settings, allowed)
                 | _known(table.settings, allowed),
+                load=self._load(),
+                lab=_place(self.form.lab),
+                trial="window",
+                metric=self.form.measure.metric,
+                better=better_of(self.form.measure.metric),
                 control_of=table.control_of,
                 paper_seconds=paper.seconds_of(table, index, self.problems),
                 paper_note=paper.note_of(table),
@@ -389,6 +310,7 @@ class _Resolver:
             settings=defaults(allowed) | _known(load.settings, allowed),
             warm_up_connections=load.warm_up_connections,
             requests=kind.requests if kind else (),
+            duration=kind.duration if kind else None,
         )
 
     def _family(self) -> list[Comparison]:
@@ -400,8 +322,19 @@ class _Resolver:
         pairs += [(table.name, table.control_of) for table in tables if table.control_of]
         family: dict[frozenset[str], Comparison] = {}
         for a, b in pairs:
-            family.setdefault(frozenset((a, b)), Comparison(a=a, b=b))
+            metric = self.form.measure.metric
+            family.setdefault(
+                frozenset((a, b)), Comparison(a=a, b=b, metric=metric, better=better_of(metric))
+            )
         return list(family.values())
+
+
+def better_of(name: str) -> Better:
+    """The better direction of a metric; of one that does not exist, which was complained about, less."""
+    try:
+        return metric(name).better
+    except KeyError:
+        return "less"
 
 
 def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:

@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from thunderherd import noise
 from thunderherd.catalogue import Catalogue, Setting, SettingValue
-from thunderherd.records import TrialMetrics
+from thunderherd.metrics import metric_names
 from thunderherd.study_file import KeyPath, Problems, near, show, unknown
 from thunderherd.study_form import ContenderTable, StudyForm
 
 Settings = Mapping[str, SettingValue]
-
-METRICS = tuple(name for name in TrialMetrics.model_fields if name != "worker_connections")
-"""What a trial gives one number for."""
 
 SHARE_OF_PORTS = 0.5
 """A closed connection keeps its port for a minute (TIME_WAIT); beyond half of them, connect searches long."""
@@ -37,8 +34,7 @@ def check_names(form: StudyForm, catalogue: Catalogue, problems: Problems) -> No
     """Metric, baseline, workload, load, designs, primitives, settings and pairs exist and fit together."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
     countable = [each.name for each in catalogue.loads if each.requests]
-    if form.measure.metric not in METRICS:
-        problems.add(("measure", "metric"), unknown("metric", form.measure.metric, METRICS))
+    check_metric(form.measure.metric, ("measure", "metric"), form.measure.counters, problems)
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
     _check_primitive(form.server.primitive, ("server", "primitive"), catalogue, problems)
@@ -53,6 +49,12 @@ def check_names(form: StudyForm, catalogue: Catalogue, problems: Problems) -> No
     _check_contenders(form, catalogue, problems)
     _check_common_settings(form, catalogue, problems)
     _check_pairs(form, problems)
+
+
+def check_metric(name: str, key: KeyPath, counters: Sequence[str], problems: Problems) -> None:
+    """A metric exists, given the counters that the study asks for."""
+    if name not in (names := metric_names(counters)):
+        problems.add(key, unknown("metric", name, names))
 
 
 def _check_primitive(name: str, key: KeyPath, catalogue: Catalogue, problems: Problems) -> None:
@@ -209,7 +211,7 @@ def check_looks(form: StudyForm, size: str, comparisons: int | None, problems: P
         )
 
 
-def requests_per_trial(requests: Sequence[str], clients: int, settings: Settings) -> int:
+def requests_of(requests: Sequence[str], clients: int, settings: Settings) -> int:
     """Requests in the measured window, all clients together; each is a connection of its own.
 
     `requests` names the settings whose product is the number of requests of one client (`Load.requests`).
@@ -283,7 +285,7 @@ def check_ports(form: StudyForm, requests: Sequence[str], load: Settings, proble
     allowed = ports_allowed()
     warm_up, window = (
         form.load.warm_up_connections,
-        requests_per_trial(requests, form.load.clients, load),
+        requests_of(requests, form.load.clients, load),
     )
     if warm_up + window <= allowed:
         return

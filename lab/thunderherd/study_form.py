@@ -31,6 +31,9 @@ class MeasureTable(Table):
     alpha: float = Field(
         default=0.05, gt=0, lt=0.5, description="chance of a false verdict, over all comparisons"
     )
+    counters: list[str] = Field(
+        default=[], description='counters that both sides are asked for, such as ["context_switches"]'
+    )
 
 
 class ServerTable(Table):

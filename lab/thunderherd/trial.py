@@ -84,6 +84,7 @@ def run_trial(
         noise=trial.noise(),
         time_wait_before=trial.time_wait_before,
         metrics=metrics,
+        worker_connections=trial.worker_connections() if metrics is not None else None,
     )
 
 
@@ -221,10 +222,10 @@ class _Trial:
             return None
         connections = self.after.tally.connections - self.before.tally.connections
         elapsed = elapsed_seconds(self.loads)
-        workers = workers_in_window(self.before.workers, self.after.workers)
+        workers = self.worker_connections()
         switches = self.summary.voluntary_switches if self.summary else None
         all_connections = self.summary.tally.connections if self.summary else 0
-        return TrialMetrics(
+        return dict(
             connections=connections,
             requests=sum(load.requests for load in self.loads),
             server_cpu_seconds=cpu[0],
@@ -240,8 +241,13 @@ class _Trial:
             clients_per_worker_min=min(workers) if workers else None,
             clients_per_worker_max=max(workers) if workers else None,
             listen_drops=self.after.listen_drops - self.before.listen_drops,
-            worker_connections=workers,
         )
+
+    def worker_connections(self) -> list[int] | None:
+        """Connections of each pool worker in the window."""
+        if self.before is None or self.after is None:
+            return None
+        return workers_in_window(self.before.workers, self.after.workers)
 
     def missing(self) -> str:
         """In words, what `metrics` would have needed and the trial does not have."""
