@@ -1,5 +1,6 @@
 //! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -51,7 +52,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         load: plan.load.name,
         primitive: plan.primitive.name,
         settings: plan.settings.values().clone(),
-        expected_requests: plan.load.item.requests.iter().map(|setting| plan.settings.integer(setting.name)).product(),
+        expected_requests: plan.load.item.expected_requests(&plan.settings),
         requests: counts.requests,
         connections: counts.connections,
         bytes_received: counts.bytes_received,
@@ -60,7 +61,14 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         ended_monotonic_ns: ended,
         user_ns: usage.iter().map(|usage| usage.user.as_nanos() as u64).sum(),
         system_ns: usage.iter().map(|usage| usage.system.as_nanos() as u64).sum(),
+        window: None,
+        latency: None,
         voluntary_switches: usage.iter().map(|usage| usage.voluntary_switches).sum(),
+        involuntary_switches: usage.iter().map(|usage| usage.involuntary_switches).sum(),
+        minor_faults: usage.iter().map(|usage| usage.minor_faults).sum(),
+        major_faults: usage.iter().map(|usage| usage.major_faults).sum(),
+        counters: BTreeMap::new(),
+        account: run.client.account(),
         errors: counts.errors,
         children_lost: run.tally.general().workers_lost.load(Relaxed),
         first_error: run.first_error.get(),
@@ -71,10 +79,10 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
 /// The result for a person.
 pub fn in_words(result: &LoadResult) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
+    let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(
-        "{} of {} replies came and were right, {} bytes, in {seconds:.3} s ({:.0} a second)\n",
+        "{}{expected} replies came and were right, {} bytes, in {seconds:.3} s ({:.0} a second)\n",
         result.requests,
-        result.expected_requests,
         result.bytes_received,
         result.requests as f64 / seconds
     );

@@ -226,6 +226,9 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     if let Some(reason) = registry::hole(design.item, primitive.item) {
         return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
     }
+    if let Some(reason) = (design.item.unavailable)() {
+        return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
+    }
     let declared = registry::server_settings(design.item, primitive.item, workload.item);
     let chosen = format!("{} with {} and {}", design.name, workload.name, primitive.name);
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
@@ -265,7 +268,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
         target,
         settings: given_settings(matches, &declared, &chosen)?,
     })?;
-    let complete = result.requests == result.expected_requests && result.errors.is_empty() && result.children_lost == 0;
+    let all = result.expected_requests.is_none_or(|expected| result.requests == expected);
+    let complete = all && result.errors.is_empty() && result.children_lost == 0;
     let text = if matches.get_flag("json") {
         serde_json::to_string(&lines::Line::Load(result))? + "\n"
     } else {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::outbox::Outbox;
 use crate::primitive::{Received, Sent, Transfer, Want};
 use crate::sys::descriptor::{PollFlags, poll};
 use crate::tally::{ErrorKind, Slot};
-use crate::workload::{Input, Job, Next, Session};
+use crate::workload::{Input, Job, Next, Session, Then};
 
 /// How long a transfer may hold a finished connection for the sake of pieces that the kernel still reads.
 const FINISH: Duration = Duration::from_secs(1);
@@ -78,17 +79,29 @@ impl Connection {
 
     /// Serves a blocking socket until its end: what a worker does that has one connection at a time.
     pub fn serve(&mut self) {
-        loop {
-            match self.advance() {
-                Progress::Blocked(flags) => {
-                    if let Err(error) = poll(&[(self.socket.as_fd(), flags)], None) {
-                        return self.slot.error(ErrorKind::of(&error));
-                    }
-                }
-                Progress::Work(job) => self.work(job),
-                Progress::Closed => return,
+        while let Some(flags) = self.advance_in_place() {
+            if let Err(error) = poll(&[(self.socket.as_fd(), flags)], None) {
+                return self.slot.error(ErrorKind::of(&error));
             }
         }
+    }
+
+    /// Goes on as far as the socket allows, and computes right here what needs computing. Says what to wait for; `None`
+    /// when the connection is over.
+    pub fn advance_in_place(&mut self) -> Option<PollFlags> {
+        catch_unwind(AssertUnwindSafe(|| {
+            loop {
+                match self.advance() {
+                    Progress::Blocked(flags) => return Some(flags),
+                    Progress::Work(job) => self.work(job),
+                    Progress::Closed => return None,
+                }
+            }
+        }))
+        .unwrap_or_else(|_panic| {
+            self.slot.error(ErrorKind::Fault);
+            None
+        })
     }
 
     /// Goes on as far as the socket allows.
@@ -179,22 +192,22 @@ impl Connection {
         let mut input = Input::new(&mut self.inbox, calls, not_stored, ended);
         let next = self.session.receive(&mut input, &mut self.outbox)?;
         self.unsent |= !self.outbox.is_empty();
-        let (want, job) = match next {
-            Next::Receive(want) => (want, None),
-            Next::Answered(want) => {
+        let (then, job) = match next {
+            Next::Receive(want) => (Then::Receive(want), None),
+            Next::Answered(then) => {
                 self.answered();
-                (want, None)
+                (then, None)
             }
-            Next::Work(job, want) => (want, Some(job)),
-            Next::Close => {
-                self.state = State::Closing;
-                return Ok(None);
-            }
+            Next::Work(job, then) => (then, Some(job)),
+            Next::Close => (Then::Close, None),
         };
+        match then {
+            Then::Receive(want) => self.want = want,
+            Then::Close => self.state = State::Closing,
+        }
         if ended && job.is_none() {
             self.state = State::Closing;
         }
-        self.want = want;
         Ok(job)
     }
 

@@ -1,14 +1,14 @@
 //! The vocabulary of designs: how connections are accepted and handed to whatever serves them.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::connection::Connection;
-use crate::primitive::{Opener, Primitive, Waits};
+use crate::primitive::{Opener, Primitive, Transfer, Waits};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys;
 use crate::tally::{ErrorKind, Slot, Tally};
@@ -26,7 +26,22 @@ pub struct Design {
     pub workers: fn(&Settings) -> usize,
     /// Serves until the listener is shut down, and then until what it has accepted is served.
     pub serve: fn(&'static Run) -> Result<()>,
+    /// How many listeners it wants, all on the same address; one in most designs ([`COMMON`]).
+    pub listeners: fn(&Settings) -> usize,
+    /// Why it cannot run on this machine; `None` where it can, as in most designs ([`COMMON`]).
+    pub unavailable: fn() -> Option<String>,
 }
+
+/// What most designs have in common: the end of their entry is `..COMMON`.
+pub const COMMON: Design = Design {
+    about: About { summary: "", source: "" },
+    waits: Waits::InTheCall,
+    settings: &[],
+    workers: no_pool,
+    serve: |_| Ok(()),
+    listeners: |_| 1,
+    unavailable: || None,
+};
 
 /// The size of a pool, for designs that have one.
 pub const POOL: Setting = Setting {
@@ -48,8 +63,8 @@ pub fn no_pool(_settings: &Settings) -> usize {
 
 /// One life of a server: what its design is given.
 pub struct Run {
-    /// The listening socket, blocking.
-    pub listener: OwnedFd,
+    /// The listening sockets, blocking: one, or as many as the design asked for.
+    pub listeners: Vec<OwnedFd>,
     /// The complete settings.
     pub settings: Settings,
     /// Where everything is counted.
@@ -66,26 +81,32 @@ impl Run {
         pool(&self.settings)
     }
 
-    /// A worker of the pool, counted from 0. To be made where it runs: after the fork, in its thread.
+    /// The listening socket; the first, where there are several.
+    pub fn listener(&self) -> &OwnedFd {
+        &self.listeners[0]
+    }
+
+    /// A worker of the pool, counted from 0. To be made where it runs: after the fork, in its thread. It accepts from a
+    /// listener of its own where there is one for every worker.
     pub fn pool_worker(&'static self, index: usize) -> Result<Worker> {
-        self.worker_with(self.tally.worker(index))
+        self.worker_with(self.tally.worker(index), &self.listeners[index % self.listeners.len()])
     }
 
     /// A worker that is not of a pool; all of these are counted together. To be made where it runs.
     pub fn worker(&'static self) -> Result<Worker> {
-        self.worker_with(self.tally.shared())
+        self.worker_with(self.tally.shared(), self.listener())
     }
 
     /// One that accepts for others to serve.
     pub fn acceptor(&'static self) -> Acceptor {
-        Acceptor { run: self, slot: self.tally.shared() }
+        Acceptor { run: self, slot: self.tally.shared(), listener: self.listener() }
     }
 
-    fn worker_with(&'static self, slot: &'static Slot) -> Result<Worker> {
+    fn worker_with(&'static self, slot: &'static Slot, listener: &'static OwnedFd) -> Result<Worker> {
         let opener = (self.primitive.prepare)(&self.settings)
             .inspect_err(|error| slot.error(ErrorKind::of(error)))
             .context("the primitive could not be prepared")?;
-        Ok(Worker { acceptor: Acceptor { run: self, slot }, opener })
+        Ok(Worker { acceptor: Acceptor { run: self, slot, listener }, opener })
     }
 }
 
@@ -93,21 +114,55 @@ impl Run {
 pub struct Acceptor {
     run: &'static Run,
     slot: &'static Slot,
+    listener: &'static OwnedFd,
+}
+
+/// What one accept brought.
+pub enum Accepted {
+    /// A connection.
+    Connection(OwnedFd),
+    /// None was waiting (EAGAIN): another worker was quicker, or all have been taken.
+    Nothing,
+    /// The connection could not be had; why is tallied.
+    Refused,
+    /// The listener has been shut down: what is open is served to its end, and nothing more comes.
+    ShutDown,
 }
 
 impl Acceptor {
     /// Waits in accept for the next connection; `None` once the listener has been shut down.
     pub fn accept(&mut self) -> Option<OwnedFd> {
         loop {
-            match sys::socket::accept(self.run.listener.as_fd()) {
-                Ok(socket) => return Some(socket),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINVAL) => return None,
-                    Some(libc::EINTR) => {}
-                    _ => self.refused(&error),
-                },
+            match self.try_accept(0) {
+                Accepted::Connection(socket) => return Some(socket),
+                Accepted::ShutDown => return None,
+                Accepted::Nothing | Accepted::Refused => {}
             }
         }
+    }
+
+    /// Accepts once, with the flags of accept4(2): SOCK_NONBLOCK for a connection that an event loop will serve.
+    pub fn try_accept(&mut self, flags: libc::c_int) -> Accepted {
+        loop {
+            let error = match sys::socket::accept(self.listener.as_fd(), flags) {
+                Ok(socket) => return Accepted::Connection(socket),
+                Err(error) => error,
+            };
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EINVAL) => return Accepted::ShutDown,
+                Some(libc::EAGAIN) => return Accepted::Nothing,
+                _ => {
+                    self.refused(&error);
+                    return Accepted::Refused;
+                }
+            }
+        }
+    }
+
+    /// Counts a wake-up that found nothing to do: another worker had taken the connection.
+    pub fn woke_for_nothing(&self) {
+        self.slot.empty_wakeups.fetch_add(1, Relaxed);
     }
 
     /// Tallies what kept a connection from being served. Where something has run out it waits a little: the shortage
@@ -137,20 +192,38 @@ impl Worker {
         self.acceptor.accept()
     }
 
-    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::advance`]. `None`
-    /// when that is not possible, which is tallied.
+    /// As [`Acceptor::try_accept`].
+    pub fn try_accept(&mut self, flags: libc::c_int) -> Accepted {
+        self.acceptor.try_accept(flags)
+    }
+
+    /// As [`Acceptor::woke_for_nothing`].
+    pub fn woke_for_nothing(&self) {
+        self.acceptor.woke_for_nothing();
+    }
+
+    /// Where it accepts.
+    pub fn listener(&self) -> BorrowedFd<'static> {
+        self.acceptor.listener.as_fd()
+    }
+
+    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::advance_in_place`]
+    /// or [`Connection::advance`]. `None` when that is not possible, which is tallied.
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
-        let Acceptor { run, slot } = self.acceptor;
         let transfer = self.opener.open().inspect_err(|error| self.acceptor.refused(error)).ok()?;
-        Some(Connection::new(socket, run.service.open(), transfer, slot))
+        Some(self.open_with(socket, transfer))
+    }
+
+    /// As [`Worker::open`], for a design that moves the bytes itself.
+    pub fn open_with(&mut self, socket: OwnedFd, transfer: Box<dyn Transfer>) -> Connection {
+        let Acceptor { run, slot, .. } = self.acceptor;
+        Connection::new(socket, run.service.open(), transfer, slot)
     }
 
     /// Serves a connection until its end. Whatever goes wrong with it is tallied and goes no further.
     pub fn serve(&mut self, socket: OwnedFd) {
         let Some(mut connection) = self.open(socket) else { return };
-        if catch_unwind(AssertUnwindSafe(|| connection.serve())).is_err() {
-            self.acceptor.slot.error(ErrorKind::Fault);
-        }
+        connection.serve();
         connection.finish();
     }
 }

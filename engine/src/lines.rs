@@ -11,9 +11,13 @@ use crate::cpu_time::CpuSource;
 use crate::setting::Value;
 use crate::sys::process::Usage;
 use crate::tally::Counts;
+use crate::workload::Account;
 
 /// Version of the lines.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
+
+/// What counters say, by name.
+pub type CounterValues = BTreeMap<&'static str, Option<u64>>;
 
 /// The effective settings, by name.
 pub type SettingValues = BTreeMap<&'static str, Value>;
@@ -28,6 +32,8 @@ pub enum Line {
     Snapshot(Snapshot),
     /// The server has ended.
     Summary(Summary),
+    /// A timed load begins or ends to count.
+    Mark(Mark),
     /// The load has ended.
     Load(LoadResult),
 }
@@ -61,6 +67,8 @@ pub struct Ready {
     pub socket: SocketOptions,
     /// CPUs the server is pinned to.
     pub cpus: Option<Vec<usize>>,
+    /// The counters asked for: null, or why this machine does not offer it.
+    pub counters: BTreeMap<&'static str, Option<String>>,
 }
 
 /// The listener's options as the kernel reports them; connections inherit them.
@@ -95,6 +103,8 @@ pub struct Snapshot {
     pub listen_drops: u32,
     /// Connections that wait to be accepted.
     pub listen_queue: u32,
+    /// The counters asked for, over the whole process tree; null where unavailable.
+    pub counters: CounterValues,
 }
 
 /// A server's whole life, every process of it ended and waited for.
@@ -128,6 +138,12 @@ pub struct Summary {
     pub workers: Option<Vec<u64>>,
     /// Connections that the listener dropped.
     pub listen_drops: u32,
+    /// The counters asked for, over the whole life; null where unavailable.
+    pub counters: CounterValues,
+    /// Sums that the workload keeps; a load must come to the same where it has one of the same name.
+    pub account: Account,
+    /// How the workload's own books do not balance.
+    pub account_fault: Option<String>,
     /// How the server ended, when nobody had stopped it.
     pub died: Option<String>,
 }
@@ -160,26 +176,41 @@ pub struct LoadResult {
     pub primitive: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
-    /// Requests that were to be made.
-    pub expected_requests: u64,
+    /// Requests that were to be made; null where the load ends by time.
+    pub expected_requests: Option<u64>,
     /// Requests whose reply came and was right.
     pub requests: u64,
     /// Connections made.
     pub connections: u64,
     /// Bytes of replies.
     pub bytes_received: u64,
-    /// From before the first child to after the last.
+    /// From before the first connection to after the last reply.
     pub elapsed_ns: u64,
-    /// CLOCK_MONOTONIC before the first child.
+    /// CLOCK_MONOTONIC before the first connection.
     pub started_monotonic_ns: u64,
-    /// CLOCK_MONOTONIC after the last.
+    /// CLOCK_MONOTONIC after the last reply.
     pub ended_monotonic_ns: u64,
+    /// The measured part of a load that ends by time.
+    pub window: Option<Window>,
+    /// From the sending of a request to the end of its reply, each client waiting for its reply before it asks again:
+    /// what a stall keeps from being asked is not in it. Of the window where there is one.
+    pub latency: Option<Latency>,
     /// CPU time of the load in user mode, children included.
     pub user_ns: u64,
     /// In the kernel.
     pub system_ns: u64,
-    /// Times that a process gave up its CPU to wait.
+    /// Times that a thread gave up its CPU to wait.
     pub voluntary_switches: u64,
+    /// Times that a thread was made to give up its CPU.
+    pub involuntary_switches: u64,
+    /// Page faults without input.
+    pub minor_faults: u64,
+    /// Page faults with input.
+    pub major_faults: u64,
+    /// The counters asked for; null where unavailable.
+    pub counters: CounterValues,
+    /// Sums that the workload keeps, to be held against the server's.
+    pub account: Account,
     /// Errors by kind; kinds that did not occur are left out.
     pub errors: BTreeMap<&'static str, u64>,
     /// Client processes that a signal or a fault ended.
@@ -188,6 +219,59 @@ pub struct LoadResult {
     pub first_error: Option<String>,
     /// Stopped by an interrupt before its end.
     pub interrupted: bool,
+}
+
+/// The moment at which a timed load begins or ends to count: its server is to be read now.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Mark {
+    /// Which.
+    pub mark: MarkKind,
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+}
+
+/// Which moment of a timed load.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// The warm-up is over.
+    WindowStarted,
+    /// What is in flight is waited for, and counted no more.
+    WindowEnded,
+}
+
+/// The measured part of a timed load.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Window {
+    /// CLOCK_MONOTONIC at its beginning.
+    pub started_monotonic_ns: u64,
+    /// CLOCK_MONOTONIC at its end.
+    pub ended_monotonic_ns: u64,
+    /// Requests whose reply came within it and was right.
+    pub requests: u64,
+    /// Connections made within it.
+    pub connections: u64,
+}
+
+/// How long replies took, in nanoseconds. A percentile is null where too few requests lie beyond it to know it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Latency {
+    /// Requests that it is of.
+    pub requests: u64,
+    /// Arithmetic mean.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: Option<u64>,
+    /// 90th percentile.
+    pub p90_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// 99.9th percentile.
+    pub p999_ns: Option<u64>,
+    /// The largest.
+    pub maximum_ns: u64,
+    /// All of them: an HdrHistogram (V2, deflated, base64), which other tools read and which can be added to others.
+    pub histogram: String,
 }
 
 /// The schema of the lines (JSON Schema).

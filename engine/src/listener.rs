@@ -32,21 +32,33 @@ pub fn resolve(option: &str, text: &str) -> Result<Vec<SocketAddr>> {
     }
 }
 
-/// Listens on the first of the addresses that can be had, with the server's socket options.
-pub fn listen(addresses: &[SocketAddr], settings: &Settings) -> Result<Socket> {
+/// Listens on the first of the addresses that can be had, with as many sockets as wanted and the server's options.
+pub fn listen(addresses: &[SocketAddr], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
     let mut failure = anyhow!("no address to listen on");
     for &address in addresses {
-        match listen_on(address, settings) {
-            Ok(socket) => return Ok(socket),
+        match listen_on(address, wanted, settings) {
+            Ok(sockets) => return Ok(sockets),
             Err(error) => failure = explain(error, address),
         }
     }
     Err(failure)
 }
 
-fn listen_on(address: SocketAddr, settings: &Settings) -> std::io::Result<Socket> {
+fn listen_on(mut address: SocketAddr, wanted: usize, settings: &Settings) -> std::io::Result<Vec<Socket>> {
+    let mut sockets = Vec::new();
+    for _ in 0..wanted {
+        let socket = listen_once(address, wanted > 1, settings)?;
+        // The first may have left the choice of the port to the kernel; the others share it.
+        address = socket.local_addr()?.as_socket().unwrap_or(address);
+        sockets.push(socket);
+    }
+    Ok(sockets)
+}
+
+fn listen_once(address: SocketAddr, shared: bool, settings: &Settings) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
     // Accepted sockets inherit the option, which saves every design the same call.
     socket.set_tcp_nodelay(settings.boolean(NODELAY.name))?;
     socket.bind(&address.into())?;
@@ -69,7 +81,7 @@ fn explain(error: std::io::Error, address: SocketAddr) -> anyhow::Error {
             address.ip()
         )),
         Some(libc::EMFILE | libc::ENFILE) => {
-            mistake("no descriptor is left for the listener; raise the limit: ulimit -n 1024")
+            mistake("no descriptor is left for the listeners; raise the limit: ulimit -n 8192")
         }
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
     }

@@ -22,8 +22,18 @@ pub struct Load {
     pub workers: fn(&Settings) -> usize,
     /// The settings whose product is the number of requests that it makes when nothing fails.
     pub requests: &'static [Setting],
+    /// The setting that ends it by time where it is not 0; the number of requests is not known beforehand then.
+    pub duration: Option<&'static Setting>,
     /// Makes them. Only what keeps the load from being run at all is an error; what fails in it is tallied.
     pub run: fn(&'static LoadRun) -> Result<()>,
+}
+
+impl Load {
+    /// How many requests it makes when nothing fails; `None` where it ends by time.
+    pub fn expected_requests(&self, settings: &Settings) -> Option<u64> {
+        let timed = self.duration.is_some_and(|duration| settings.integer(duration.name) > 0);
+        (!timed).then(|| self.requests.iter().map(|setting| settings.integer(setting.name)).product())
+    }
 }
 
 /// How long a load waits for progress.

@@ -61,7 +61,14 @@ pub fn catalogue() -> Value {
             "flags": env!("BUILD_FLAGS"),
         },
         "designs": list(DESIGNS, |design: &Design| {
-            (design.about, json!({"waits": design.waits, "settings": design.settings}))
+            let reason = (design.unavailable)();
+            (
+                design.about,
+                json!({
+                    "waits": design.waits, "settings": design.settings,
+                    "available": reason.is_none(), "reason": reason,
+                }),
+            )
         }),
         "primitives": list(PRIMITIVES, |primitive: &Primitive| {
             (primitive.about, json!({"waits": primitive.waits, "settings": primitive.settings}))
@@ -72,7 +79,8 @@ pub fn catalogue() -> Value {
         }),
         "loads": list(LOADS, |load: &Load| {
             let requests: Vec<&str> = load.requests.iter().map(|setting| setting.name).collect();
-            (load.about, json!({"settings": load.settings, "requests": requests}))
+            let duration = load.duration.map(|setting| setting.name);
+            (load.about, json!({"settings": load.settings, "requests": requests, "duration": duration}))
         }),
         "counters": list(COUNTERS, |counter| {
             let reason = (counter.available)().err().map(|error| format!("{error:#}"));

@@ -3,7 +3,8 @@
 //! It has one thread, forks the server into a process group of its own, and is the reaper of all that the server leaves
 //! behind, so that no CPU time is lost. Nothing of the server outlives it: every process carries a parent-death signal.
 
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,7 +80,8 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
 struct Supervisor<'a> {
     plan: &'a Plan,
     signals: SignalDescriptor,
-    listener: Socket,
+    listeners: Vec<Socket>,
+    run: &'static Run,
     tally: &'static Tally,
     server: Pid,
     cpu_time: CpuTime,
@@ -97,20 +99,22 @@ impl<'a> Supervisor<'a> {
     /// Opens the listener, forks the server, and lets it go once its CPU time is being counted.
     fn start(plan: &'a Plan, signals: SignalDescriptor) -> Result<Self> {
         let addresses = listener::resolve("--listen", &plan.listen)?;
-        let listener = listener::listen(&addresses, &plan.settings)?;
+        let wanted = (plan.design.item.listeners)(&plan.settings);
+        let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
+        let duplicates: io::Result<_> = listeners.iter().map(|listener| Ok(listener.try_clone()?.into())).collect();
         let tally = Tally::new((plan.design.item.workers)(&plan.settings))?;
         let run: &'static Run = Box::leak(Box::new(Run {
-            listener: listener.try_clone().context("the listener could not be duplicated")?.into(),
+            listeners: duplicates.context("the listeners could not be duplicated (ulimit -n)")?,
             settings: plan.settings.clone(),
             tally,
-            service: (plan.workload.item.service)(&plan.settings)?,
+            service: (plan.workload.item.service)(&plan.settings, plan.design.item.waits)?,
             primitive: plan.primitive.item,
         }));
         let (gate, opener) = descriptor::pipe()?;
         let server = process::fork(|| {
             descriptor::close_inherited(&opener);
             descriptor::close_inherited(&signals);
-            descriptor::close_inherited(&listener);
+            listeners.iter().for_each(descriptor::close_inherited);
             report(server(plan.design.item, run, gate))
         })
         .context("the server could not be forked (ulimit -u)")?;
@@ -118,7 +122,8 @@ impl<'a> Supervisor<'a> {
         let mut supervisor = Supervisor {
             plan,
             signals,
-            listener,
+            listeners,
+            run,
             tally,
             server,
             cpu_time: CpuTime::open(server, tally, &plan.cpu_source)?,
@@ -133,7 +138,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn announce(&mut self) -> Result<()> {
-        let address = self.listener.local_addr()?.as_socket().context("the listener has no address")?;
+        let address = self.listeners[0].local_addr()?.as_socket().context("the listener has no address")?;
         if !self.plan.control {
             return print(&format!("listening on {address}"));
         }
@@ -149,8 +154,9 @@ impl<'a> Supervisor<'a> {
             settings: self.plan.settings.values().clone(),
             cpu_source: self.cpu_time.source(),
             cpu_source_reason: self.cpu_time.reason.clone(),
-            socket: listener::options(&self.listener, &self.plan.settings)?,
+            socket: listener::options(&self.listeners[0], &self.plan.settings)?,
             cpus: self.plan.cpus.clone(),
+            counters: BTreeMap::new(),
         }))
     }
 
@@ -222,16 +228,24 @@ impl<'a> Supervisor<'a> {
             cpu_ns: self.cpu_time.read()?,
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
-            listen_drops: socket::listen_drops(self.listener.as_fd())?,
-            listen_queue: socket::listen_queue(self.listener.as_fd())?.0,
+            listen_drops: self.listen_drops()?,
+            listen_queue: self.listen_queue()?,
+            counters: BTreeMap::new(),
         })
+    }
+
+    fn listen_drops(&self) -> io::Result<u32> {
+        self.listeners.iter().map(|listener| socket::listen_drops(listener.as_fd())).sum()
+    }
+
+    fn listen_queue(&self) -> io::Result<u32> {
+        self.listeners.iter().map(|listener| socket::listen_queue(listener.as_fd()).map(|(queued, _)| queued)).sum()
     }
 
     /// Wakes every accept of the server for the last time, and gives what is in flight its time to end.
     fn stop(&mut self) -> Result<()> {
-        let (queued, _) = socket::listen_queue(self.listener.as_fd())?;
-        self.tally.shared().errors(ErrorKind::QueuedAtStop, queued.into());
-        socket::shutdown(self.listener.as_fd())?;
+        self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.into());
+        self.listeners.iter().try_for_each(|listener| socket::shutdown(listener.as_fd()))?;
         self.stopped = Some(Instant::now());
         self.deadline = Some(Instant::now() + Duration::from_millis(self.plan.settings.integer(DRAIN.name)));
         Ok(())
@@ -261,6 +275,7 @@ impl<'a> Supervisor<'a> {
         };
         let total = Split::from(&whole);
         let known = own.user_ns + own.system_ns > 0;
+        let account = self.run.service.account();
         Ok(Summary {
             cpu_ns: match self.cpu_time.source() {
                 CpuSource::Cgroup => self.cpu_time.read()?.unwrap_or_default(),
@@ -280,7 +295,10 @@ impl<'a> Supervisor<'a> {
             max_resident_kib: whole.max_resident_kib,
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
-            listen_drops: socket::listen_drops(self.listener.as_fd())?,
+            listen_drops: self.listen_drops()?,
+            counters: BTreeMap::new(),
+            account: account.clone().unwrap_or_default(),
+            account_fault: account.err(),
             died,
         })
     }
@@ -352,6 +370,12 @@ fn in_words(summary: &Summary) -> String {
     }
     if !troubles.is_empty() {
         text += &format!("\nerrors: {}", troubles.join(", "));
+    }
+    for (name, sum) in &summary.account {
+        text += &format!("\n{}: {sum}", name.replace('_', " "));
+    }
+    if let Some(fault) = &summary.account_fault {
+        text += &format!("\nthe books do not balance: {fault}");
     }
     text
 }

@@ -1,11 +1,13 @@
 //! The vocabulary of workloads: one protocol, both ends, without input or output of its own.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 
 use crate::about::About;
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
-use crate::primitive::Want;
+use crate::primitive::{Waits, Want};
 use crate::setting::{Setting, Settings};
 use crate::tally::ErrorKind;
 
@@ -19,8 +21,8 @@ pub struct Workload {
     pub service_settings: &'static [Setting],
     /// Settings of the asking end.
     pub client_settings: &'static [Setting],
-    /// Makes the serving end, once for the whole server, before any fork.
-    pub service: fn(&Settings) -> Result<Box<dyn Service>>,
+    /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
+    pub service: fn(&Settings, Waits) -> Result<Box<dyn Service>>,
     /// Makes the asking end, once for the whole load.
     pub client: fn(&Settings) -> Result<Box<dyn Client>>,
 }
@@ -29,7 +31,16 @@ pub struct Workload {
 pub trait Service: Send + Sync {
     /// The state of a new connection.
     fn open(&self) -> Box<dyn Session>;
+
+    /// What it has to account for, asked when every process of the server has ended: so it is kept in memory that they
+    /// share. The error says how its own books do not balance.
+    fn account(&self) -> std::result::Result<Account, String> {
+        Ok(Account::new())
+    }
 }
+
+/// Sums that the two ends of a workload must agree on, by name.
+pub type Account = BTreeMap<&'static str, u64>;
 
 /// One connection of the serving end.
 pub trait Session: Send {
@@ -48,12 +59,21 @@ pub trait Session: Send {
 pub enum Next {
     /// More bytes of a request that is not complete.
     Receive(Want),
-    /// The request was complete, and its answer is in the outbox; receive as said when the input is used up.
-    Answered(Want),
+    /// The request was complete, and its answer is in the outbox.
+    Answered(Then),
     /// The request needs computing. The design decides where; replies keep the order of requests, and no more input of
     /// this connection is taken meanwhile.
-    Work(Job, Want),
+    Work(Job, Then),
     /// Send what is in the outbox, then close.
+    Close,
+}
+
+/// What comes after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// Another request may follow: receive as said when the input is used up.
+    Receive(Want),
+    /// Send the answer, then close.
     Close,
 }
 
@@ -64,6 +84,12 @@ pub type Job = Box<dyn FnOnce(&mut Outbox) + Send>;
 pub trait Client: Send + Sync {
     /// The state of a new connection.
     fn open(&self) -> Box<dyn Conversation>;
+
+    /// What it has to account for, asked when the load has ended. A sum that the server has under the same name must be
+    /// equal. Kept in memory that the load's processes share.
+    fn account(&self) -> Account {
+        Account::new()
+    }
 }
 
 /// One connection of the asking end.

@@ -335,7 +335,7 @@ fn what_is_registered_is_listed() {
     let listed = with("list");
     assert_eq!(listed.status, Some(0));
     let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
-    assert_eq!(catalogue["schema"], 1);
+    assert_eq!(catalogue["schema"], 2);
     for kind in ["designs", "primitives", "workloads", "loads", "counters"] {
         assert!(listed.output.contains(kind), "{listed:?}");
         let entries = catalogue[kind].as_array().unwrap();

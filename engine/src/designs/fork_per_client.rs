@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{Design, Run, no_pool};
+use crate::design::{COMMON, Design, Run, no_pool};
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::{descriptor, process, signal};
@@ -17,6 +17,7 @@ pub static ENTRY: Design = Design {
     settings: &[],
     workers: no_pool,
     serve,
+    ..COMMON
 };
 
 fn serve(run: &'static Run) -> Result<()> {
@@ -24,7 +25,7 @@ fn serve(run: &'static Run) -> Result<()> {
     let mut acceptor = run.acceptor();
     while let Some(socket) = acceptor.accept() {
         let child = || {
-            descriptor::close_inherited(&run.listener);
+            descriptor::close_inherited(run.listener());
             report(run.worker().map(|mut worker| worker.serve(socket)))
         };
         // The parent's copy of the socket goes with the closure.

@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{Design, Run, no_pool};
+use crate::design::{COMMON, Design, Run, no_pool};
 use crate::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -17,6 +17,7 @@ pub static ENTRY: Design = Design {
     settings: &[],
     workers: no_pool,
     serve,
+    ..COMMON
 };
 
 fn serve(run: &'static Run) -> Result<()> {

@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{Design, POOL, Run, pool};
+use crate::design::{COMMON, Design, POOL, Run, pool};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 
@@ -18,6 +18,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    ..COMMON
 };
 
 fn serve(run: &'static Run) -> Result<()> {

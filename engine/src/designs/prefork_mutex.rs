@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use crate::about::About;
-use crate::design::{Design, POOL, Run, pool};
+use crate::design::{COMMON, Design, POOL, Run, pool};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::lock::SharedMutex;
@@ -17,6 +17,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    ..COMMON
 };
 
 fn serve(run: &'static Run) -> Result<()> {

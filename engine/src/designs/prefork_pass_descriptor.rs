@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Result, bail};
 
 use crate::about::About;
-use crate::design::{Design, POOL, Run, Worker, pool};
+use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::pool::{RESPAWN, fork_worker, replace};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags};
@@ -22,6 +22,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    ..COMMON
 };
 
 /// The parent's end of the stream pipe to a child.
@@ -43,7 +44,7 @@ fn serve(run: &'static Run) -> Result<()> {
         // Connections are left in the listener's queue while no child is free.
         let accepting = children.iter().any(|child| child.free);
         let mut descriptors: Vec<_> = children.iter().map(|child| (child.channel.as_fd(), PollFlags::POLLIN)).collect();
-        descriptors.push((run.listener.as_fd(), if accepting { PollFlags::POLLIN } else { PollFlags::empty() }));
+        descriptors.push((run.listener().as_fd(), if accepting { PollFlags::POLLIN } else { PollFlags::empty() }));
         let ready = descriptor::poll(&descriptors, None)?;
 
         // A free child announces nothing but its end. Its place is filled before a connection is passed on.
@@ -101,7 +102,7 @@ fn fork_child(run: &'static Run, index: usize, others: &[Child], waiting: &VecDe
         others.iter().for_each(|child| descriptor::close_inherited(&child.channel));
         waiting.iter().for_each(descriptor::close_inherited);
         descriptor::close_inherited(&channel);
-        descriptor::close_inherited(&run.listener);
+        descriptor::close_inherited(run.listener());
     };
     fork_worker(run, index, enter, |worker| serve_passed(worker, &child_end))?;
     Ok(Child { channel, free: true, index })

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{Design, POOL, Run, Worker, pool};
+use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::pool::thread_pool;
 use crate::primitive::Waits;
 
@@ -18,6 +18,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL],
     workers: pool,
     serve,
+    ..COMMON
 };
 
 fn serve(run: &'static Run) -> Result<()> {

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{Design, POOL, Run, Worker, pool};
+use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
 use crate::pool::thread_pool;
 use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
@@ -22,6 +22,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RING],
     workers: pool,
     serve,
+    ..COMMON
 };
 
 const RING: Setting = Setting {

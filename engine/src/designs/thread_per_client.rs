@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{Design, Run, no_pool};
+use crate::design::{COMMON, Design, Run, no_pool};
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::thread;
@@ -20,6 +20,7 @@ pub static ENTRY: Design = Design {
     settings: &[],
     workers: no_pool,
     serve,
+    ..COMMON
 };
 
 fn serve(run: &'static Run) -> Result<()> {

@@ -26,6 +26,7 @@ pub static ENTRY: Load = Load {
     settings: &[CHILDREN, LOOPS],
     workers: |settings| settings.integer(CHILDREN.name) as usize,
     requests: &[CHILDREN, LOOPS],
+    duration: None,
     run,
 };
 

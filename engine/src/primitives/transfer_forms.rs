@@ -15,12 +15,12 @@ use crate::connection::{Connection, Progress};
 use crate::exchange::exchange;
 use crate::inbox::Inbox;
 use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Received, Sent, Transfer, Want};
+use crate::primitive::{Received, Sent, Transfer, Waits, Want};
 use crate::setting::{Settings, Value};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::{socket, zero_copy};
 use crate::tally::Tally;
-use crate::workload::{Input, Job, Next, Session, Workload};
+use crate::workload::{Input, Job, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
 
 fn would_block(error: &io::Error) -> bool {
@@ -156,7 +156,7 @@ fn bytes_workload() -> &'static Workload {
 fn session(limit: u64) -> Box<dyn Session> {
     let workload = bytes_workload();
     let given = BTreeMap::from([("limit", Value::Integer(limit))]);
-    (workload.service)(&Settings::new(workload.service_settings, &given)).unwrap().open()
+    (workload.service)(&Settings::new(workload.service_settings, &given), Waits::InTheCall).unwrap().open()
 }
 
 /// Drives a connection as an event loop does, until it closes or a minute is over.
@@ -292,7 +292,7 @@ impl Session for Computing {
             outbox.push(Piece::Bytes(vec![digit].into(), 0..1));
             outbox.end_message();
         });
-        Ok(Next::Work(job, Want::Exactly(2)))
+        Ok(Next::Work(job, Then::Receive(Want::Exactly(2))))
     }
 }
 

@@ -6,10 +6,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use super::{check, check_size};
 
 /// Accepts a connection; the new descriptor is not inherited by exec (accept4(2)).
-pub fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub fn accept(listener: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: without an address to fill in, the call writes nothing.
     let descriptor = check(unsafe {
-        libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC)
+        libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags | libc::SOCK_CLOEXEC)
     })?;
     // SAFETY: the kernel has just made this descriptor for us.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })

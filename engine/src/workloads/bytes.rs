@@ -9,11 +9,11 @@ use anyhow::Result;
 use crate::about::About;
 use crate::inbox;
 use crate::outbox::{Outbox, Piece};
-use crate::primitive::Want;
+use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::process::thread_cpu_time;
 use crate::tally::ErrorKind;
-use crate::workload::{Answer, Client, Conversation, Input, Next, Service, Session, Workload};
+use crate::workload::{Answer, Client, Conversation, Input, Next, Service, Session, Then, Workload};
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -70,7 +70,7 @@ fn pattern(length: u64) -> Arc<[u8]> {
     bytes.into()
 }
 
-fn service(settings: &Settings) -> Result<Box<dyn Service>> {
+fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
     let spin = Duration::from_micros(settings.integer(SPIN.name));
     Ok(Box::new(Bytes { payload: pattern(settings.integer(LIMIT.name)), spin }))
 }
@@ -117,14 +117,14 @@ impl Session for BytesSession {
         let reply = Piece::Bytes(Arc::clone(&self.payload), 0..length.ok_or(ErrorKind::BadRequest)?);
         if self.spin.is_zero() {
             answer(reply, outbox);
-            return Ok(Next::Answered(BUFFER));
+            return Ok(Next::Answered(Then::Receive(BUFFER)));
         }
         let spin = self.spin;
         let work = move |outbox: &mut Outbox| {
             burn(spin);
             answer(reply, outbox);
         };
-        Ok(Next::Work(Box::new(work), BUFFER))
+        Ok(Next::Work(Box::new(work), Then::Receive(BUFFER)))
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
 
     /// Gives a session what a peer sends, cut into segments; returns the bytes of each answer, or the error.
     fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u64>, ErrorKind> {
-        let service = service(&Settings::new([&LIMIT, &SPIN], &BTreeMap::new())).unwrap();
+        let service = service(&Settings::new([&LIMIT, &SPIN], &BTreeMap::new()), Waits::InTheCall).unwrap();
         let mut session = service.open();
         let (mut inbox, mut answers) = (Inbox::default(), Vec::new());
         for segment in segments {
