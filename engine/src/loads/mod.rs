@@ -6,5 +6,6 @@ crate::register! {
     /// All loads.
     LOADS: Load {
         closed,
+        closed_threads,
     }
 }

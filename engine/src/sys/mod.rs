@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub mod descriptor;
+pub mod limit;
 pub mod lock;
 pub mod process;
 pub mod shared;
@@ -22,6 +23,11 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// Turns the -1 of a call that transfers bytes into its error.
 fn check_size(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// pthread functions return the error's number instead of setting errno.
+fn check_number(number: libc::c_int) -> io::Result<()> {
+    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
 }
 
 /// Calls again for as long as a signal interrupted the call (signal(7)).
