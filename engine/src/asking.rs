@@ -38,6 +38,7 @@ pub struct Plan {
 
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
+    let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: plan.target.clone(),
         settings: plan.settings.clone(),
@@ -45,7 +46,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         client: (plan.workload.item.client)(&plan.settings)?,
         primitive: plan.primitive.item,
         first_error: FirstError::new().context(UNMAPPED)?,
-        window: Window::whole_life(),
+        window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
         mark: {
             let mark = plan.mark;
@@ -67,7 +68,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         load: plan.load.name,
         primitive: plan.primitive.name,
         settings: plan.settings.values().clone(),
-        expected_requests: plan.load.item.expected_requests(&plan.settings),
+        expected_requests,
         requests: counts.requests,
         connections: counts.connections,
         bytes_received: counts.bytes_received,

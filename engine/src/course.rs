@@ -17,6 +17,10 @@ use crate::tally::{ErrorKind, Slot};
 /// A client that fails so often in a row gives up: there is no server to be measured.
 const FAILURES_IN_A_ROW: u32 = 3;
 
+/// Time between two of the connections that are made before anybody asks. A server that makes a thread for each keeps up
+/// with that; where the queue of those to be accepted runs over, TCP knocks again only after a second.
+pub const RAMP: Duration = Duration::from_micros(100);
+
 /// How long a sleeping client or load may not notice an interrupt.
 const NAP: Duration = Duration::from_millis(50);
 

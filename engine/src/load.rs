@@ -59,8 +59,8 @@ pub const CLIENTS: Setting = Setting {
 };
 
 /// Whether a client keeps its connection.
-pub const CONNECT: Setting = Setting {
-    name: "connect",
+pub const CONNECTIONS: Setting = Setting {
+    name: "connections",
     help: "A connection for every request, or one kept for all requests of a client (as far as the protocol allows)",
     unit: None,
     kind: Kind::Choice { choices: &["per_request", "kept"], default: "per_request" },
@@ -147,7 +147,7 @@ impl LoadRun {
 
     /// Whether connections are kept; panics where the load has no such setting.
     pub fn keeps(&self) -> bool {
-        self.settings.word(CONNECT.name) == "kept"
+        self.settings.word(CONNECTIONS.name) == "kept"
     }
 
     /// Whether the load ends by time; panics where the load has no such setting.

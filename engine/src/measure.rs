@@ -20,9 +20,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// The whole life, until it is said otherwise.
+    /// The whole life, of a load that ends by count.
     pub fn whole_life() -> Self {
         Window { started: AtomicU64::new(0), ended: AtomicU64::new(u64::MAX) }
+    }
+
+    /// One whose beginning is not known yet: nothing counts until it is set.
+    pub fn to_come() -> Self {
+        Window { started: AtomicU64::new(u64::MAX), ended: AtomicU64::new(u64::MAX) }
     }
 
     /// Sets beginning and end, before the first request.
@@ -71,7 +76,8 @@ impl<'run> Measure<'run> {
     pub fn answered(&mut self, asked: u64, at: u64) {
         if self.window.edges().contains(&at) {
             self.requests += 1;
-            self.latency.saturating_record(at.saturating_sub(asked));
+            // It grows as it must.
+            self.latency.record(at.saturating_sub(asked)).expect("there is a bucket for every number");
         }
     }
 }
@@ -104,13 +110,15 @@ impl Measured {
         self.requests += measure.requests;
         self.connections += measure.connections;
         for step in measure.latency.iter_recorded() {
-            self.latency.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
+            let (value, count) = (step.value_iterated_to(), step.count_since_last_iteration());
+            self.latency.record_n(value, count).expect("there is a bucket for every number");
         }
     }
 
     /// A percentile; `None` where fewer than [`BEYOND`] requests lie beyond it.
     pub fn percentile(&self, quantile: f64) -> Option<u64> {
-        let beyond = ((1.0 - quantile) * self.latency.len() as f64).round() as u64;
+        // The little more makes up for the binary fractions, 1 - 0.9 being less than 0.1.
+        let beyond = ((1.0 - quantile) * self.latency.len() as f64 + 1e-6) as u64;
         (beyond >= BEYOND).then(|| self.latency.value_at_quantile(quantile))
     }
 

@@ -11,8 +11,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use anyhow::{Error, Result};
 
 use crate::about::About;
-use crate::course::{Client, Course, Edges, requests_each};
-use crate::load::{CLIENTS, CONNECT, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
+use crate::course::{Client, Course, Edges, RAMP, requests_each};
+use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::Measure;
 use crate::mistake::in_words;
 use crate::sys::{signal, thread};
@@ -23,7 +23,7 @@ pub static ENTRY: Load = Load {
         summary: "Threads, each waiting for its reply before it asks again; connections kept or one for every request",
         source: "the client programs of cse232-a2 and erss-hw4; pthread_create(3)",
     },
-    settings: &[CLIENTS, CONNECT, LOOPS, MILLISECONDS, WARM_UP, THINK],
+    settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
     workers: clients,
     requests: &[CLIENTS, LOOPS],
     duration: Some(&MILLISECONDS),
@@ -38,10 +38,14 @@ fn run(run: &'static LoadRun) -> Result<()> {
     run.make_room(clients)?;
     signal::note_interrupts()?;
     let gate: &'static Gate = Box::leak(Box::default());
+    let connect_first = run.keeps() && run.is_timed();
     for number in 1..=clients {
+        if connect_first {
+            std::thread::sleep(RAMP);
+        }
         let ticket = gate.enter(run);
         let body = move || {
-            if let Err(error) = client(run, number, &ticket) {
+            if let Err(error) = client(run, number, connect_first, &ticket) {
                 run.first_error.note(&in_words(&error));
             }
         };
@@ -60,10 +64,10 @@ fn run(run: &'static LoadRun) -> Result<()> {
     Ok(())
 }
 
-fn client(run: &'static LoadRun, number: usize, ticket: &Ticket) -> Result<()> {
+fn client(run: &'static LoadRun, number: usize, connect_first: bool, ticket: &Ticket) -> Result<()> {
     let course = Course::new(run, run.tally.worker(number - 1), number, requests_each(run));
     let mut client = Client::new(course, run.keeps(), Some(Measure::new(&run.window)))?;
-    if run.keeps() && run.is_timed() {
+    if connect_first {
         client.connect();
     }
     if ticket.gate.wait_for_order() == Order::Ask {
@@ -78,7 +82,9 @@ struct Gate {
     /// Clients that have not ended.
     clients: AtomicUsize,
     state: Mutex<State>,
-    changed: Condvar,
+    /// For the one who opens: a client has come or gone. Clients have another, or each would wake all the others.
+    counted: Condvar,
+    opened: Condvar,
 }
 
 #[derive(Default)]
@@ -103,35 +109,35 @@ impl Gate {
     fn wait_for_order(&self) -> Order {
         let mut state = self.state();
         state.ready += 1;
-        self.changed.notify_all();
-        self.wait_while(state, |state| state.order.is_none()).order.unwrap_or(Order::GoHome)
+        self.counted.notify_one();
+        wait_while(&self.opened, state, |state| state.order.is_none()).order.unwrap_or(Order::GoHome)
     }
 
     fn wait_until_ready(&self) {
         // One that could not even be prepared has gone home already.
-        drop(self.wait_while(self.state(), |state| state.ready < self.clients.load(Relaxed)));
+        drop(wait_while(&self.counted, self.state(), |state| state.ready < self.clients.load(Relaxed)));
     }
 
     fn open(&self, order: Order) {
         self.state().order = Some(order);
-        self.changed.notify_all();
+        self.opened.notify_all();
     }
 
     fn wait_until_empty(&self) {
-        drop(self.wait_while(self.state(), |_| self.clients.load(Relaxed) > 0));
+        drop(wait_while(&self.counted, self.state(), |_| self.clients.load(Relaxed) > 0));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn wait_while<'gate>(
-        &'gate self,
-        state: MutexGuard<'gate, State>,
-        condition: impl Fn(&State) -> bool,
-    ) -> MutexGuard<'gate, State> {
-        self.changed.wait_while(state, |state| condition(state)).unwrap_or_else(PoisonError::into_inner)
-    }
+fn wait_while<'gate>(
+    changed: &Condvar,
+    state: MutexGuard<'gate, State>,
+    condition: impl Fn(&State) -> bool,
+) -> MutexGuard<'gate, State> {
+    changed.wait_while(state, |state| condition(state)).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What every client has; whatever ends it, it is missed by nobody.
@@ -148,6 +154,6 @@ impl Drop for Ticket {
         }
         let _state = self.gate.state();
         self.gate.clients.fetch_sub(1, Relaxed);
-        self.gate.changed.notify_all();
+        self.gate.counted.notify_one();
     }
 }

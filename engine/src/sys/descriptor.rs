@@ -4,12 +4,11 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use nix::poll::PollFd;
+use nix::poll::{PollFd, PollTimeout};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, send, sendmsg,
     socketpair,
 };
-use nix::sys::time::TimeSpec;
 
 pub use nix::poll::PollFlags;
 
@@ -61,13 +60,15 @@ pub fn receive_byte(channel: BorrowedFd<'_>) -> bool {
     matches!(retry(|| recv(channel.as_raw_fd(), &mut [0], MsgFlags::empty()).map_err(io::Error::from)), Ok(1))
 }
 
-/// Waits until one of the descriptors is ready, or the time is over, to the nanosecond; says of each what it is ready for
-/// (ppoll(2)).
+/// Waits until one of the descriptors is ready, or the time is over; says of each what it is ready for (poll(2)).
 pub fn poll(descriptors: &[(BorrowedFd<'_>, PollFlags)], timeout: Option<Duration>) -> io::Result<Vec<PollFlags>> {
     let mut entries: Vec<PollFd> =
         descriptors.iter().map(|&(descriptor, flags)| PollFd::new(descriptor, flags)).collect();
-    let timeout = timeout.map(TimeSpec::from);
-    retry(|| nix::poll::ppoll(&mut entries, timeout, None).map_err(io::Error::from))?;
+    // Rounded up, so that a caller who waits for a deadline does not spin through its last millisecond.
+    let timeout = timeout.map_or(PollTimeout::NONE, |time| {
+        PollTimeout::try_from(time.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
+    });
+    retry(|| nix::poll::poll(&mut entries, timeout).map_err(io::Error::from))?;
     Ok(entries.iter().map(|entry| entry.revents().unwrap_or(PollFlags::empty())).collect())
 }
 

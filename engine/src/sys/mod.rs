@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub mod descriptor;
+pub mod epoll;
 pub mod limit;
 pub mod lock;
 pub mod process;

@@ -1,0 +1,97 @@
+//! An epoll instance (epoll(7)). To be made where it is used, after every fork: an inherited one is shared with the parent.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::epoll::{self, EpollCreateFlags, EpollEvent, EpollTimeout};
+
+pub use nix::sys::epoll::EpollFlags;
+
+use super::retry;
+
+/// Room for what one wait brings, as many events as nginx takes.
+pub type Events = [EpollEvent; 512];
+
+/// No event yet.
+pub fn no_events() -> Events {
+    [EpollEvent::empty(); 512]
+}
+
+/// The instance.
+pub struct Epoll(epoll::Epoll);
+
+impl Epoll {
+    /// Makes an instance that watches nothing (epoll_create1(2)).
+    pub fn create() -> io::Result<Self> {
+        Ok(Epoll(epoll::Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    /// Watches a descriptor (EPOLL_CTL_ADD, epoll_ctl(2)). It is forgotten when its last copy is closed.
+    pub fn add(&self, descriptor: impl AsFd, flags: EpollFlags) -> io::Result<()> {
+        let event = event(&descriptor, flags);
+        Ok(self.0.add(descriptor, event)?)
+    }
+
+    /// Watches it for something else (EPOLL_CTL_MOD). What it is ready for already is reported anew, also as an edge.
+    pub fn modify(&self, descriptor: impl AsFd, flags: EpollFlags) -> io::Result<()> {
+        let mut event = event(&descriptor, flags);
+        Ok(self.0.modify(descriptor, &mut event)?)
+    }
+
+    /// Watches it no longer (EPOLL_CTL_DEL).
+    pub fn delete(&self, descriptor: impl AsFd) -> io::Result<()> {
+        Ok(self.0.delete(descriptor)?)
+    }
+
+    /// Waits until something is ready, or only looks; every descriptor comes once, with what it is ready for
+    /// (epoll_wait(2)).
+    pub fn wait<'a>(
+        &self,
+        events: &'a mut Events,
+        waiting: bool,
+    ) -> io::Result<impl Iterator<Item = (RawFd, PollFlags)> + use<'a>> {
+        let timeout = if waiting { EpollTimeout::NONE } else { EpollTimeout::ZERO };
+        let count = retry(|| self.0.wait(events, timeout).map_err(io::Error::from))?;
+        Ok(ready(&events[..count]))
+    }
+
+    /// As [`Epoll::wait`], for so long at most; a signal ends the waiting too.
+    pub fn wait_at_most<'a>(
+        &self,
+        events: &'a mut Events,
+        time: Duration,
+    ) -> io::Result<impl Iterator<Item = (RawFd, PollFlags)> + use<'a>> {
+        // epoll_wait counts whole milliseconds, so it is let wait for most of the time, and ppoll for the end of it.
+        let whole = time.as_millis().saturating_sub(1);
+        if whole == 0 && !time.is_zero() {
+            let mut this = [PollFd::new(self.0.0.as_fd(), PollFlags::POLLIN)];
+            if let Err(error) = nix::poll::ppoll(&mut this, Some(time.into()), None)
+                && error != Errno::EINTR
+            {
+                return Err(error.into());
+            }
+        }
+        match self.0.wait(events, EpollTimeout::try_from(whole).unwrap_or(EpollTimeout::MAX)) {
+            Ok(count) => Ok(ready(&events[..count])),
+            Err(Errno::EINTR) => Ok(ready(&events[..0])),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn ready(events: &[EpollEvent]) -> impl Iterator<Item = (RawFd, PollFlags)> + use<'_> {
+    let flags = |event: &EpollEvent| PollFlags::from_bits_retain(event.events().bits() as libc::c_short);
+    events.iter().map(move |event| (event.data() as RawFd, flags(event)))
+}
+
+fn event(descriptor: &impl AsFd, flags: EpollFlags) -> EpollEvent {
+    EpollEvent::new(flags, descriptor.as_fd().as_raw_fd() as u64)
+}
+
+/// The flags of poll(2) as those of epoll, which are the same numbers.
+pub fn flags(flags: PollFlags) -> EpollFlags {
+    EpollFlags::from_bits_retain(flags.bits().into())
+}
