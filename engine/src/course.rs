@@ -63,7 +63,12 @@ impl<'run> Course<'run> {
 
     /// A connection that has just been made.
     pub fn caller(&self, socket: std::os::fd::OwnedFd, opener: &mut dyn Opener) -> Result<Caller<'run>, Failure> {
-        let transfer = opener.open().map_err(|error| Failure::system("opening a transfer", &error))?;
+        let transfer = opener.open().map_err(|error| {
+            // It was made all the same, and the server counts it.
+            self.slot.connections.fetch_add(1, Relaxed);
+            self.slot.closed.fetch_add(1, Relaxed);
+            Failure::system("opening a transfer", &error)
+        })?;
         let shown = self.run.show.as_ref().map(|show| show.client(self.number));
         Ok(Caller::new(socket, self.run.client.open(), transfer, self.slot, shown))
     }
@@ -109,14 +114,15 @@ impl<'run> Client<'run> {
     /// Asks again and again until the end of its course. What was measured is added to the sums of the load.
     pub fn take_turns(mut self) {
         let (run, pause) = (self.course.run, pause(self.course.run));
-        while self.course.goes_on(now()) {
-            match self.turn() {
+        let mut at = now();
+        while self.course.goes_on(at) {
+            match self.turn(&mut at) {
                 Ok(()) => self.course.answered(),
                 Err(failure) => self.course.failed(&failure),
             }
             if pause > 0 {
-                let due = now() + pause;
-                sleep_until(due, || self.course.goes_on(now()));
+                sleep_until(at + pause, || self.course.goes_on(now()));
+                at = now();
             }
         }
         if let Some(caller) = self.caller {
@@ -127,15 +133,17 @@ impl<'run> Client<'run> {
         }
     }
 
-    fn turn(&mut self) -> Result<(), Failure> {
+    /// One request; sets the time to when its reply was there.
+    fn turn(&mut self, at: &mut u64) -> Result<(), Failure> {
         let mut caller = match self.caller.take() {
             Some(caller) => caller,
             None => self.connected()?,
         };
         let asked = now();
         let result = caller.exchange();
+        *at = now();
         if let (Ok(_), Some(measure)) = (&result, &mut self.measure) {
-            measure.answered(asked, now());
+            measure.answered(asked, *at);
         }
         match result {
             Ok(true) if self.keeps => self.caller = Some(caller),
@@ -190,10 +198,10 @@ impl<'run> Edges<'run> {
         self.to_come.last().map(|edge| if *edge == Edge::Started { window.start } else { window.end })
     }
 
-    /// Marks the edges that have come.
-    pub fn look(&mut self) {
+    /// Marks the edges that have come by now.
+    pub fn look(&mut self, at: u64) {
         while let Some(moment) = self.next()
-            && moment <= now()
+            && moment <= at
             && let Some(edge) = self.to_come.pop()
         {
             self.mark(edge, moment);
@@ -202,10 +210,11 @@ impl<'run> Edges<'run> {
 
     /// No more comes: nobody asks any more, or an interrupt has come. A window that had begun ends now.
     pub fn cut(&mut self) {
-        self.look();
+        let at = now();
+        self.look(at);
         if self.to_come == [Edge::Ended] {
-            self.run.window.cut(now());
-            self.look();
+            self.run.window.cut(at);
+            self.look(at);
         }
         self.to_come.clear();
     }
@@ -214,10 +223,11 @@ impl<'run> Edges<'run> {
     pub fn sleep(&mut self, clients: &AtomicUsize) {
         while let Some(moment) = self.next() {
             sleep_until(moment, || clients.load(Relaxed) > 0 && !signal::interrupted());
-            if now() < moment {
+            let at = now();
+            if at < moment {
                 return self.cut();
             }
-            self.look();
+            self.look(at);
         }
     }
 

@@ -54,11 +54,12 @@ fn run(run: &'static LoadRun) -> Result<()> {
     let mut edges = Edges::begin(run);
     turns.asking = true;
     for index in 0..clients {
+        turns.at = now();
         turns.turn(index);
     }
     while turns.going > 0 && !signal::interrupted() {
         turns.step(edges.next(), &mut events)?;
-        edges.look();
+        edges.look(turns.at);
     }
     edges.cut();
     while turns.going > 0 {
@@ -97,6 +98,8 @@ struct Turns {
     epoll: Epoll,
     opener: Box<dyn Opener>,
     measure: Measure<'static>,
+    /// The time by the clock, read anew before whatever needs it exactly.
+    at: u64,
     clients: Vec<Client>,
     /// The client of each descriptor.
     of_descriptor: Vec<usize>,
@@ -133,6 +136,7 @@ impl Turns {
             epoll: Epoll::create().context("an epoll instance could not be made")?,
             opener: (run.primitive.prepare)(&run.settings).context("the primitive could not be prepared")?,
             measure: Measure::new(&run.window),
+            at: now(),
             clients: (1..=clients).map(client).collect(),
             of_descriptor: Vec::new(),
             going: clients,
@@ -150,36 +154,38 @@ impl Turns {
     /// Once around the loop; waits for events no longer than until that moment.
     fn step(&mut self, until: Option<u64>, events: &mut Events) -> Result<()> {
         while self.connecting < CONNECTING_AT_A_TIME
-            && (self.asking || now() >= self.next_connect)
+            && (self.asking || self.at >= self.next_connect)
             && let Some(index) = self.waiting.pop_front()
         {
-            self.next_connect = now() + RAMP.as_nanos() as u64;
+            self.next_connect = self.at + RAMP.as_nanos() as u64;
             self.connect(index);
         }
-        let at = now();
+        self.at = now();
         let pause = self.pausing.front().map(|&(due, _)| due);
-        let due = [until, pause, Some(self.sweep)].into_iter().flatten().fold(at + NAP, u64::min);
-        let time = Duration::from_nanos(due.saturating_sub(at));
+        let due = [until, pause, Some(self.sweep)].into_iter().flatten().fold(self.at + NAP, u64::min);
+        let time = Duration::from_nanos(due.saturating_sub(self.at));
         for (descriptor, ready) in self.epoll.wait_at_most(events, time)? {
+            self.at = now();
             self.ready(self.of_descriptor[descriptor as usize], ready);
         }
-        let at = now();
+        self.at = now();
         while let Some(&(due, index)) = self.pausing.front()
-            && (due <= at || !self.clients[index].course.goes_on(at))
+            && (due <= self.at || !self.clients[index].course.goes_on(self.at))
         {
             self.pausing.pop_front();
             self.turn(index);
+            self.at = now();
         }
-        if at >= self.sweep {
-            self.sweep = at + (self.timeout / 10).max(1_000_000);
-            self.time_out(at);
+        if self.at >= self.sweep {
+            self.sweep = self.at + (self.timeout / 10).max(1_000_000);
+            self.time_out(self.at);
         }
         Ok(())
     }
 
     /// A client's next request is due.
     fn turn(&mut self, index: usize) {
-        let goes_on = self.clients[index].course.goes_on(now());
+        let goes_on = self.clients[index].course.goes_on(self.at);
         match self.leave(index) {
             Place::Connected(caller) if goes_on => self.ask(index, caller),
             Place::Connected(caller) => {
@@ -203,7 +209,7 @@ impl Turns {
     }
 
     fn connect(&mut self, index: usize) {
-        if !self.clients[index].course.goes_on(now()) {
+        if !self.clients[index].course.goes_on(self.at) {
             return self.go_home(index);
         }
         self.connecting += 1;
@@ -220,7 +226,7 @@ impl Turns {
                 Err(failure) => failure,
             },
             Ok(Attempted::Connected(socket)) => {
-                self.measure.connected(now());
+                self.measure.connected(self.at);
                 // epoll still knows the socket by the descriptor that the attempt had.
                 self.clients[index].watched = Some(PollFlags::POLLOUT);
                 match self.clients[index].course.caller(socket, self.opener.as_mut()) {
@@ -246,7 +252,7 @@ impl Turns {
     }
 
     fn ask(&mut self, index: usize, mut caller: Caller<'static>) {
-        self.clients[index].asked = now();
+        self.clients[index].asked = self.at;
         let progress = caller.ask();
         self.progressed(index, caller, progress);
     }
@@ -282,7 +288,8 @@ impl Turns {
             }
             Ok(Progress::Answered { open }) => {
                 let client = &mut self.clients[index];
-                self.measure.answered(client.asked, now());
+                self.at = now();
+                self.measure.answered(client.asked, self.at);
                 client.course.answered();
                 if open && self.run.keeps() {
                     client.place = Place::Connected(caller);
@@ -319,15 +326,15 @@ impl Turns {
         self.clients[index].course.failed(failure);
         if self.asking {
             self.rest(index);
-        } else if self.clients[index].course.goes_on(now()) {
+        } else if self.clients[index].course.goes_on(self.at) {
             self.waiting.push_back(index);
         }
     }
 
     /// A pause, if there is one, and then the next request.
     fn rest(&mut self, index: usize) {
-        if self.pause > 0 && self.clients[index].course.goes_on(now()) {
-            self.pausing.push_back((now() + self.pause, index));
+        if self.pause > 0 && self.clients[index].course.goes_on(self.at) {
+            self.pausing.push_back((self.at + self.pause, index));
         } else {
             self.turn(index);
         }
@@ -335,7 +342,7 @@ impl Turns {
 
     fn watch(&mut self, index: usize, socket: BorrowedFd<'_>, flags: PollFlags) -> Result<(), Failure> {
         let client = &mut self.clients[index];
-        client.moved = now();
+        client.moved = self.at;
         let result = match client.watched {
             Some(watched) if watched == flags => Ok(()),
             Some(_) => self.epoll.modify(socket, epoll::flags(flags)),
