@@ -1,6 +1,5 @@
 //! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use crate::about::Entry;
+use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::load::{Edge, FirstError, Load, LoadRun};
 use crate::measure::{Measured, Window};
 use crate::primitive::Primitive;
+use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
 use crate::sys::{process, signal};
@@ -34,6 +35,8 @@ pub struct Plan {
     pub mark: fn(Mark),
     /// Whether everything that goes over the connections is shown on standard output.
     pub show: bool,
+    /// What is to be counted.
+    pub counters: Vec<&'static Entry<Counter>>,
 }
 
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
@@ -54,12 +57,17 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         },
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
     }));
+    let reaped = &run.tally.general().reaped;
+    process::count_reaped(reaped);
+    let mut counting = Counting::begin(&plan.counters, &Tree::of_this(reaped));
     // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
+    let counted_before = counting.read()?;
     let before = process::usage_of_self()?;
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
-    let usage = [process::usage_of_self()?.since(&before), process::usage_of_children()?];
+    let usage = [process::usage_of_self()?.since(&before), reaped.usage()];
+    let counters = counters::between(&counted_before, &counting.read()?);
     let counts = run.tally.counts();
     let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(LoadResult {
@@ -88,7 +96,8 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         involuntary_switches: usage.iter().map(|usage| usage.involuntary_switches).sum(),
         minor_faults: usage.iter().map(|usage| usage.minor_faults).sum(),
         major_faults: usage.iter().map(|usage| usage.major_faults).sum(),
-        counters: BTreeMap::new(),
+        counters,
+        unavailable: counting.unavailable(),
         account: run.client.account(),
         errors: counts.errors,
         children_lost: run.tally.general().workers_lost.load(Relaxed),
@@ -153,6 +162,7 @@ pub fn in_words(result: &LoadResult) -> String {
         result.user_ns as f64 / 1e9,
         result.system_ns as f64 / 1e9
     );
+    text += &counters::in_words(&result.counters, &result.unavailable);
     if !result.errors.is_empty() {
         let errors: Vec<String> = result.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         text += &format!("errors: {}\n", errors.join(", "));

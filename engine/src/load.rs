@@ -13,7 +13,7 @@ use crate::mistake::mistake;
 use crate::primitive::Primitive;
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
-use crate::sys::limit;
+use crate::sys::process;
 use crate::sys::shared::SharedArray;
 use crate::tally::Tally;
 use crate::workload::Client;
@@ -159,7 +159,7 @@ impl LoadRun {
     /// connection, since a load of fewer clients is another load.
     pub fn make_room(&self, clients: usize) -> Result<()> {
         let needed = clients as u64 + OTHER_DESCRIPTORS;
-        let allowed = limit::raise_descriptors(needed).context("the limit on descriptors cannot be raised")?;
+        let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
         if allowed < needed {
             return Err(mistake(format!(
                 "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; \

@@ -4,9 +4,12 @@
 
 pub mod descriptor;
 pub mod epoll;
-pub mod limit;
 pub mod lock;
+pub mod poll;
 pub mod process;
+pub mod readiness;
+pub mod ring;
+pub mod select;
 pub mod shared;
 pub mod signal;
 pub mod socket;
