@@ -51,7 +51,7 @@ fn trials() -> Vec<Trial> {
         let kind = kind(design);
         for workload in workloads.iter().map(name) {
             let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.name == workload) else {
-                trials.push(without_exchanges(&name(&design), &workload));
+                trials.push(without_exchanges(&name(design), &workload));
                 continue;
             };
             let case = || Case { design: design.clone(), kind, protocol };
