@@ -10,7 +10,7 @@ use crate::support::client::Client;
 use crate::support::server::Server;
 use crate::support::{Unprivileged, engine_with_descriptors, eventually, process};
 
-pub const FAULTS: &[Listed] = faults![descriptors_run_out];
+pub const FAULTS: &[Listed] = faults![descriptors_run_out, descriptors_run_out_as_the_server_starts];
 
 /// Those that need a user of their own, and are ignored where there is none to be had.
 pub const AS_A_USER: &[Listed] = &[("processes_run_out", processes_run_out)];
@@ -26,10 +26,23 @@ const DESCRIPTORS: u32 = 40;
 /// More clients than the server may have descriptors: when they have gone, it serves as before.
 fn descriptors_run_out(case: &Case) {
     let (mut bench, silent) = with_descriptors_run_out(case);
-    wait_until_nothing_changes(&mut bench);
+    wait_until_nothing_changes(&mut bench.server);
     drop(silent);
     bench.expected.errors_allowed = &["resource_limit"];
     bench.finish();
+}
+
+/// Clients that come at the first moment, and take the descriptors that the server may need for itself.
+fn descriptors_run_out_as_the_server_starts(case: &Case) {
+    let workload = case.protocol.name;
+    let mut server = Server::launch(&mut engine_with_descriptors(DESCRIPTORS), case.name(), workload, &[]);
+    let clients: Vec<Client> = (0..2 * DESCRIPTORS).map(|_| Client::connect(server.port)).collect();
+    wait_until_nothing_changes(&mut server);
+    drop(clients);
+    let all = u64::from(2 * DESCRIPTORS);
+    server.snapshot_when("all of them served and closed", |snapshot| snapshot["tally"]["closed"] == all);
+    Client::connect(server.port).exchange(&case.exchange());
+    server.stop().is_good();
 }
 
 /// Where all connections are one process's, that process meets the limit, and says so.
@@ -49,9 +62,9 @@ fn with_descriptors_run_out(case: &Case) -> (Bench<'_>, Vec<Client>) {
     (bench, silent)
 }
 
-fn wait_until_nothing_changes(bench: &mut Bench) {
+fn wait_until_nothing_changes(server: &mut Server) {
     let (mut last, mut times) = (None, 0);
-    bench.server.snapshot_when("the number of connections stays", |snapshot| {
+    server.snapshot_when("the number of connections stays", |snapshot| {
         let connections = snapshot["tally"]["connections"].as_u64();
         times = if connections == last { times + 1 } else { 0 };
         last = connections;
