@@ -195,15 +195,15 @@ fn places_of_killed_workers_are_taken_again() {
     for round in 0..2 * MAXIMUM_WORKERS {
         let mut busy = Client::connect(port);
         busy.exchange(&exchange);
-        let before = workers(first);
-        // Beside the listener it has a connection open.
+        // Beside the listener it has a connection open; the one before it may still be closing its own.
         let sockets =
             |id| process::descriptor_targets(id).iter().filter(|target| target.starts_with("socket:")).count();
-        let serving = |id: &i32| sockets(*id) == 2;
-        let (worker, is_busy) = match round % 2 {
-            0 => (before.iter().copied().find(serving).expect("somebody serves it"), true),
-            _ => (before.iter().copied().find(|id| !serving(id)).expect("somebody is free"), false),
-        };
+        let (serving, spare) = eventually("one worker is busy", || {
+            let (serving, spare): (Vec<i32>, Vec<i32>) = workers(first).into_iter().partition(|&id| sockets(id) == 2);
+            (serving.len() == 1 && !spare.is_empty()).then(|| (serving[0], spare[0]))
+        });
+        let is_busy = round % 2 == 0;
+        let worker = if is_busy { serving } else { spare };
         process::kill_and_wait(worker);
         server.snapshot_when("a lost worker", |snapshot| snapshot["tally"]["workers_lost"] == round + 1);
         if is_busy {
