@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use support::client::Client;
 use support::protocol::{Exchange, bytes};
 use support::server::Server;
-use support::{eventually, process};
+use support::{Unprivileged, eventually, process};
 
 const DESIGNS: [&str; 2] = ["prefork_dynamic", "prethread_dynamic"];
 
@@ -336,5 +336,15 @@ fn limits_that_contradict_each_other_are_refused_with_their_values() {
         );
         refused("--start-workers 300", &["--start-workers is 300", "--maximum-workers is 256"]);
         refused("--maximum-workers 0", &["--maximum-workers", "from 1 to 4096"]);
+    }
+}
+
+/// As with any pool: it ends and says so, instead of serving with what it got.
+#[test]
+fn a_start_for_which_there_are_not_enough_processes_is_reported() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    for design in DESIGNS {
+        let server = Server::launch(&mut user.command(Some(8)), design, "bytes", &["--start-workers", "15"]);
+        server.wait().is_reported(&["could not be", "--start-workers", "ulimit -u"]);
     }
 }
