@@ -134,6 +134,22 @@ fn the_pool_follows_its_clients_within_its_limits() {
     }
 }
 
+/// The next maintenance is ten minutes away.
+#[test]
+fn growth_does_not_wait_for_maintenance() {
+    for design in DESIGNS {
+        let server = start(design, "600000");
+        let mut clients = Vec::new();
+        for wanted in 1..=MAXIMUM_WORKERS {
+            clients.push(Client::connect(server.port));
+            clients.iter_mut().for_each(|client| client.exchange(&bytes(1)));
+            follows(design, server.first, wanted);
+        }
+        drop(clients);
+        ends_well(server, MAXIMUM_WORKERS as u64);
+    }
+}
+
 /// Clients come and go faster than the pool is looked after, so that workers become busy as they are told to leave.
 #[test]
 fn nobody_is_lost_while_the_pool_grows_and_shrinks() {
