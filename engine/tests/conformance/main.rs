@@ -36,6 +36,11 @@ fn trials() -> Vec<Trial> {
     let (designs, workloads) = (registered("designs"), registered("workloads"));
     let mut trials = Vec::new();
     for design in designs.iter().flat_map(variants) {
+        if let Some(reason) = design["reason"].as_str().map(str::to_owned) {
+            let ignored = move || Ok(Completion::ignored_with(reason));
+            trials.push(Trial::ignorable_test(format!("{}::not_available_here", name(&design)), ignored));
+            continue;
+        }
         let kind = kind(&name(&design));
         for workload in workloads.iter().map(name) {
             let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.name == workload) else {
