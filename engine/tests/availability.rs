@@ -3,7 +3,10 @@
 mod support;
 
 use serde_json::Value;
-use support::{Ran, engine, run, seccomp};
+use support::client::Client;
+use support::protocol::bytes;
+use support::server::Server;
+use support::{Ran, Unprivileged, engine, run, seccomp};
 
 fn under(error: i32, arguments: &[&str]) -> Ran {
     let mut command = engine();
@@ -45,7 +48,40 @@ fn what_the_filter_does_not_forbid_is_not_refused() {
     assert!(designs.iter().any(|design| design["available"] == true), "{listed:?}");
     let mut command = engine();
     seccomp::forbid(&mut command, libc::SYS_io_uring_setup, libc::EPERM);
-    let server = support::server::Server::launch(&mut command, "tokio", "bytes", &[]);
-    support::client::Client::connect(server.port).exchange(&support::protocol::bytes(4000));
+    let server = Server::launch(&mut command, "tokio", "bytes", &[]);
+    Client::connect(server.port).exchange(&bytes(4000));
     server.stop().is_good();
+}
+
+/// Threads that a runtime is told to make and cannot: it says so instead of serving with what it got.
+#[test]
+fn a_runtime_whose_threads_cannot_be_made_is_reported() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let options = ["--runtime", "multi_thread", "--worker-threads", "15"];
+    let server = Server::launch(&mut user.command(Some(8)), "tokio", "bytes", &options);
+    server.wait().is_reported(&["could not be made", "--worker-threads", "ulimit -u"]);
+}
+
+/// Work for a pool that cannot make its first thread: that connection is closed and tallied, and the server goes on.
+#[test]
+fn work_that_finds_no_thread_is_tallied() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let options = ["--work", "blocking_pool", "--spin-microseconds", "10"];
+    let mut server = Server::launch(&mut user.command(None), "tokio", "bytes", &options);
+    user.limit_processes(server.first, 1);
+    let exchange = bytes(4000);
+    for _ in 0..3 {
+        let mut client = Client::connect(server.port);
+        client.send(&exchange.request);
+        client.receive_until_cut(b"");
+    }
+    server.snapshot_when("three refusals, all closed", |snapshot| {
+        snapshot["tally"]["errors"]["resource_limit"] == 3 && snapshot["tally"]["closed"] == 3
+    });
+    // What needs no thread is done as before.
+    Client::connect(server.port).half_close();
+    server.snapshot_when("four closed", |snapshot| snapshot["tally"]["closed"] == 4);
+    let ending = server.stop();
+    assert_eq!(ending.summary()["died"], serde_json::Value::Null);
+    ending.leaves_nothing();
 }
