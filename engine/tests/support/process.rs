@@ -1,6 +1,7 @@
 //! Processes as /proc shows them (proc(5)).
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -171,13 +172,13 @@ pub fn thaw(group: i32) {
 
 /// The inodes of the sockets whose local and remote ports are these (/proc/net/tcp).
 pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
-    tcp_rows().into_iter().find(|row| row.local == local && row.remote == remote).map(|row| row.inode)
+    tcp_rows().find(|row| row.local == local && row.remote == remote).map(|row| row.inode)
 }
 
-/// Whether something listens on a port.
+/// Whether something listens on a port. The kernel lists those who listen first, and may have a hundred thousand others.
 pub fn listens(port: u16) -> bool {
     const LISTEN: u8 = 0x0a;
-    tcp_rows().into_iter().any(|row| row.local == port && row.state == LISTEN)
+    tcp_rows().take_while(|row| row.state == LISTEN).any(|row| row.local == port)
 }
 
 struct TcpRow {
@@ -187,8 +188,9 @@ struct TcpRow {
     inode: u64,
 }
 
-fn tcp_rows() -> Vec<TcpRow> {
-    let row = |line: &str| {
+/// What the kernel lists, read no further than it is looked at.
+fn tcp_rows() -> impl Iterator<Item = TcpRow> {
+    let row = |line: String| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
         Some(TcpRow {
@@ -198,8 +200,8 @@ fn tcp_rows() -> Vec<TcpRow> {
             inode: fields.get(9)?.parse().ok()?,
         })
     };
-    let text = fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
-    text.lines().skip(1).filter_map(row).collect()
+    let file = fs::File::open("/proc/net/tcp").expect("the kernel lists its sockets");
+    BufReader::new(file).lines().map_while(Result::ok).skip(1).filter_map(row)
 }
 
 /// Whether a process has a socket open.
