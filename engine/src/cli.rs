@@ -284,6 +284,8 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let declared = registry::server_settings(design.item, primitive.item, workload.item);
     let chosen = format!("{} with {} and {}", design.name, workload.name, primitive.name);
     let settings = given_settings(matches, &declared, &chosen)?;
+    // What a design can be told may depend on the CPUs that it may use.
+    let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     supervisor::serve(&supervisor::Plan {
@@ -292,7 +294,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
         workload,
         listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
         settings,
-        cpus: pin(matches)?,
+        cpus,
         cpu_source: word(matches, "cpu-source").to_owned(),
         counters: asked(matches),
         control: matches.get_flag("control"),
