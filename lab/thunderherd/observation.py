@@ -161,6 +161,8 @@ class Observation:
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
         whole life."""
+        if not work.connections:
+            return None
         if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
             return _share(self._counted_by_server().get(SWITCHES), work.connections)
         life = self.server_life or self.summary
