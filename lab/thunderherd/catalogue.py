@@ -75,7 +75,29 @@ class ChoiceSetting(_Setting):
         return value in self.choices
 
 
-Setting = Annotated[IntegerSetting | BooleanSetting | ChoiceSetting, Field(discriminator="kind")]
+class TextSetting(_Setting):
+    """1 to `longest` visible ASCII characters, without spaces."""
+
+    kind: Literal["text"]
+    longest: int
+    default: str
+
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        return f"1 to {self.longest} visible ASCII characters, no spaces"
+
+    def accepts(self, value: object) -> bool:
+        """True for a text of that form."""
+        return (
+            isinstance(value, str)
+            and 1 <= len(value) <= self.longest
+            and all("!" <= character <= "~" for character in value)
+        )
+
+
+Setting = Annotated[
+    IntegerSetting | BooleanSetting | ChoiceSetting | TextSetting, Field(discriminator="kind")
+]
 
 
 class Entry(_Part):
