@@ -58,7 +58,8 @@ QUIET_SECONDS = 60.0
 class Clock:
     """Time left, from how long the trials of each contender took of late: a point of a sweep may take long.
 
-    Every block has each contender once, so each counts the same; one that was not seen yet counts as the others.
+    Every block has each contender once, so each counts the same; one that was not seen yet counts as the
+    others.
     """
 
     def __init__(self) -> None:
@@ -91,7 +92,8 @@ def duration(seconds: float) -> str:
 
 
 class PlainProgress:
-    """One line a block: `block 3/11: 10 trials valid, 14 s left`; and one a minute in a block that takes long."""
+    """One line a block: `block 3/11: 10 trials valid, 14 s left`; and one a minute in a block that takes
+    long."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
