@@ -93,6 +93,14 @@ def test_a_timed_load_without_marks_is_invalid(fake_engine: Fake, tmp_path: Path
     assert found.metrics is None
 
 
+def test_a_server_that_is_read_too_late_is_not_measured(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("late")
+    found = tried(loaded(tmp_path, TIMED), "prefork@pool_size=5")
+    assert not found.valid
+    assert "after the window of" in found.invalid_reasons[0]
+    assert "too busy for so short a window" in found.invalid_reasons[0]
+
+
 WHOLE = FORMS.replace('axis = "log', 'trial = "whole_life"\naxis = "log').replace(
     '["voluntary_switches_per_connection"]', '["server.user_seconds", "client.minor_faults"]'
 )
