@@ -267,6 +267,7 @@ class _Resolver:
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,
             claims_path=paper.claims,
+            paper_counters=form.paper_counters,
             overrides=self.overrides,
         )
 

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.counters_form import PaperCountersTable
+
 SettingsTable = Annotated[
     dict[str, Any], Field(description="a table of settings, such as { backlog = 1024 }")
 ]
@@ -153,3 +155,4 @@ class StudyForm(Table):
     sizes: dict[str, SizeTable] = Field(min_length=1, description="tables such as [sizes.quick]")
     comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
     contenders: list[ContenderTable] = Field(min_length=1, description="tables [[contenders]]")
+    paper_counters: PaperCountersTable | None = Field(default=None, description="a table [paper_counters]")
