@@ -28,6 +28,7 @@ LAB_FLOORS: list[set[str]] = [
     {"listing", "running", "sources"},
     {"report", "runner"},
     {"tables", "plots", "sweep_plots", "trial", "analysis"},
+    {"sweep_tables"},
     {"questions", "counters", "matrices", "layout", "drawing"},
     {"claims"},
     {"contrasts"},

@@ -85,8 +85,8 @@ class Claim(BaseModel):
 
     All of `tests` must be above zero for it to hold; with `undecided_because` there are none. `note` is what
     the source gets wrong about it and must be shown with it. `unmet` says which of its conditions the study
-    as resolved does not meet: where there are any, the verdict is `unmet_verdict`. `left_out` says which of the
-    contenders of its tests this machine cannot run, `outside` which of them this size does not have.
+    as resolved does not meet: where there are any, the verdict is `unmet_verdict`. `left_out` says which of
+    the contenders of its tests this machine cannot run, `outside` which of them this size does not have.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -124,7 +124,7 @@ def load_claims(study: Study) -> list[Claim]:
 
 
 def load_questions(study: Study) -> list[Question]:
-    """The questions of a study's source; none if the study names no file. Raises UserError as `load_source`."""
+    """The questions of a study's source; none if it names no file. Raises UserError as `load_source`."""
     return list(load_source(study).questions)
 
 
@@ -134,8 +134,9 @@ def load_source(study: Study) -> Source:
     Raises
     ------
     UserError
-        One line, with file and line, for each mistake of the file: unknown keys, contenders, sweeps and metrics,
-        a claim that nothing decides, a test note that nothing honours, a sentence that rests on no figure.
+        One line, with file and line, for each mistake of the file: unknown keys, contenders, sweeps and
+        metrics, a claim that nothing decides, a test note that nothing honours, a sentence that rests on no
+        figure.
     """
     if study.claims_path is None:
         return Source()

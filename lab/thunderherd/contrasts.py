@@ -1,4 +1,4 @@
-"""What the blocks of a run say about contrasts and ratios: estimates, intervals and tests, ready to be shown."""
+"""What the blocks of a run say about contrasts and ratios: estimates, intervals and tests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Measured:
         return f"{self.label}: {self.figure()}"
 
     def figure(self, *, per: bool = False) -> str:
-        """`1.42 s (1.26 to 1.84)`; with `per`, the whole of the unit: `1.42 s per 5,000 connections (...)`."""
+        """`1.42 s (1.26 to 1.84)`; with `per` the whole unit: `1.42 s per 5,000 connections (...)`."""
         digits = self.digits()
         unit = self.unit if per else self.unit.partition(" per ")[0]
         if self.value is None:

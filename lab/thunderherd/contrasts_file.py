@@ -1,8 +1,9 @@
 """Contrasts as files have them: sums over contenders, taken within each block, and what becomes of them.
 
-A contrast is `constant` + the sum of weight x metric over contenders + the slope of a metric over a sweep. Claims
-test them and show them (`claims_file`), questions fill their answers from them (`questions_file`). Everything is
-expanded to weights over contenders when a file is loaded, so what judges a contrast knows weights alone.
+A contrast is `constant` + the sum of weight x metric over contenders + the slope of a metric over a sweep.
+Claims test them and show them (`claims_file`), questions fill their answers from them (`questions_file`).
+Everything is expanded to weights over contenders when a file is loaded, so what judges a contrast knows
+weights alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class FileTable(BaseModel):
 
 
 class SlopeTable(FileTable):
-    """How steeply a metric grows along a sweep: least squares over the numbers of its points, in each block."""
+    """How steeply a metric grows along a sweep: least squares over its points, in each block."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
     sweep: str = Field(description="the name of a sweep whose points are numbers")
@@ -40,7 +41,7 @@ class SlopeTable(FileTable):
 
 
 class SumTable(FileTable):
-    """What a contrast and a figure have in common; `metric` where it differs from the claim's or question's."""
+    """What a contrast and a figure have in common; `metric` where it is not the claim's or question's."""
 
     metric: str | None = Field(
         default=None, description='a metric of each trial, such as "clients_per_worker_sd"'
@@ -186,7 +187,8 @@ def unknown_contender(name: str, study: Study) -> str:
         return f"no such contender {show(name)}: {unknown('sweep', sweep, sweeps)}"
     if base not in (bases := bases_of(study, sweep)):
         return f"no such contender {show(name)}: {unknown(f'contender of sweep {sweep}', base, bases)}"
-    return f"no such contender {show(name)}: {unknown(f'point of sweep {sweep}', point, points_of(study, sweep))}"
+    what = unknown(f"point of sweep {sweep}", point, points_of(study, sweep))
+    return f"no such contender {show(name)}: {what}"
 
 
 def _check_slope(slope: SlopeTable, here: KeyPath, study: Study, problems: Problems) -> None:
@@ -216,7 +218,7 @@ def _check_slope(slope: SlopeTable, here: KeyPath, study: Study, problems: Probl
 
 
 def weights_of(table: SumTable, study: Study) -> dict[str, float]:
-    """The weights of a checked contrast over contenders, its slope expanded; those that cancel are left out."""
+    """The weights of a checked contrast over contenders, its slope expanded, without those that cancel."""
     weights = dict(table.weights or {})
     if (slope := table.slope) is not None:
         numbers = points_of(study, slope.sweep)

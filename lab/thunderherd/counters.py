@@ -1,4 +1,4 @@
-"""The source's counters of server and client beside this machine's: `[paper_counters]`, checked and filled in."""
+"""The source's counters of both sides beside this machine's: `[paper_counters]`, checked and filled in."""
 
 from __future__ import annotations
 

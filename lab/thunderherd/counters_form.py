@@ -6,7 +6,7 @@ Its file is in long form, a line for each event, design and side:
 [paper_counters]
 title = "perf stat, four connections"
 file = "perf_stat.csv"
-sweep = "whole_life"                  # our contenders at this point of a sweep; without both, the main table's
+sweep = "whole_life"                  # our contenders at this point of a sweep; else the main table's
 point = "4"
 designs = { single_threaded = "single", multi_threaded = "thread_per_client" }
 events = { task-clock = "task_clock", page-faults = "page_faults", elapsed = "elapsed_seconds" }

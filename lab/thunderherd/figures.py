@@ -121,13 +121,14 @@ def notes_by_mark(summary: Summary) -> Notes:
     known: dict[str, str] = {}
     for each in main_of(summary):
         if each.paper_note:
-            mark = known.get(each.paper_note) or _superscript(len(known) + 1)
+            mark = known.get(each.paper_note) or superscript(len(known) + 1)
             known[each.paper_note] = marks[each.name] = mark
             texts[mark] = each.paper_note
     return Notes(texts, marks)
 
 
-def _superscript(index: int) -> str:
+def superscript(index: int) -> str:
+    """The mark of a note: `¹` for 1."""
     return str(index).translate(str.maketrans("123456789", MARKS) | {ord("0"): "⁰"})
 
 

@@ -1,8 +1,10 @@
-"""Answers the questions of a study's source by the blocks of a run: every sentence is filled from its figures.
+"""Answers the questions of a study's source by the blocks of a run: every sentence is filled from its
+figures.
 
-The tests behind the words of all answers are one family (Holm, two-sided, at the alpha of the look reached), apart
-from that of the claims. A best point is the one with the best estimate; which others are not separated from it
-follows from the tests of all pairs of points, a family of its own, since the best is chosen by the data.
+The tests behind the words of all answers are one family (Holm, two-sided, at the alpha of the look reached),
+apart from that of the claims. A best point is the one with the best estimate; which others are not separated
+from it follows from the tests of all pairs of points, a family of its own, since the best is chosen by the
+data.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ class _Verdict:
 def _verdicts(
     questions: Sequence[Question], study: Study, values: Values, unavailable: Mapping[str, str], alpha: float
 ) -> dict[tuple[str, str], _Verdict]:
-    """The outcome of every test that can be made, by question and placeholder; all that are asked for count."""
+    """The outcome of every test that can be made, by question and placeholder. All that are asked count."""
     asked = {(each.id, name): words for each in questions for name, words in each.verdicts.items()}
     tested = {
         key: measure(words, study, values)

@@ -1,6 +1,7 @@
 """The questions of a source, `[[questions]]` in its claims file: answers that cannot contradict the run.
 
-An answer is a list of sentences with placeholders, and no sentence is without one. A placeholder is filled from
+An answer is a list of sentences with placeholders, and no sentence is without one. A placeholder is filled
+from
 
 - a *figure*: a contrast or ratio, with its unit and its interval;
 - a *verdict*: the words for a contrast that is shown to be above zero, or below, or neither;
@@ -124,7 +125,7 @@ class VerdictWords(Contrast):
 
 
 class Best(BaseModel):
-    """Which point of a sweep is best for a contender: its names at the points of this run, and their points."""
+    """Which point of a sweep is best for a contender: the points of this run by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
