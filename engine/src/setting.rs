@@ -57,6 +57,13 @@ pub enum Kind {
         /// Value when none is given.
         default: &'static str,
     },
+    /// A text of visible ASCII characters, without spaces.
+    Text {
+        /// The most characters allowed; one is the least.
+        longest: usize,
+        /// Value when none is given.
+        default: &'static str,
+    },
 }
 
 /// The value of one setting.
@@ -67,7 +74,7 @@ pub enum Value {
     Integer(u64),
     /// Of a boolean setting.
     Boolean(bool),
-    /// Of a choice.
+    /// Of a choice or a text.
     Word(String),
 }
 
@@ -77,7 +84,7 @@ impl Setting {
         match self.kind {
             Kind::Integer { default, .. } => Value::Integer(default),
             Kind::Boolean { default } => Value::Boolean(default),
-            Kind::Choice { default, .. } => Value::Word(default.to_owned()),
+            Kind::Choice { default, .. } | Kind::Text { default, .. } => Value::Word(default.to_owned()),
         }
     }
 
@@ -92,6 +99,7 @@ impl Setting {
             Kind::Integer { minimum, maximum, .. } => format!("a whole number from {minimum} to {maximum}"),
             Kind::Boolean { .. } => "true or false".to_owned(),
             Kind::Choice { choices, .. } => choices.join(" or "),
+            Kind::Text { longest, .. } => format!("1 to {longest} visible ASCII characters, no spaces"),
         }
     }
 
@@ -103,6 +111,10 @@ impl Setting {
             }
             Kind::Boolean { .. } => text.parse().ok().map(Value::Boolean),
             Kind::Choice { choices, .. } => choices.contains(&text).then(|| Value::Word(text.to_owned())),
+            Kind::Text { longest, .. } => {
+                let allowed = (1..=longest).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+                allowed.then(|| Value::Word(text.to_owned()))
+            }
         };
         value.ok_or_else(|| mistake(format!("--{} is '{text}', but it takes {}", self.option(), self.allowed())))
     }
@@ -143,11 +155,11 @@ impl Settings {
         }
     }
 
-    /// A choice; panics as [`Settings::integer`] does.
+    /// A choice or a text; panics as [`Settings::integer`] does.
     pub fn word(&self, name: &str) -> &str {
         match self.0.get(name) {
             Some(Value::Word(word)) => word,
-            other => panic!("the setting {name} is not a declared choice: {other:?}"),
+            other => panic!("the setting {name} is not a declared choice or text: {other:?}"),
         }
     }
 
@@ -175,6 +187,19 @@ mod tests {
                 "{message}"
             );
         }
+    }
+
+    #[test]
+    fn a_text_is_visible_and_not_too_long() {
+        let path = Setting { name: "path", help: "", unit: None, kind: Kind::Text { longest: 8, default: "/" } };
+        for right in ["/", "/a?b=%20", "12345678"] {
+            assert_eq!(path.parse(right).unwrap(), Value::Word(right.to_owned()));
+        }
+        for wrong in ["", "123456789", "/a b", "/a\r\nb", "/\u{e9}", "/\0", "\u{7f}"] {
+            let message = path.parse(wrong).unwrap_err().to_string();
+            assert!(message.contains("--path") && message.contains("1 to 8 visible ASCII"), "{message}");
+        }
+        assert_eq!(path.default(), Value::Word("/".to_owned()));
     }
 
     #[test]

@@ -51,7 +51,8 @@ pub trait Session: Send {
     ///
     /// Called again with what is left of the input once the outbox has been sent. A session takes every byte that it
     /// has looked at and keeps what it needs of an incomplete request. When the input has ended, `Next::Receive` means
-    /// `Next::Close`.
+    /// `Next::Close`. An error is tallied and ends the connection; what was put into the outbox, such as an answer that
+    /// says what was wrong, is sent before.
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind>;
 }
 
@@ -77,8 +78,8 @@ pub enum Then {
     Close,
 }
 
-/// The part of a request that computes, and puts its answer into the outbox.
-pub type Job = Box<dyn FnOnce(&mut Outbox) + Send>;
+/// The part of a request that computes, and puts its answer into the outbox. An error is as one of [`Session::receive`].
+pub type Job = Box<dyn FnOnce(&mut Outbox) -> std::result::Result<(), ErrorKind> + Send>;
 
 /// The asking end; shared by all connections of a load.
 pub trait Client: Send + Sync {

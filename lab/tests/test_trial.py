@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import engine, noise, trial
+from thunderherd import engine, noise, observation, trial
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import Server
 from thunderherd.engine_lines import Snapshot
@@ -51,7 +51,8 @@ def test_a_trial_with_the_stand_in(fake_engine: Fake, small_study: Study) -> Non
 
 def test_a_design_without_a_pool_has_no_spread(fake_engine: Fake, small_study: Study) -> None:
     fake_engine()
-    metrics = run(small_study, "iterative").metrics
+    found = run(small_study, "iterative")
+    metrics = found.metrics
     assert metrics is not None
     assert found.worker_connections is None
     assert metrics["clients_per_worker_sd"] is None
@@ -83,15 +84,18 @@ def test_what_makes_a_trial_invalid(
 
 
 def bigger(study: Study, loops: int) -> Study:
-    load = study.load.model_copy(update={"settings": {**study.load.settings, "loops": loops}})
-    return study.model_copy(update={"load": load})
+    return with_load(study, settings={**study.load.settings, "loops": loops})
+
+
+def with_load(study: Study, **update: object) -> Study:
+    load = study.load.model_copy(update=update)
+    contenders = tuple(each.model_copy(update={"load": load}) for each in study.contenders)
+    return study.model_copy(update={"load": load, "contenders": contenders})
 
 
 def test_the_two_ends_must_have_counted_the_same(fake_engine: Fake, small_study: Study) -> None:
     fake_engine("tally_short")
-    load = small_study.load.model_copy(update={"warm_up_connections": 0})
-    study = small_study.model_copy(update={"load": load})
-    found = run(study)
+    found = run(with_load(small_study, warm_up_connections=0))
     assert found.invalid_reasons == ["server counted 99 requests in the window, its clients 100"]
     assert found.warm_up == []
 
@@ -187,8 +191,8 @@ def test_warm_up_scales_the_last_of_the_settings_that_count(small_study: Study) 
 
 
 def test_a_replaced_worker_counts_from_zero() -> None:
-    assert trial.workers_in_window([5, 7], [6, 7, 3]) == [1, 0, 3]
-    assert trial.workers_in_window(None, [1]) is None
+    assert observation.workers_in_window([5, 7], [6, 7, 3]) == [1, 0, 3]
+    assert observation.workers_in_window(None, [1]) is None
 
 
 def test_settling_waits_until_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:

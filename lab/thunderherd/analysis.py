@@ -16,7 +16,8 @@ from typing import Any
 
 from thunderherd.claims import judge
 from thunderherd.counters import counted, unavailable_counters
-from thunderherd.metrics import in_order, metric
+from thunderherd.metrics import in_order
+from thunderherd.metrics import metric as metric_named
 from thunderherd.questions import answers
 from thunderherd.records import (
     ClientsPerWorker,
@@ -351,7 +352,7 @@ def _mean(column: Sequence[float]) -> float:
 
 
 def _sweep(sweep: Sweep) -> SweepSummary:
-    return SweepSummary(**sweep.model_dump(), unit=metric(sweep.metric).unit)
+    return SweepSummary(**sweep.model_dump(), unit=metric_named(sweep.metric).unit)
 
 
 # The run as a whole
@@ -425,7 +426,8 @@ def _study_summary(
 
 
 def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
-    scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope}
+    """Of the trials with a window, what their CPU covers."""
+    scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope and trial.trial == "window"}
     return "whole_life" if "whole_life" in scopes else "window" if scopes else None
 
 

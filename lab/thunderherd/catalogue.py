@@ -75,7 +75,29 @@ class ChoiceSetting(_Setting):
         return value in self.choices
 
 
-Setting = Annotated[IntegerSetting | BooleanSetting | ChoiceSetting, Field(discriminator="kind")]
+class TextSetting(_Setting):
+    """1 to `longest` visible ASCII characters, without spaces."""
+
+    kind: Literal["text"]
+    longest: int
+    default: str
+
+    def allowed(self) -> str:
+        """What may be given, in words."""
+        return f"1 to {self.longest} visible ASCII characters, no spaces"
+
+    def accepts(self, value: object) -> bool:
+        """True for a text of that form."""
+        return (
+            isinstance(value, str)
+            and 1 <= len(value) <= self.longest
+            and all("!" <= character <= "~" for character in value)
+        )
+
+
+Setting = Annotated[
+    IntegerSetting | BooleanSetting | ChoiceSetting | TextSetting, Field(discriminator="kind")
+]
 
 
 class Entry(_Part):
@@ -91,16 +113,17 @@ class Design(Entry):
     """A server design and how it waits for its sockets."""
 
     waits: Literal["in_the_call", "for_readiness", "for_completion"]
-    unavailable: str | None = None
-    """Why it cannot run on this machine; None where it can."""
+    available: bool = True
+    reason: str | None = None
+    """Why it cannot run on this machine."""
 
 
 class Load(Entry):
     """Who asks, and how often.
 
     `requests` names the whole-number settings whose product is the number of requests of one load process;
-    where it names none, that number is not known beforehand. Where the setting named by `duration` is not 0, the
-    load ends by time instead.
+    where it names none, that number is not known beforehand. Where the setting named by `duration` is not 0,
+    the load ends by time instead.
     """
 
     requests: tuple[str, ...] = ()
@@ -118,11 +141,15 @@ class Workload(_Part):
 
 
 class Counter(_Part):
-    """Something that is read before and after; `reason` says why it is not available here."""
+    """Something that is read before and after; `reason` says why it is not available here.
+
+    One that is `countable` may be asked for (`--count`); the others are told in other ways.
+    """
 
     name: str
     summary: str
     unit: str | None = None
+    countable: bool = False
     available: bool
     reason: str | None = None
 

@@ -203,6 +203,8 @@ def _meaning(setting: Entry) -> str:
             allowed = f"{setting['minimum']} to {setting['maximum']}{unit}"
         case "boolean":
             allowed = "true or false"
+        case "text":
+            allowed = f"1 to {setting['longest']} visible ASCII characters"
         case _:
             allowed = " or ".join(setting["choices"])
     return f"{setting['help']} ({allowed})"

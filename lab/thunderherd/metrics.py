@@ -1,8 +1,9 @@
-"""The one table of metrics: what a trial gives one number for, in words, with its unit and its better direction.
+"""The one table of metrics: what a trial gives one number for, in words, with its unit and its better
+direction.
 
-Most have a fixed name (`METRICS`). Those of one side, `server.NAME` and `client.NAME`, are open-ended: NAME is a
-counter that the study asks both sides for, or what the system says of a process that has ended (`OF_A_LIFE`); each
-is also there `_per_request`.
+Most have a fixed name (`METRICS`). Those of one side, `server.NAME` and `client.NAME`, are open-ended: NAME
+is a counter that the study asks both sides for, or what the system says of a process that has ended
+(`OF_A_LIFE`); each is also there `_per_request`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Metric:
     words: str
     """What it is, to stand in a sentence or as a heading."""
     unit: str = ""
-    """Of one value: "s" (everything that lasts is in seconds), "1/s", "connections"; empty for a plain number."""
+    """Of one value: "s" (everything that lasts is in seconds), "1/s", "connections"; empty for a plain
+    number."""
     better: Better = "less"
     digits: int = 3
     """Significant digits that are worth showing."""
@@ -76,7 +78,8 @@ OF_A_LIFE = {
     "minor_faults": "minor page faults",
     "major_faults": "major page faults",
 }
-"""What a process that has ended is known to have used; of the server only where the trial is its whole life."""
+"""What a process that has ended is known to have used; of the server only where the trial is its whole
+life."""
 
 COUNTERS_OF_TIME = frozenset({"task_clock"})
 """Counters that the engine reads in nanoseconds; as metrics they are in seconds."""
@@ -98,9 +101,13 @@ def metric(name: str) -> Metric:
 
 def metric_names(counters: Iterable[str] = ()) -> list[str]:
     """Every metric that a study which asks for these counters may name."""
-    figures = dict.fromkeys([*OF_A_LIFE, *counters])
-    of_sides = [f"{side}.{name}{per}" for side in SIDES for name in figures for per in ("", PER_REQUEST)]
-    return [*METRICS, *of_sides]
+    of_sides = [f"{side}.{figure}" for side in SIDES for figure in figures_of_sides(counters)]
+    return [*METRICS, *(f"{name}{per}" for name in of_sides for per in ("", PER_REQUEST))]
+
+
+def figures_of_sides(counters: Iterable[str] = ()) -> list[str]:
+    """What there is of each side, given the counters that are asked for."""
+    return list(dict.fromkeys([*OF_A_LIFE, *counters]))
 
 
 def in_order(names: Iterable[str]) -> list[str]:

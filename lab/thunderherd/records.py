@@ -45,8 +45,8 @@ class Noise(Record):
 
 
 TrialMetrics = dict[str, int | float | None]
-"""One number per metric, by its name in `thunderherd.metrics`. Null: not measured, or without meaning for this
-contender (it has no pool, no connection was opened in the window)."""
+"""One number per metric, by its name in `thunderherd.metrics`. Null: not measured, or without meaning for
+this contender (it has no pool, no connection was opened in the window)."""
 
 CpuScope = Literal["window", "whole_life"]
 
@@ -57,7 +57,8 @@ Axis = Literal["linear", "logarithmic"]
 
 
 class TrialRecord(Record):
-    """One line of `trials.jsonl`: one fresh server, one load, one measured window (or both their whole lives)."""
+    """One line of `trials.jsonl`: one fresh server, one load, one measured window (or both their whole
+    lives)."""
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     kind: Literal["trial"] = "trial"
@@ -75,8 +76,12 @@ class TrialRecord(Record):
     trial: TrialForm = "window"
     cpu_scope: CpuScope | None = Field(default=None, description="what server_cpu_seconds covers")
     ready: Ready | None = None
+    rest_before: Snapshot | None = Field(
+        default=None, description="before a load that ends by time; its window lies inside"
+    )
     before: Snapshot | None = None
     after: Snapshot | None = None
+    rest_after: Snapshot | None = Field(default=None, description="after a load that ends by time")
     summary: ServerSummary | None = None
     loads: list[LoadResult] = Field(default_factory=list)
     warm_up: list[LoadResult] = Field(default_factory=list)
@@ -222,7 +227,7 @@ class ContenderSummary(Record):
         description="every metric that it has in each of these blocks, in the metric's own unit"
     )
     runs: list[TrialMetrics] = Field(
-        description="with repetitions instead of verdicts: the metrics of each run, in the order of the blocks"
+        description="with repetitions in place of verdicts: the metrics of each run, by block"
     )
     spread: dict[str, Spread] = Field(
         default_factory=dict, description="with repetitions: of every metric that each of these runs has"
@@ -247,10 +252,11 @@ Verdict = Literal["faster", "slower", "equivalent", "undecided"]
 
 
 class PairSummary(Record):
-    """`a` against `b`: ratio of the metric, and the verdict on a (faster: a is better in the metric's direction).
+    """`a` against `b`: ratio of the metric, and the verdict on a (faster: a is better in the metric's
+    direction).
 
-    The ratio is that of costs: a / b where less is better; of a rate, where more is, it is b / a, the ratio of
-    the times that one takes.
+    The ratio is that of costs: a / b where less is better; of a rate, where more is, it is b / a, the ratio
+    of the times that one takes.
     """
 
     a: str

@@ -17,6 +17,10 @@ from thunderherd.study_paper import Inconsistency, notes_about
 
 Settings = dict[str, SettingValue]
 
+CONNECTIONS, KEPT = "connections", "kept"
+"""The setting of a load that says whether a client makes a connection for each request or keeps one for
+all."""
+
 
 class _Resolved(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,8 +44,8 @@ class Measure(_Resolved):
 class LoadPlan(_Resolved):
     """The load of a trial: `clients` load processes at once, each with these settings.
 
-    `requests` names the settings whose product is the number of requests of one process, `duration` the setting
-    that ends it by time where it is not 0; the engine says so.
+    `requests` names the settings whose product is the number of requests of one process, `duration` the
+    setting that ends it by time where it is not 0; the engine says so.
     """
 
     kind: str
@@ -61,6 +65,14 @@ class LoadPlan(_Resolved):
     def requests_per_trial(self) -> int | None:
         """Requests in the measured window, all clients together; None where the load ends by time."""
         return None if self.is_timed else requests_of(self.requests, self.clients, self.settings)
+
+    @property
+    def connections_per_trial(self) -> int | None:
+        """Connections that the measured load opens, all clients together; None where that is not known
+        beforehand."""
+        if self.settings.get(CONNECTIONS) == KEPT:
+            return self.clients * int(self.settings.get("clients", 1))
+        return self.requests_per_trial
 
 
 class Lab(_Resolved):
@@ -146,10 +158,11 @@ class Noise(_Resolved):
 class Study(_Resolved):
     """A study with everything resolved.
 
-    `contenders` holds those of the main table, then those of each sweep's points. `absent` names the declared
-    ones that do not take part in this run, and why. `comparisons` is the declared family. With `repetitions` there
-    are so many blocks and no verdicts: one look that spends no alpha. `digest` is the SHA-256 of all that follows
-    from the file, the size and the overrides, but not of where the file lies. `notes` belong beside every figure.
+    `contenders` holds those of the main table, then those of each sweep's points. `absent` names the
+    declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
+    `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
+    SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
+    `notes` belong beside every figure.
     """
 
     name: str

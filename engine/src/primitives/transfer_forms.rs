@@ -291,6 +291,8 @@ impl Session for Computing {
         let job: Job = Box::new(move |outbox| {
             outbox.push(Piece::Bytes(vec![digit].into(), 0..1));
             outbox.end_message();
+            // As when something that the request needed was not to be had.
+            if digit == b'!' { Err(crate::tally::ErrorKind::ResourceLimit) } else { Ok(()) }
         });
         Ok(Next::Work(job, Then::Receive(Want::Exactly(2))))
     }
@@ -311,4 +313,20 @@ fn requests_that_compute_are_answered_in_their_order() {
     client.read_to_string(&mut reply).unwrap();
     served.join().unwrap();
     assert_eq!((reply.as_str(), tally.counts().requests), ("123", 3));
+}
+
+#[test]
+fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
+    let (mut client, server) = pair();
+    let tally = Tally::new(0).unwrap();
+    // Nothing behind it: what is left unread when a connection is closed resets it.
+    client.write_all(b"1\n!\n").unwrap();
+    let mut connection = Connection::new(server.into(), Box::new(Computing), plain(), tally.shared());
+    connection.serve();
+    connection.finish();
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).unwrap();
+    let counts = tally.counts();
+    assert_eq!((reply.as_str(), counts.requests, counts.closed), ("1!", 1, 1));
+    assert_eq!(counts.errors, BTreeMap::from([("resource_limit", 1)]));
 }

@@ -57,55 +57,77 @@ impl Drop for FileLockGuard<'_> {
 /// A mutex in shared memory, PTHREAD_PROCESS_SHARED as in UNP section 30.8, and robust: when its holder dies, the next
 /// one gets it with EOWNERDEAD instead of waiting for ever (pthread_mutexattr_setrobust(3)).
 pub struct SharedMutex {
-    mutex: SharedArray<RawMutex>,
+    mutexes: SharedMutexes,
 }
 
-#[repr(transparent)]
+impl SharedMutex {
+    /// Maps and initialises the mutex.
+    pub fn new() -> io::Result<Self> {
+        Ok(SharedMutex { mutexes: SharedMutexes::new(1)? })
+    }
+
+    /// Waits for the mutex; it is held until the guard goes.
+    pub fn lock(&self) -> io::Result<SharedMutexGuard<'_>> {
+        self.mutexes.lock(0)
+    }
+}
+
+/// Several mutexes such as [`SharedMutex`] in one mapping, each on a cache line of its own: their number may exceed that
+/// of the mappings a process may have (`vm.max_map_count`).
+pub struct SharedMutexes {
+    mutexes: SharedArray<RawMutex>,
+}
+
+#[repr(align(64))]
 struct RawMutex(UnsafeCell<libc::pthread_mutex_t>);
 
 // SAFETY: a process-shared pthread mutex is made to be used from anywhere.
 unsafe impl Sync for RawMutex {}
 
-impl SharedMutex {
-    /// Maps and initialises the mutex.
-    pub fn new() -> io::Result<Self> {
-        let mutex = SharedArray::<RawMutex>::unset(1)?;
-        // SAFETY: the attributes are initialised before use and destroyed after it; the mutex lies in fresh memory.
+impl SharedMutexes {
+    /// Maps and initialises so many mutexes.
+    pub fn new(count: usize) -> io::Result<Self> {
+        let mutexes = SharedArray::<RawMutex>::unset(count)?;
+        // SAFETY: the attributes are initialised before use and destroyed after it; the mutexes lie in fresh memory, which
+        // holds `count` of them.
         unsafe {
             let mut attributes = std::mem::zeroed();
             check_number(libc::pthread_mutexattr_init(&mut attributes))?;
             check_number(libc::pthread_mutexattr_setpshared(&mut attributes, libc::PTHREAD_PROCESS_SHARED))?;
             check_number(libc::pthread_mutexattr_setrobust(&mut attributes, libc::PTHREAD_MUTEX_ROBUST))?;
-            check_number(libc::pthread_mutex_init(mutex.as_mut_ptr().cast(), &attributes))?;
+            for index in 0..count {
+                check_number(libc::pthread_mutex_init(mutexes.as_mut_ptr().add(index).cast(), &attributes))?;
+            }
             check_number(libc::pthread_mutexattr_destroy(&mut attributes))?;
         }
-        Ok(SharedMutex { mutex })
+        Ok(SharedMutexes { mutexes })
     }
 
-    /// Waits for the mutex; it is held until the guard goes.
-    pub fn lock(&self) -> io::Result<SharedMutexGuard<'_>> {
+    /// Waits for the mutex of this index; it is held until the guard goes.
+    pub fn lock(&self, index: usize) -> io::Result<SharedMutexGuard<'_>> {
+        let mutex = &self.mutexes[index];
         // SAFETY: the mutex was initialised, and stays mapped while `self` lives.
-        let result = unsafe { libc::pthread_mutex_lock(self.mutex[0].0.get()) };
+        let result = unsafe { libc::pthread_mutex_lock(mutex.0.get()) };
         if result == libc::EOWNERDEAD {
-            // The mutex guards accept and no data, so there is nothing to mend before it is used again.
+            // What these mutexes guard is accept, or a single number: there is nothing to mend before it is used again.
             // SAFETY: this thread holds the mutex.
-            check_number(unsafe { libc::pthread_mutex_consistent(self.mutex[0].0.get()) })?;
+            check_number(unsafe { libc::pthread_mutex_consistent(mutex.0.get()) })?;
         } else {
             check_number(result)?;
         }
-        Ok(SharedMutexGuard { mutex: self })
+        Ok(SharedMutexGuard { mutex })
     }
 }
 
-/// Holds a [`SharedMutex`].
+/// Holds a [`SharedMutex`], or one of [`SharedMutexes`].
 pub struct SharedMutexGuard<'a> {
-    mutex: &'a SharedMutex,
+    mutex: &'a RawMutex,
 }
 
 impl Drop for SharedMutexGuard<'_> {
     fn drop(&mut self) {
         // SAFETY: this thread locked the mutex.
-        unsafe { libc::pthread_mutex_unlock(self.mutex.mutex[0].0.get()) };
+        unsafe { libc::pthread_mutex_unlock(self.mutex.0.get()) };
     }
 }
 

@@ -2,16 +2,16 @@
 //! bytes and waits for the next line until the end of file.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::about::About;
 use crate::inbox;
 use crate::outbox::{Outbox, Piece};
+use crate::pattern::{BYTES, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
-use crate::sys::process::thread_cpu_time;
+use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
 use crate::workload::{Answer, Client, Conversation, Input, Next, Service, Session, Then, Workload};
 
@@ -34,50 +34,18 @@ const LIMIT: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 16384 },
 };
 
-const SPIN: Setting = Setting {
-    name: "spin_microseconds",
-    help: "CPU time to burn before every answer: a slowdown of known size, by which the measuring itself is tested",
-    unit: Some("microseconds"),
-    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
-};
-
-const BYTES: Setting = Setting {
-    name: "bytes",
-    help: "Bytes to ask for in every request",
-    unit: Some("bytes"),
-    kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 4000 },
-};
-
-const CHECK: Setting = Setting {
-    name: "check",
-    help: "Compare replies with the bytes that our servers send, or only count them (for other servers)",
-    unit: None,
-    kind: Kind::Choice { choices: &["pattern", "count"], default: "pattern" },
-};
-
 const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 
 /// The longest line that is taken for a number: room for any 64-bit number, a sign and white space.
 const LONGEST_LINE: usize = 64;
 
-/// The bytes that our servers send. The period is a prime, so that a piece that is lost, repeated or out of place does
-/// not go unseen.
-fn pattern(length: u64) -> Arc<[u8]> {
-    let period: Vec<u8> = (0..251).collect();
-    let length = length as usize;
-    let mut bytes = period.repeat(length.div_ceil(period.len()));
-    bytes.truncate(length);
-    bytes.into()
-}
-
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
-    let spin = Duration::from_micros(settings.integer(SPIN.name));
-    Ok(Box::new(Bytes { payload: pattern(settings.integer(LIMIT.name)), spin }))
+    Ok(Box::new(Bytes { payload: pattern(settings.integer(LIMIT.name)), spin: Spin::new(settings) }))
 }
 
 struct Bytes {
     payload: Arc<[u8]>,
-    spin: Duration,
+    spin: Spin,
 }
 
 impl Service for Bytes {
@@ -88,7 +56,7 @@ impl Service for Bytes {
 
 struct BytesSession {
     payload: Arc<[u8]>,
-    spin: Duration,
+    spin: Spin,
     line: Vec<u8>,
 }
 
@@ -121,8 +89,9 @@ impl Session for BytesSession {
         }
         let spin = self.spin;
         let work = move |outbox: &mut Outbox| {
-            burn(spin);
+            spin.burn();
             answer(reply, outbox);
+            Ok(())
         };
         Ok(Next::Work(Box::new(work), Then::Receive(BUFFER)))
     }
@@ -133,81 +102,38 @@ fn answer(reply: Piece, outbox: &mut Outbox) {
     outbox.end_message();
 }
 
-/// Uses the CPU for so long, by this thread's own clock: to be interrupted does not count.
-fn burn(time: Duration) {
-    let end = thread_cpu_time() + time;
-    while thread_cpu_time() < end {
-        std::hint::spin_loop();
-    }
-}
-
 /// The number on a line, white space around it (a telnet's carriage return) allowed.
 fn number(line: &[u8]) -> Option<usize> {
     std::str::from_utf8(line).ok()?.trim().parse().ok()
 }
 
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    let bytes = settings.integer(BYTES.name);
-    let request = format!("{bytes}\n").into_bytes().into();
-    let expected = (settings.word(CHECK.name) == "pattern").then(|| pattern(bytes));
-    Ok(Box::new(Asker { request, bytes: bytes as usize, expected }))
+    let reception = Reception::new(settings);
+    let request = format!("{}\n", reception.bytes()).into_bytes().into();
+    Ok(Box::new(Asker { request, reception }))
 }
 
 #[derive(Clone)]
 struct Asker {
     request: Arc<[u8]>,
-    bytes: usize,
-    expected: Option<Arc<[u8]>>,
+    reception: Reception,
 }
 
 impl Client for Asker {
     fn open(&self) -> Box<dyn Conversation> {
-        Box::new(BytesConversation { asker: self.clone(), received: 0 })
+        Box::new(self.clone())
     }
 }
 
-/// Room for one byte more than is due: a reply that is too long must not look complete because the buffer was full.
-fn one_more(due: usize) -> Want {
-    Want::AtMost(if due < inbox::CAPACITY { due + 1 } else { inbox::CAPACITY - 1 })
-}
-
-struct BytesConversation {
-    asker: Asker,
-    received: usize,
-}
-
-impl Conversation for BytesConversation {
+impl Conversation for Asker {
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
-        self.received = 0;
-        outbox.push(Piece::Bytes(Arc::clone(&self.asker.request), 0..self.asker.request.len()));
+        outbox.push(Piece::Bytes(Arc::clone(&self.request), 0..self.request.len()));
         outbox.end_message();
-        one_more(self.asker.bytes)
+        self.reception.begin()
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
-        let Asker { bytes, expected, .. } = &self.asker;
-        if input.ended {
-            return Err(format!("the reply ended after {} of {bytes} bytes", self.received));
-        }
-        let part = input.bytes();
-        let received = self.received + part.len() + input.not_stored;
-        if received > *bytes {
-            return Err(format!("the reply has more than the {bytes} bytes that were asked for"));
-        }
-        if let Some(expected) = expected {
-            let expected = &expected[self.received..][..part.len()];
-            if let Some(place) = part.iter().zip(expected).position(|(seen, expected)| seen != expected) {
-                return Err(format!(
-                    "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
-                    self.received + place,
-                    part[place],
-                    expected[place]
-                ));
-            }
-        }
-        input.take(input.bytes().len());
-        self.received = received;
-        Ok(if received == *bytes { Answer::Complete } else { Answer::Receive(one_more(bytes - received)) })
+        self.reception.receive(input)
     }
 }
 
@@ -217,7 +143,6 @@ mod tests {
 
     use super::*;
     use crate::inbox::Inbox;
-    use crate::setting::Value;
 
     /// Gives a session what a peer sends, cut into segments; returns the bytes of each answer, or the error.
     fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u64>, ErrorKind> {
@@ -262,36 +187,5 @@ mod tests {
             let segments: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
             let _ = answers(&segments);
         }
-    }
-
-    /// Gives a conversation a reply, cut into segments.
-    fn judge(check: &str, bytes: u64, segments: &[&[u8]], ended: bool) -> std::result::Result<Answer, String> {
-        let given = BTreeMap::from([("bytes", Value::Integer(bytes)), ("check", Value::Word(check.to_owned()))]);
-        let mut conversation = client(&Settings::new([&BYTES, &CHECK], &given)).unwrap().open();
-        conversation.ask(&mut Outbox::default());
-        let mut inbox = Inbox::default();
-        let mut answer = Answer::Receive(one_more(bytes as usize));
-        for segment in segments {
-            inbox.room(segment.len()).copy_from_slice(segment);
-            inbox.filled(segment.len());
-            answer = conversation.receive(&mut Input::new(&mut inbox, 1, 0, false))?;
-        }
-        if ended { conversation.receive(&mut Input::new(&mut inbox, 1, 0, true)) } else { Ok(answer) }
-    }
-
-    #[test]
-    fn a_reply_is_right_only_byte_by_byte() {
-        let right = pattern(600);
-        assert_eq!(judge("pattern", 600, &[&right], false), Ok(Answer::Complete));
-        assert_eq!(judge("pattern", 600, &[&right[..7], &right[7..]], false), Ok(Answer::Complete));
-        assert_eq!(judge("pattern", 600, &[&right[..599]], false), Ok(Answer::Receive(Want::AtMost(2))));
-        assert!(judge("pattern", 600, &[&right[..599]], true).unwrap_err().contains("599 of 600"));
-        assert!(judge("pattern", 599, &[&right], false).unwrap_err().contains("more than the 599"));
-        let mut wrong = right.to_vec();
-        wrong[300] ^= 1;
-        assert!(judge("pattern", 600, &[&wrong], false).unwrap_err().contains("byte 300"));
-        assert_eq!(judge("count", 600, &[&wrong], false), Ok(Answer::Complete));
-        let moved: Vec<u8> = right[1..].iter().chain(&right[..1]).copied().collect();
-        assert!(judge("pattern", 600, &[&moved], false).is_err());
     }
 }

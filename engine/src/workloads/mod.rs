@@ -6,5 +6,9 @@ crate::register! {
     /// All workloads.
     WORKLOADS: Workload {
         bytes,
+        echo,
+        top_processes,
+        bucket,
+        http,
     }
 }

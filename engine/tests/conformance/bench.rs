@@ -1,6 +1,7 @@
 //! One server under test, with what its tally has to show in the end.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use libtest_mimic::Completion;
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::support::client::Client;
 use crate::support::protocol::{Exchange, Protocol};
 use crate::support::server::{Ending, Server};
-use crate::support::{eventually, process};
+use crate::support::{engine, eventually, process};
 
 /// A test: it panics when the design fails it.
 pub type Fault = Box<dyn Fn(&Case) -> Result<Completion, libtest_mimic::Failed> + Send>;
@@ -41,6 +42,8 @@ pub enum Kind {
     ThreadPerClient,
     ProcessPool,
     ThreadPool,
+    /// A pool that grows and shrinks.
+    DynamicPool,
 }
 
 /// A design and a workload to be tested together.
@@ -96,6 +99,29 @@ impl Case {
         (self.protocol.large.expect("the test is listed as one that needs a large reply"))()
     }
 
+    /// Starts a server with the options that its workload's exchanges need, and with these.
+    pub fn start(&self, options: &[&str]) -> Server {
+        self.launch(&mut engine(), options)
+    }
+
+    /// As [`Case::start`], with a command that runs the engine.
+    pub fn launch(&self, command: &mut Command, options: &[&str]) -> Server {
+        let needed = (self.protocol.options)();
+        let options: Vec<&str> = needed.iter().map(String::as_str).chain(options.iter().copied()).collect();
+        Server::launch(command, self.name(), self.protocol.name, &options)
+    }
+
+    /// Why a test that needs a request which breaks the protocol cannot be run.
+    pub fn needs_a_wrong_request(&self) -> Option<String> {
+        (self.protocol.wrong)().is_empty().then(|| format!("nothing breaks the protocol of {}", self.protocol.name))
+    }
+
+    /// Why a test that needs a part of a request cannot be run.
+    pub fn needs_an_incomplete_request(&self) -> Option<String> {
+        let none = self.protocol.incomplete.is_empty();
+        none.then(|| format!("every byte is a request of the workload {}", self.protocol.name))
+    }
+
     /// Why a test that needs a large reply cannot be run.
     pub fn needs_a_large_reply(&self) -> Option<String> {
         self.protocol.large.is_none().then(|| format!("no reply of the workload {} is large", self.protocol.name))
@@ -137,7 +163,7 @@ pub const RESET: &[&str] = &["reset", "broken_pipe"];
 impl<'a> Bench<'a> {
     /// Starts a server and lets it serve once, so that everything is there that it opens for its first client.
     pub fn new(case: &'a Case, options: &[&str]) -> Self {
-        Bench::of(case, Server::start(case.name(), case.protocol.name, options))
+        Bench::of(case, case.start(options))
     }
 
     /// As [`Bench::new`], with a server that was started in a way of its own.
@@ -180,13 +206,13 @@ impl<'a> Bench<'a> {
 
     /// Waits until the tally shows what is expected so far and every connection has been closed.
     pub fn catches_up(&mut self) {
-        let expected = &self.expected;
+        let (expected, framed) = (&self.expected, self.case.protocol.framed);
         let closed = expected.connections - expected.never_closed;
         self.server.snapshot_when(&format!("a tally with {expected:?} and all connections closed"), |snapshot| {
             let tally = &snapshot["tally"];
             tally["connections"] == expected.connections
                 && tally["closed"] == closed
-                && tally["requests"] == expected.requests
+                && (tally["requests"] == expected.requests || !framed)
                 && tally["workers_lost"] == expected.workers_lost
                 && tally["workers_replaced"] == expected.workers_replaced
         });
@@ -213,9 +239,13 @@ impl<'a> Bench<'a> {
         self.serves();
         self.catches_up();
         self.leaks_nothing();
-        let Bench { server, expected, .. } = self;
+        let Bench { case, server, mut expected, .. } = self;
         let ending = server.stop();
         ending.is_good();
+        assert_eq!(ending.summary()["account_fault"], Value::Null);
+        if !case.protocol.framed {
+            expected.requests = ending.summary()["tally"]["requests"].as_u64().expect("a count");
+        }
         expected.holds(&ending);
     }
 

@@ -13,6 +13,7 @@ use crate::support::process;
 pub const FAULTS: &[Listed] = faults![
     #[needs_a_large_reply]
     resets_in_mid_reply,
+    #[needs_an_incomplete_request]
     resets_before_the_request_is_complete,
     resets_before_accept,
     resets_at_once,

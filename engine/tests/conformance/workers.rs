@@ -8,7 +8,6 @@ use nix::sys::signal::Signal;
 use crate::bench::{Bench, Case, Listed};
 use crate::faults;
 use crate::support::client::Client;
-use crate::support::server::Server;
 use crate::support::{PATIENCE, eventually, process};
 
 pub const FAULTS: &[Listed] = faults![
@@ -19,6 +18,7 @@ pub const FAULTS: &[Listed] = faults![
 ];
 
 pub const OF_PROCESSES_PER_CLIENT: &[Listed] = faults![
+    #[needs_an_incomplete_request]
     a_child_is_killed_in_mid_request,
     #[needs_a_large_reply]
     children_are_killed_in_mid_reply
@@ -249,7 +249,7 @@ fn a_client_comes_as_the_last_worker_dies(case: &Case) {
 /// Workers are killed in whatever they are just doing, many times. Clients lose connections; the server loses nothing.
 fn workers_are_killed_under_load(case: &Case) {
     const KILLS: usize = 30;
-    let server = Server::start(case.name(), case.protocol.name, &["--pool", "4", "--respawn", "true"]);
+    let server = case.start(&["--pool", "4", "--respawn", "true"]);
     let mut bench = Bench::of(case, server);
     let (port, exchange) = (bench.server.port, case.exchange());
     let (over, cut, whole) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));

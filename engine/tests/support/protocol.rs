@@ -17,22 +17,30 @@ pub struct Wrong {
     pub name: &'static str,
     /// The bytes.
     pub bytes: Vec<u8>,
+    /// What the server says before it closes, if anything.
+    pub reply: Vec<u8>,
 }
 
 /// What the suite knows of one workload.
 pub struct Protocol {
     /// The name under which the workload is registered.
     pub name: &'static str,
-    /// Exchanges that every server takes, several on one connection.
+    /// Options with which a server has the exchanges below.
+    pub options: fn() -> Vec<String>,
+    /// Requests have bounds that do not depend on how their bytes come, so the tally's number of them is known.
+    pub framed: bool,
+    /// Exchanges that every server takes, several on one connection. The reply of the first does not depend on
+    /// [`Protocol::large_options`].
     pub exchanges: fn() -> Vec<Exchange>,
     /// The server's options that allow [`Protocol::large`].
     pub large_options: &'static [&'static str],
     /// An exchange whose reply is larger than all buffers between a server and a client that does not read; none where
     /// the protocol has no such reply.
     pub large: Option<fn() -> Exchange>,
-    /// The beginning of a request, and not all of it.
+    /// The beginning of a request, and not all of it; empty where every byte is a request.
     pub incomplete: &'static [u8],
-    /// Bytes that break the protocol.
+    /// Bytes that break the protocol; none where nothing does. The reply to the first and what is sent of it fit into any
+    /// buffer.
     pub wrong: fn() -> Vec<Wrong>,
     /// The kinds of error under which breaking the protocol may be tallied.
     pub wrong_kind: &'static [&'static str],
@@ -40,7 +48,20 @@ pub struct Protocol {
 
 /// All workloads. A workload's own file has the protocol's first implementation, this is a second one on purpose: a test
 /// that asked the workload what is right would find right whatever it does.
-pub static PROTOCOLS: &[Protocol] = &[BYTES];
+pub static PROTOCOLS: &[Protocol] = &[BYTES, ECHO, TOP_PROCESSES, BUCKET, HTTP];
+
+/// What most protocols have in common: the end of their entry is `..COMMON`.
+const COMMON: Protocol = Protocol {
+    name: "",
+    options: Vec::new,
+    framed: true,
+    exchanges: Vec::new,
+    large_options: &[],
+    large: None,
+    incomplete: b"",
+    wrong: Vec::new,
+    wrong_kind: &["bad_request"],
+};
 
 const BYTES: Protocol = Protocol {
     name: "bytes",
@@ -49,22 +70,133 @@ const BYTES: Protocol = Protocol {
     large: Some(|| bytes(16 << 20)),
     incomplete: b"40",
     wrong: || {
-        let line = |name, text: &str| Wrong { name, bytes: format!("{text}\n").into_bytes() };
         vec![
-            line("0", "0"),
-            line("-1", "-1"),
-            line("99999999999999999999", "99999999999999999999"),
-            line("one_over_the_limit", "16385"),
-            line("letters", "letters"),
-            line("an_empty_line", ""),
-            line("two_numbers", "40 00"),
-            line("not_utf8", "").with(b"\xff\xfe\n"),
-            Wrong { name: "an_endless_line", bytes: vec![b'1'; 256 << 10] },
-            Wrong { name: "1_MiB_of_zero_bytes", bytes: vec![0; 1 << 20] },
+            Wrong::closed("0", b"0\n"),
+            Wrong::closed("-1", b"-1\n"),
+            Wrong::closed("99999999999999999999", b"99999999999999999999\n"),
+            Wrong::closed("one_over_the_limit", b"16385\n"),
+            Wrong::closed("letters", b"letters\n"),
+            Wrong::closed("an_empty_line", b"\n"),
+            Wrong::closed("two_numbers", b"40 00\n"),
+            Wrong::closed("not_utf8", b"\xff\xfe\n"),
+            Wrong::closed("an_endless_line", &[b'1'; 256 << 10]),
+            Wrong::closed("1_MiB_of_zero_bytes", &[0; 1 << 20]),
         ]
     },
-    wrong_kind: &["bad_request"],
+    ..COMMON
 };
+
+/// Any bytes are a request, and nothing breaks the protocol. There is no large reply: whoever sends so much without
+/// reading waits for ever, by the protocol's nature.
+const ECHO: Protocol = Protocol {
+    name: "echo",
+    framed: false,
+    exchanges: || {
+        let echo = |bytes: &[u8]| Exchange { request: bytes.to_vec(), reply: bytes.to_vec() };
+        vec![echo(b"echo"), echo(b"\n"), echo(b"\0\xff\r\n"), echo(&[b'x'; 5000])]
+    },
+    ..COMMON
+};
+
+/// Reads processes that are no more than files, so that the reply is known byte by byte. `tests/workloads.rs` has the
+/// real ones.
+const TOP_PROCESSES: Protocol = Protocol {
+    name: "top_processes",
+    options: || vec!["--closes".to_owned(), "client".to_owned(), "--proc".to_owned(), proc::path().to_owned()],
+    exchanges: || {
+        let reply = b"Process 1: PID=30, Name=) (x\ny, CPU Time=1000\nProcess 2: PID=2, Name=two, CPU Time=9\n";
+        let exchange = |request: &[u8]| Exchange { request: request.to_vec(), reply: reply.to_vec() };
+        vec![exchange(b"Requesting top 2 processes"), exchange(b"Requesting top 2 processes\n")]
+    },
+    incomplete: b"Requesting top",
+    wrong: || {
+        let unsupported = |name, bytes: &[u8]| Wrong::answered(name, bytes, b"Unsupported request");
+        vec![
+            unsupported("another_number", b"Requesting top 3 processes"),
+            unsupported("the_first_byte", b"r"),
+            unsupported("an_empty_line", b"\n"),
+            unsupported("not_utf8", b"Requesting \xff\xfe"),
+            unsupported("1_MiB_of_zero_bytes", &[0; 1 << 20]),
+        ]
+    },
+    ..COMMON
+};
+
+/// Delays of 0, so that no reply depends on the requests before it. `tests/workloads.rs` has buckets that grow.
+const BUCKET: Protocol = Protocol {
+    name: "bucket",
+    options: || vec!["--keep-connections".to_owned(), "true".to_owned()],
+    exchanges: || {
+        let exchange = |request: &[u8]| Exchange { request: request.to_vec(), reply: b"0\n".to_vec() };
+        vec![exchange(b"0,0\n"), exchange(b"0,31\n"), exchange(b"000,1\r\n")]
+    },
+    incomplete: b"0,",
+    wrong: || {
+        vec![
+            Wrong::closed("a_bucket_too_many", b"0,32\n"),
+            Wrong::closed("a_negative_delay", b"-1,0\n"),
+            Wrong::closed("too_long_a_delay", b"1001,0\n"),
+            Wrong::closed("one_number", b"0\n"),
+            Wrong::closed("three_numbers", b"0,0,0\n"),
+            Wrong::closed("letters", b"a,b\n"),
+            Wrong::closed("an_endless_line", &[b'1'; 256 << 10]),
+        ]
+    },
+    ..COMMON
+};
+
+const HTTP: Protocol = Protocol {
+    name: "http",
+    exchanges: || {
+        let request = |line: &str| format!("{line} HTTP/1.1\r\nHost: h\r\n\r\n").into_bytes();
+        let exchange = |line, reply| Exchange { request: request(line), reply };
+        let head = http_head("200 OK", "application/octet-stream", 4000, "keep-alive");
+        vec![
+            exchange("GET /x", http_error("404 Not Found", "keep-alive", "")),
+            exchange("GET /", [head.clone(), bytes(4000).reply].concat()),
+            exchange("HEAD /", head),
+            exchange("PUT /", http_error("405 Method Not Allowed", "keep-alive", "Allow: GET, HEAD\r\n")),
+        ]
+    },
+    large_options: &["--bytes", "16777216"],
+    large: Some(|| {
+        let head = http_head("200 OK", "application/octet-stream", 16 << 20, "keep-alive");
+        let request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
+        Exchange { request, reply: [head, bytes(16 << 20).reply].concat() }
+    }),
+    incomplete: b"GET / HTTP/1.1\r\nHo",
+    wrong: || {
+        let bad_request = http_error("400 Bad Request", "close", "");
+        let body = "Content-Length: 24\r\n\r\nGET / HTTP/1.0\r\nHost: h\r\n\r\n";
+        vec![
+            Wrong::answered("garbage", b"GET\r\n\r\n", &bad_request),
+            Wrong::answered("no_host", b"GET / HTTP/1.1\r\n\r\n", &bad_request),
+            Wrong::answered(
+                "a_body",
+                format!("GET / HTTP/1.1\r\nHost: h\r\n{body}").as_bytes(),
+                &http_error("413 Content Too Large", "close", ""),
+            ),
+            Wrong::answered(
+                "an_endless_head",
+                &[b'x'; 256 << 10],
+                &http_error("431 Request Header Fields Too Large", "close", ""),
+            ),
+            Wrong::answered("1_MiB_of_zero_bytes", &[0; 1 << 20], &bad_request),
+        ]
+    },
+    ..COMMON
+};
+
+fn http_head(status: &str, kind: &str, length: usize, connection: &str) -> Vec<u8> {
+    let fields = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\nConnection: {connection}\r\n\r\n");
+    format!("HTTP/1.1 {status}\r\n{fields}").into_bytes()
+}
+
+fn http_error(status: &str, connection: &str, more: &str) -> Vec<u8> {
+    let mut head = http_head(status, "text/plain", status.len() + 1, connection);
+    head.splice(head.len() - 2..head.len() - 2, more.bytes());
+    [head, format!("{status}\n").into_bytes()].concat()
+}
 
 /// The exchange of the workload `bytes` for so many bytes: byte i is i % 251.
 pub fn bytes(count: usize) -> Exchange {
@@ -75,7 +207,55 @@ pub fn bytes(count: usize) -> Exchange {
 }
 
 impl Wrong {
-    fn with(self, bytes: &[u8]) -> Wrong {
-        Wrong { bytes: bytes.to_vec(), ..self }
+    /// The connection is closed without a word.
+    pub fn closed(name: &'static str, bytes: &[u8]) -> Wrong {
+        Wrong::answered(name, bytes, b"")
+    }
+
+    /// The server says so, and closes the connection.
+    pub fn answered(name: &'static str, bytes: &[u8], reply: &[u8]) -> Wrong {
+        Wrong { name, bytes: bytes.to_vec(), reply: reply.to_vec() }
+    }
+}
+
+/// Processes that are no more than files, where every user may read them.
+pub mod proc {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+    use std::sync::OnceLock;
+
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+    /// Where they are; made when this is first asked.
+    pub fn path() -> &'static str {
+        let make = || {
+            let folder = std::env::temp_dir().join(format!("thunderherd-tests-proc-{}", std::process::id()));
+            for (entry, name, user, kernel) in
+                [("1", "one", 4, 4), ("2", "two", 0, 9), ("3", "three", 9, 0), ("30", ") (x\ny", 400, 600)]
+            {
+                let process = folder.join(entry);
+                fs::create_dir_all(&process).expect("a temporary folder can be made");
+                let stat =
+                    format!("{entry} ({name}) S 0 1 1 0 -1 4194560 1 2 3 4 {user} {kernel} 5 6 20 0 1 0 7 8 9\n");
+                fs::write(process.join("stat"), stat).expect("a file can be written");
+                for path in [&folder, &process, &process.join("stat")] {
+                    open_to_all(path);
+                }
+            }
+            folder
+        };
+        FOLDER.get_or_init(make).to_str().expect("the path of the temporary folder is a text")
+    }
+
+    fn open_to_all(path: &Path) {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions can be set");
+    }
+
+    /// Removes what was made.
+    pub fn remove() {
+        if let Some(folder) = FOLDER.get() {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
 }

@@ -1,0 +1,134 @@
+//! The bytes that our servers send where a protocol leaves them open, and the check of a reply that is made of them.
+
+use std::sync::Arc;
+
+use crate::inbox;
+use crate::primitive::Want;
+use crate::setting::{Kind, Setting, Settings};
+use crate::workload::{Answer, Input};
+
+/// How long a reply is, for both ends of protocols in which that is open.
+pub const BYTES: Setting = Setting {
+    name: "bytes",
+    help: "Bytes of every reply",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 4000 },
+};
+
+/// How strictly a client looks at a reply.
+pub const CHECK: Setting = Setting {
+    name: "check",
+    help: "Compare replies with the bytes that our servers send, or only count them (for other servers)",
+    unit: None,
+    kind: Kind::Choice { choices: &["pattern", "count"], default: "pattern" },
+};
+
+/// The bytes that our servers send. The period is a prime, so that a piece that is lost, repeated or out of place does
+/// not go unseen.
+pub fn pattern(length: u64) -> Arc<[u8]> {
+    let period: Vec<u8> = (0..251).collect();
+    let length = length as usize;
+    let mut bytes = period.repeat(length.div_ceil(period.len()));
+    bytes.truncate(length);
+    bytes.into()
+}
+
+/// A reply of a known length on its way in.
+#[derive(Clone)]
+pub struct Reception {
+    bytes: usize,
+    expected: Option<Arc<[u8]>>,
+    received: usize,
+}
+
+impl Reception {
+    /// A reply of [`BYTES`] bytes, which are looked at as [`CHECK`] says.
+    pub fn new(settings: &Settings) -> Self {
+        let bytes = settings.integer(BYTES.name);
+        let expected = (settings.word(CHECK.name) == "pattern").then(|| pattern(bytes));
+        Reception { bytes: bytes as usize, expected, received: 0 }
+    }
+
+    /// The length of the whole reply.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Begins anew, and says how the first receive is to be made.
+    pub fn begin(&mut self) -> Want {
+        self.received = 0;
+        self.want()
+    }
+
+    /// Room for one byte more than is due: a reply that is too long must not look complete because the buffer was full.
+    fn want(&self) -> Want {
+        let due = self.bytes - self.received;
+        Want::AtMost(if due < inbox::CAPACITY { due + 1 } else { inbox::CAPACITY - 1 })
+    }
+
+    /// Takes all of the input as the next part of the reply.
+    pub fn receive(&mut self, input: &mut Input<'_>) -> Result<Answer, String> {
+        let Reception { bytes, expected, .. } = &self;
+        if input.ended {
+            return Err(format!("the reply ended after {} of {bytes} bytes", self.received));
+        }
+        let part = input.bytes();
+        let received = self.received + part.len() + input.not_stored;
+        if received > *bytes {
+            return Err(format!("the reply has more than the {bytes} bytes that were asked for"));
+        }
+        if let Some(expected) = expected {
+            let expected = &expected[self.received..][..part.len()];
+            if let Some(place) = part.iter().zip(expected).position(|(seen, expected)| seen != expected) {
+                return Err(format!(
+                    "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
+                    self.received + place,
+                    part[place],
+                    expected[place]
+                ));
+            }
+        }
+        input.take(input.bytes().len());
+        self.received = received;
+        Ok(if received == self.bytes { Answer::Complete } else { Answer::Receive(self.want()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::inbox::Inbox;
+    use crate::setting::Value;
+
+    /// Gives a reception a reply, cut into segments.
+    fn judge(check: &str, bytes: u64, segments: &[&[u8]], ended: bool) -> Result<Answer, String> {
+        let given = BTreeMap::from([("bytes", Value::Integer(bytes)), ("check", Value::Word(check.to_owned()))]);
+        let mut reception = Reception::new(&Settings::new([&BYTES, &CHECK], &given));
+        let mut inbox = Inbox::default();
+        let mut answer = Answer::Receive(reception.begin());
+        for segment in segments {
+            inbox.room(segment.len()).copy_from_slice(segment);
+            inbox.filled(segment.len());
+            answer = reception.receive(&mut Input::new(&mut inbox, 1, 0, false))?;
+        }
+        if ended { reception.receive(&mut Input::new(&mut inbox, 1, 0, true)) } else { Ok(answer) }
+    }
+
+    #[test]
+    fn a_reply_is_right_only_byte_by_byte() {
+        let right = pattern(600);
+        assert_eq!(judge("pattern", 600, &[&right], false), Ok(Answer::Complete));
+        assert_eq!(judge("pattern", 600, &[&right[..7], &right[7..]], false), Ok(Answer::Complete));
+        assert_eq!(judge("pattern", 600, &[&right[..599]], false), Ok(Answer::Receive(Want::AtMost(2))));
+        assert!(judge("pattern", 600, &[&right[..599]], true).unwrap_err().contains("599 of 600"));
+        assert!(judge("pattern", 599, &[&right], false).unwrap_err().contains("more than the 599"));
+        let mut wrong = right.to_vec();
+        wrong[300] ^= 1;
+        assert!(judge("pattern", 600, &[&wrong], false).unwrap_err().contains("byte 300"));
+        assert_eq!(judge("count", 600, &[&wrong], false), Ok(Answer::Complete));
+        let moved: Vec<u8> = right[1..].iter().chain(&right[..1]).copied().collect();
+        assert!(judge("pattern", 600, &[&moved], false).is_err());
+    }
+}

@@ -1,0 +1,209 @@
+//! The homework ERSS HW4: a request names a delay and a bucket; the server is busy for so long, and the bucket grows by
+//! the delay.
+
+mod buckets;
+mod client;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::about::About;
+use crate::inbox;
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::{Waits, Want};
+use crate::setting::{Kind, Setting, Settings};
+use crate::tally::ErrorKind;
+use crate::workload::{Account, Input, Next, Service, Session, Then, Workload};
+
+use buckets::Buckets;
+
+pub static ENTRY: Workload = Workload {
+    about: About {
+        summary: "A delay and a bucket: the server is busy for the delay, the bucket grows by it, its value is the reply",
+        source: "ERSS (ECE 568), Duke University, homework 4",
+    },
+    port: 12345,
+    service_settings: &[BUCKETS, LOCK, BUSY, UNIT, ITERATIONS, DELAY_LIMIT, KEEP],
+    client_settings: &[client::DELAY_MINIMUM, client::DELAY_MAXIMUM, BUCKETS, client::SEED],
+    service,
+    client: client::client,
+};
+
+const BUCKETS: Setting = Setting {
+    name: "buckets",
+    help: "Buckets there are; a request for another one is refused",
+    unit: Some("buckets"),
+    kind: Kind::Integer { minimum: 1, maximum: 65_536, default: 32 },
+};
+
+const LOCK: Setting = Setting {
+    name: "lock",
+    help: "What keeps two requests from changing a bucket at the same time: one lock for all, one per bucket, or an \
+           atomic addition",
+    unit: None,
+    kind: Kind::Choice { choices: &["one", "per_bucket", "atomic"], default: "one" },
+};
+
+const BUSY: Setting = Setting {
+    name: "busy",
+    help: "A delay is time on the clock, or a fixed amount of work that takes longer where the CPU is shared",
+    unit: None,
+    kind: Kind::Choice { choices: &["wall_clock", "fixed_work"], default: "wall_clock" },
+};
+
+const UNIT: Setting = Setting {
+    name: "unit_microseconds",
+    help: "How long a delay of 1 is on the clock: the time scale",
+    unit: Some("microseconds"),
+    kind: Kind::Integer { minimum: 1, maximum: 60_000_000, default: 1_000_000 },
+};
+
+/// Not calibrated, so that it is the same work on every machine and in every run.
+const ITERATIONS: Setting = Setting {
+    name: "unit_iterations",
+    help: "How many steps of arithmetic a delay of 1 is in fixed work; a step takes a few CPU cycles",
+    unit: Some("steps"),
+    kind: Kind::Integer { minimum: 1, maximum: 100_000_000_000, default: 1_000_000 },
+};
+
+const DELAY_LIMIT: Setting = Setting {
+    name: "delay_limit",
+    help: "The longest delay that a client may ask for; the connection that asks for more is closed",
+    unit: None,
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1000 },
+};
+
+const KEEP: Setting = Setting {
+    name: "keep_connections",
+    help: "Wait for another request after a reply; the homework's server closes",
+    unit: None,
+    kind: Kind::Boolean { default: false },
+};
+
+/// The name of the sum that both ends account for: the delays of all requests that were served.
+const DELAY_SUM: &str = "delay_sum";
+
+/// The longest line that is taken for a request: room for two 64-bit numbers and white space.
+const LONGEST_LINE: usize = 64;
+
+const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
+
+fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
+    let buckets = Buckets::new(settings.integer(BUCKETS.name) as usize, settings.word(LOCK.name));
+    Ok(Box::new(BucketService {
+        buckets: Arc::new(buckets.context("the buckets could not be mapped")?),
+        busy: match settings.word(BUSY.name) {
+            "wall_clock" => Busy::WallClock(Duration::from_micros(settings.integer(UNIT.name))),
+            _ => Busy::FixedWork(settings.integer(ITERATIONS.name)),
+        },
+        delay_limit: settings.integer(DELAY_LIMIT.name),
+        then: if settings.boolean(KEEP.name) { Then::Receive(BUFFER) } else { Then::Close },
+    }))
+}
+
+#[derive(Clone)]
+struct BucketService {
+    buckets: Arc<Buckets>,
+    busy: Busy,
+    delay_limit: u64,
+    then: Then,
+}
+
+impl Service for BucketService {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(BucketSession { service: self.clone(), line: Vec::new() })
+    }
+
+    fn account(&self) -> std::result::Result<Account, String> {
+        Ok(Account::from([(DELAY_SUM, self.buckets.sum()?)]))
+    }
+}
+
+struct BucketSession {
+    service: BucketService,
+    line: Vec<u8>,
+}
+
+impl Session for BucketSession {
+    fn first(&self) -> Want {
+        BUFFER
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
+        if input.ended {
+            return if self.line.is_empty() { Ok(Next::Close) } else { Err(ErrorKind::Truncated) };
+        }
+        let newline = input.bytes().iter().position(|&byte| byte == b'\n');
+        let part = &input.bytes()[..newline.unwrap_or(input.bytes().len())];
+        if self.line.len() + part.len() > LONGEST_LINE {
+            return Err(ErrorKind::BadRequest);
+        }
+        self.line.extend_from_slice(part);
+        let taken = part.len() + usize::from(newline.is_some());
+        input.take(taken);
+        if newline.is_none() {
+            return Ok(Next::Receive(BUFFER));
+        }
+        let BucketService { buckets, busy, delay_limit, then } = self.service.clone();
+        let (delay, bucket) = request(&std::mem::take(&mut self.line))
+            .filter(|&(delay, bucket)| delay <= delay_limit && bucket < buckets.count() as u64)
+            .ok_or(ErrorKind::BadRequest)?;
+        let work = move |outbox: &mut Outbox| {
+            busy.be_for(delay);
+            let value = buckets.grow(bucket as usize, delay).map_err(|error| ErrorKind::of(&error))?;
+            let reply = format!("{value}\n").into_bytes();
+            let length = reply.len();
+            outbox.push(Piece::Bytes(reply.into(), 0..length));
+            outbox.end_message();
+            Ok(())
+        };
+        Ok(Next::Work(Box::new(work), then))
+    }
+}
+
+/// The delay and the bucket on a line, a telnet's carriage return allowed behind them.
+fn request(line: &[u8]) -> Option<(u64, u64)> {
+    let line = std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).ok()?;
+    let (delay, bucket) = line.split_once(',')?;
+    Some((number(delay)?, number(bucket)?))
+}
+
+/// An unsigned number: digits and nothing else.
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// How a delay is spent.
+#[derive(Debug, Clone, Copy)]
+enum Busy {
+    /// Asking the clock whether it is over, as the homework says: a thread that has to wait for a CPU meanwhile has
+    /// waited too.
+    WallClock(Duration),
+    /// Arithmetic that asks no clock: whoever shares a CPU takes longer.
+    FixedWork(u64),
+}
+
+impl Busy {
+    fn be_for(self, delay: u64) {
+        match self {
+            Busy::WallClock(unit) => {
+                let end = Instant::now() + Duration::from_micros(unit.as_micros() as u64 * delay);
+                while Instant::now() < end {}
+            }
+            Busy::FixedWork(iterations) => {
+                let mut number = std::hint::black_box(1u64);
+                for _ in 0..iterations * delay {
+                    // Each step needs the one before (a linear congruential generator; Knuth's MMIX constants), and
+                    // the compiler may not foresee where they lead.
+                    number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    std::hint::black_box(&mut number);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The asking end: delays and buckets drawn at random, the same ones for every server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Context, Result};
+
+use super::{BUCKETS, DELAY_SUM, number};
+use crate::mistake::mistake;
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::Want;
+use crate::setting::{Kind, Setting, Settings};
+use crate::sys::shared::SharedArray;
+use crate::workload::{Account, Answer, Client, Conversation, Input};
+
+/// The least delay that is asked for.
+pub const DELAY_MINIMUM: Setting = Setting {
+    name: "delay_minimum",
+    help: "The least delay to ask for, in the server's units",
+    unit: None,
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1 },
+};
+
+/// The greatest delay that is asked for.
+pub const DELAY_MAXIMUM: Setting = Setting {
+    name: "delay_maximum",
+    help: "The greatest delay to ask for, in the server's units",
+    unit: None,
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 3 },
+};
+
+/// Where the drawing begins.
+pub const SEED: Setting = Setting {
+    name: "seed",
+    help: "Which requests are drawn: the same ones for the same seed",
+    unit: None,
+    kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
+};
+
+/// Digits of a 64-bit number, its newline, and one byte more, so that a reply that is too long is seen.
+const LONGEST_REPLY: usize = 22;
+
+/// Makes the asking end.
+pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
+    let [minimum, maximum, buckets, seed] =
+        [DELAY_MINIMUM, DELAY_MAXIMUM, BUCKETS, SEED].map(|setting| settings.integer(setting.name));
+    if minimum > maximum {
+        return Err(mistake(format!("--delay-minimum is {minimum}, but --delay-maximum is {maximum}")));
+    }
+    let requests = Requests { delays: minimum..=maximum, buckets, seed };
+    let shared = SharedArray::new(1).context("shared memory could not be mapped")?;
+    Ok(Box::new(BucketClient { requests, shared: Arc::new(shared) }))
+}
+
+/// All requests there could be, each under its index: whoever asks takes the next index, so every server is asked for
+/// the same delays and buckets, whatever the order in which its clients come.
+#[derive(Clone)]
+struct Requests {
+    delays: std::ops::RangeInclusive<u64>,
+    buckets: u64,
+    seed: u64,
+}
+
+impl Requests {
+    fn draw(&self, index: u64) -> (u64, u64) {
+        // The seed takes the upper half, so that the sequences of two seeds have nothing in common.
+        let place = (self.seed << 31).wrapping_add(index) << 1;
+        let delays = self.delays.end() - self.delays.start() + 1;
+        (self.delays.start() + below(delays, split_mix(place)), below(self.buckets, split_mix(place | 1)))
+    }
+}
+
+/// Output number `index` of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014),
+/// which needs no state but that number.
+fn split_mix(index: u64) -> u64 {
+    let mut bits = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// A number below the bound, each as likely as the others but for some 2^-43.
+fn below(bound: u64, bits: u64) -> u64 {
+    ((u128::from(bits) * u128::from(bound)) >> 64) as u64
+}
+
+struct BucketClient {
+    requests: Requests,
+    shared: Arc<SharedArray<Shared>>,
+}
+
+/// What all processes and threads of a load have in common.
+#[derive(Default)]
+struct Shared {
+    next: AtomicU64,
+    delays_answered: AtomicU64,
+}
+
+impl Client for BucketClient {
+    fn open(&self) -> Box<dyn Conversation> {
+        let (requests, shared) = (self.requests.clone(), Arc::clone(&self.shared));
+        Box::new(BucketConversation { requests, shared, delay: 0, reply: Vec::new() })
+    }
+
+    fn account(&self) -> Account {
+        Account::from([(DELAY_SUM, self.shared[0].delays_answered.load(Relaxed))])
+    }
+}
+
+struct BucketConversation {
+    requests: Requests,
+    shared: Arc<SharedArray<Shared>>,
+    delay: u64,
+    reply: Vec<u8>,
+}
+
+impl Conversation for BucketConversation {
+    fn ask(&mut self, outbox: &mut Outbox) -> Want {
+        self.reply.clear();
+        let (delay, bucket) = self.requests.draw(self.shared[0].next.fetch_add(1, Relaxed));
+        self.delay = delay;
+        let request = format!("{delay},{bucket}\n").into_bytes();
+        let length = request.len();
+        outbox.push(Piece::Bytes(request.into(), 0..length));
+        outbox.end_message();
+        Want::AtMost(LONGEST_REPLY)
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
+        self.reply.extend_from_slice(input.bytes());
+        input.take(input.bytes().len());
+        let seen = || String::from_utf8_lossy(&self.reply);
+        if input.ended {
+            return Err(format!("the reply ended after {} bytes: {:?}", self.reply.len(), seen()));
+        }
+        let Some(newline) = self.reply.iter().position(|&byte| byte == b'\n') else {
+            return match LONGEST_REPLY - self.reply.len() {
+                0 => Err(format!("the reply is no number: {:?}", seen())),
+                room => Ok(Answer::Receive(Want::AtMost(room))),
+            };
+        };
+        let value = std::str::from_utf8(&self.reply[..newline]).ok().and_then(number);
+        match value {
+            Some(value) if newline + 1 == self.reply.len() && value >= self.delay => {
+                self.shared[0].delays_answered.fetch_add(self.delay, Relaxed);
+                Ok(Answer::Complete)
+            }
+            _ => Err(format!("a bucket that grew by {} is said to hold {:?}", self.delay, seen())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::inbox::Inbox;
+    use crate::setting::Value;
+
+    fn new(given: &[(&'static str, u64)]) -> Result<Box<dyn Client>> {
+        let given = given.iter().map(|&(name, number)| (name, Value::Integer(number))).collect::<BTreeMap<_, _>>();
+        client(&Settings::new([&DELAY_MINIMUM, &DELAY_MAXIMUM, &BUCKETS, &SEED], &given))
+    }
+
+    fn asked(client: &dyn Client) -> Vec<u8> {
+        let mut outbox = Outbox::default();
+        client.open().ask(&mut outbox);
+        let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
+        bytes[range.clone()].to_vec()
+    }
+
+    #[test]
+    fn the_generator_is_the_one_that_is_cited() {
+        // The first outputs of the reference implementation (Vigna, splitmix64.c) for the seed 0.
+        let reference = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
+        assert_eq!([0, 1, 2].map(split_mix), reference);
+    }
+
+    #[test]
+    fn the_same_seed_asks_the_same_within_the_bounds() {
+        let ask = |seed| {
+            let client = new(&[("delay_minimum", 2), ("delay_maximum", 4), ("buckets", 5), ("seed", seed)]).unwrap();
+            (0..2000).map(|_| asked(client.as_ref())).collect::<Vec<_>>()
+        };
+        let first = ask(1);
+        assert_eq!(first, ask(1));
+        assert_ne!(first, ask(2));
+        let kinds: BTreeSet<String> = first.iter().map(|line| String::from_utf8(line.clone()).unwrap()).collect();
+        let all: BTreeSet<String> = (2..=4).flat_map(|delay| (0..5).map(move |b| format!("{delay},{b}\n"))).collect();
+        assert_eq!(kinds, all);
+        for kind in all {
+            let count = first.iter().filter(|line| **line == kind.as_bytes()).count();
+            assert!((80..190).contains(&count), "{kind:?}: {count} of 2000, 133 are due");
+        }
+    }
+
+    #[test]
+    fn bounds_that_contradict_each_other_are_refused() {
+        let error = new(&[("delay_minimum", 4)]).err().unwrap().to_string();
+        assert!(error.contains("--delay-minimum is 4") && error.contains("--delay-maximum is 3"), "{error}");
+        assert!(new(&[("delay_minimum", 3)]).is_ok());
+    }
+
+    /// Gives a conversation a reply, cut into segments; returns what was accounted for besides.
+    fn judge(segments: &[&str], ended: bool) -> (std::result::Result<Answer, String>, u64) {
+        let client = new(&[("delay_minimum", 3)]).unwrap();
+        let mut conversation = client.open();
+        conversation.ask(&mut Outbox::default());
+        let mut inbox = Inbox::default();
+        let mut answer = Ok(Answer::Receive(Want::AtMost(LONGEST_REPLY)));
+        for segment in segments {
+            inbox.room(segment.len()).copy_from_slice(segment.as_bytes());
+            inbox.filled(segment.len());
+            answer = conversation.receive(&mut Input::new(&mut inbox, 1, 0, false));
+        }
+        if ended {
+            answer = conversation.receive(&mut Input::new(&mut inbox, 1, 0, true));
+        }
+        (answer, client.account()[DELAY_SUM])
+    }
+
+    #[test]
+    fn a_reply_is_a_number_no_less_than_the_delay() {
+        for right in [&["3\n"][..], &["12", "34\n"], &["18446744073709551615\n"], &["3", "\n"]] {
+            assert_eq!(judge(right, false), (Ok(Answer::Complete), 3), "{right:?}");
+        }
+        assert_eq!(judge(&["3"], false), (Ok(Answer::Receive(Want::AtMost(21))), 0));
+        for wrong in
+            ["2\n", "\n", "-3\n", "+3\n", "3 \n", "3\n4", "x\n", "18446744073709551616\n", "1111111111111111111111"]
+        {
+            let (answer, accounted) = judge(&[wrong], false);
+            assert!(answer.is_err() && accounted == 0, "{wrong:?}: {answer:?}");
+        }
+        assert!(judge(&["3"], true).0.unwrap_err().contains("ended after 1 bytes"));
+    }
+}

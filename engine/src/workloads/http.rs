@@ -1,0 +1,203 @@
+//! HTTP/1.1 as far as load generators and web clients need it: GET and HEAD of one resource, connections kept or not,
+//! requests behind each other (RFC 9110, RFC 9112).
+//!
+//! No request has a body here: one that announces a body is refused and its connection closed, so nothing that was meant
+//! as a body is ever taken for a request. There is no Date, which a server without a clock does not send (RFC 9110,
+//! section 6.6.1): every reply to a request is the same bytes.
+
+mod client;
+mod responses;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use httparse::{Header, Status as Parsed};
+
+use crate::about::About;
+use crate::inbox;
+use crate::outbox::Outbox;
+use crate::pattern::{BYTES, CHECK, pattern};
+use crate::primitive::{Waits, Want};
+use crate::setting::Settings;
+use crate::tally::ErrorKind;
+use crate::workload::{Input, Next, Service, Session, Then, Workload};
+
+use responses::{Responses, Status};
+
+pub static ENTRY: Workload = Workload {
+    about: About {
+        summary: "HTTP/1.1: GET and HEAD of /, connections kept or closed, pipelined requests",
+        source: "RFC 9110, RFC 9112",
+    },
+    port: 8080,
+    service_settings: &[BYTES],
+    client_settings: &[BYTES, CHECK, client::PATH],
+    service,
+    client: client::client,
+};
+
+/// The longest head of a request, 8 KiB as in nginx (large_client_header_buffers); a longer one is answered with 431.
+const LONGEST_HEAD: usize = 8 * 1024;
+
+/// The most header fields of a request or a reply; more are answered with 431.
+const MOST_HEADERS: usize = 64;
+
+const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
+
+fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
+    Ok(Box::new(Http { responses: Arc::new(Responses::new(&pattern(settings.integer(BYTES.name)))) }))
+}
+
+struct Http {
+    responses: Arc<Responses>,
+}
+
+impl Service for Http {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(HttpSession { responses: Arc::clone(&self.responses), head: Vec::new() })
+    }
+}
+
+struct HttpSession {
+    responses: Arc<Responses>,
+    /// What has come of a request whose head is not complete.
+    head: Vec<u8>,
+}
+
+impl Session for HttpSession {
+    fn first(&self) -> Want {
+        BUFFER
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
+        if input.ended {
+            return if self.head.is_empty() { Ok(Next::Close) } else { Err(ErrorKind::Truncated) };
+        }
+        // A head that comes whole, as nearly all do, is read where it lies.
+        let before = self.head.len();
+        let request = if before == 0 {
+            read(input.bytes())
+        } else {
+            self.head.extend_from_slice(input.bytes());
+            read(&self.head)
+        };
+        let Some(request) = request else {
+            if before == 0 {
+                self.head.extend_from_slice(input.bytes());
+            }
+            input.take(input.bytes().len());
+            return Ok(Next::Receive(BUFFER));
+        };
+        self.head.clear();
+        input.take(request.length.map_or(input.bytes().len(), |length| length - before));
+        outbox.push(self.responses.piece(request.status, request.keep, request.head_only));
+        outbox.end_message();
+        match request {
+            Request { length: None, .. } => Err(ErrorKind::BadRequest),
+            Request { keep: true, .. } => Ok(Next::Answered(Then::Receive(BUFFER))),
+            Request { keep: false, .. } => Ok(Next::Answered(Then::Close)),
+        }
+    }
+}
+
+/// A request whose head is complete, or known to be wrong.
+struct Request {
+    /// Bytes of its head; none where it is not known where the next request would begin.
+    length: Option<usize>,
+    status: Status,
+    /// HEAD: the reply has no body.
+    head_only: bool,
+    /// The connection is kept.
+    keep: bool,
+}
+
+impl Request {
+    /// The end of its connection.
+    fn refused(status: Status, head_only: bool) -> Self {
+        Request { length: None, status, head_only, keep: false }
+    }
+}
+
+/// Reads a request's head from its first byte on; `None` while it is not complete. Never looks beyond the longest head
+/// that is allowed, so that the answer is the same wherever the request is cut.
+fn read(bytes: &[u8]) -> Option<Request> {
+    let bytes = &bytes[..bytes.len().min(LONGEST_HEAD)];
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    Some(match head.parse(bytes) {
+        Ok(Parsed::Complete(length)) => understand(&head, length),
+        Ok(Parsed::Partial) if bytes.len() < LONGEST_HEAD => return None,
+        Ok(Parsed::Partial) | Err(httparse::Error::TooManyHeaders) => Request::refused(Status::HeadTooLarge, false),
+        Err(_) => Request::refused(Status::BadRequest, false),
+    })
+}
+
+fn understand(head: &httparse::Request<'_, '_>, length: usize) -> Request {
+    let head_only = head.method == Some("HEAD");
+    let method_is_known = head_only || head.method == Some("GET");
+    let is_1_1 = head.version == Some(1);
+    let Some(fields) = Fields::read(head.headers) else { return Request::refused(Status::BadRequest, head_only) };
+    if is_1_1 && fields.hosts != 1 || fields.hosts > 1 {
+        return Request::refused(Status::BadRequest, head_only);
+    }
+    if fields.body {
+        let status = if method_is_known { Status::ContentTooLarge } else { Status::MethodNotAllowed };
+        return Request::refused(status, head_only);
+    }
+    let status = match path(head.path.unwrap_or_default()) {
+        _ if !method_is_known => Status::MethodNotAllowed,
+        "/" => Status::Ok,
+        _ => Status::NotFound,
+    };
+    let keep = !fields.close && (is_1_1 || fields.keep_alive);
+    Request { length: Some(length), status, head_only, keep }
+}
+
+/// The header fields that matter.
+#[derive(Default)]
+struct Fields {
+    hosts: usize,
+    body: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl Fields {
+    /// `None` where a Content-Length is no number: then nobody knows where the request ends.
+    fn read(headers: &[Header<'_>]) -> Option<Self> {
+        let mut fields = Fields::default();
+        for &Header { name, value } in headers {
+            if name.eq_ignore_ascii_case("host") {
+                fields.hosts += 1;
+            } else if name.eq_ignore_ascii_case("transfer-encoding") {
+                fields.body = true;
+            } else if name.eq_ignore_ascii_case("content-length") {
+                fields.body |= content_length(value)? > 0;
+            } else if name.eq_ignore_ascii_case("connection") {
+                for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                    fields.close |= option.eq_ignore_ascii_case(b"close");
+                    fields.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+        }
+        Some(fields)
+    }
+}
+
+/// A Content-Length: digits and nothing else.
+fn content_length(value: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(value).ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// The path of a request's target, which may be a whole address, without its query.
+fn path(target: &str) -> &str {
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => rest.find('/').map_or("/", |place| &rest[place..]),
+        None => target,
+    };
+    path.split('?').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! The assignment CSE 232 A2: the client asks for the two processes that have used the most CPU time, and the server
+//! reads every process of the machine to answer.
+
+mod processes;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use crate::about::About;
+use crate::inbox;
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::{Waits, Want};
+use crate::setting::{Kind, Setting, Settings};
+use crate::spin::{SPIN, Spin};
+use crate::tally::ErrorKind;
+use crate::workload::{Answer, Client, Conversation, Input, Next, Service, Session, Then, Workload};
+
+use processes::{Process, top_two};
+
+pub static ENTRY: Workload = Workload {
+    about: About {
+        summary: "The server reads /proc and answers with the two processes that used the most CPU time",
+        source: "CSE 232 Computer Networks, IIIT Delhi, assignment 2",
+    },
+    port: 8080,
+    service_settings: &[CLOSES, FORM, PROC, SPIN],
+    client_settings: &[FORM],
+    service,
+    client,
+};
+
+const CLOSES: Setting = Setting {
+    name: "closes",
+    help: "Who closes after a reply; by design: the server where it waits in the call, the client where the server has \
+           an event loop",
+    unit: None,
+    kind: Kind::Choice { choices: &["by_design", "server", "client"], default: "by_design" },
+};
+
+const FORM: Setting = Setting {
+    name: "form",
+    help: "The reply has the sum of a process's ticks (short), or also those of user mode and of the kernel (long)",
+    unit: None,
+    kind: Kind::Choice { choices: &["short", "long"], default: "short" },
+};
+
+const PROC: Setting = Setting {
+    name: "proc",
+    help: "Where the proc file system is mounted whose processes are read, for instance a host's in its container",
+    unit: None,
+    kind: Kind::Text { longest: 255, default: "/proc" },
+};
+
+const REQUEST: &[u8] = b"Requesting top 2 processes";
+
+/// What anything else is answered with, before the connection is closed: where a next request would begin nobody knows.
+const UNSUPPORTED: &[u8] = b"Unsupported request";
+
+const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
+
+fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
+    let proc = Path::new(settings.word(PROC.name));
+    top_two(proc).with_context(|| format!("the processes in {} could not be read (--proc)", proc.display()))?;
+    let server_closes = match settings.word(CLOSES.name) {
+        "by_design" => waits == Waits::InTheCall,
+        word => word == "server",
+    };
+    Ok(Box::new(TopProcesses {
+        proc: proc.into(),
+        long: settings.word(FORM.name) == "long",
+        spin: Spin::new(settings),
+        then: if server_closes { Then::Close } else { Then::Receive(BUFFER) },
+    }))
+}
+
+#[derive(Clone)]
+struct TopProcesses {
+    proc: Arc<Path>,
+    long: bool,
+    spin: Spin,
+    then: Then,
+}
+
+impl Service for TopProcesses {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new(TopSession { service: self.clone(), seen: 0, after_request: false })
+    }
+}
+
+struct TopSession {
+    service: TopProcesses,
+    /// Bytes of the request that have come.
+    seen: usize,
+    /// The newline that some clients send behind the request may come.
+    after_request: bool,
+}
+
+impl Session for TopSession {
+    fn first(&self) -> Want {
+        BUFFER
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
+        if input.ended {
+            return if self.seen == 0 { Ok(Next::Close) } else { Err(ErrorKind::Truncated) };
+        }
+        if std::mem::take(&mut self.after_request) && input.bytes().first() == Some(&b'\n') {
+            input.take(1);
+        }
+        let part = input.bytes().len().min(REQUEST.len() - self.seen);
+        if input.bytes()[..part] != REQUEST[self.seen..][..part] {
+            input.take(input.bytes().len());
+            say(UNSUPPORTED.to_vec(), outbox);
+            return Err(ErrorKind::BadRequest);
+        }
+        input.take(part);
+        self.seen += part;
+        if self.seen < REQUEST.len() {
+            return Ok(Next::Receive(BUFFER));
+        }
+        (self.seen, self.after_request) = (0, true);
+        let TopProcesses { proc, long, spin, then } = self.service.clone();
+        let work = move |outbox: &mut Outbox| {
+            spin.burn();
+            let top = top_two(&proc).map_err(|error| ErrorKind::of(&error))?;
+            say(reply(&top, long), outbox);
+            Ok(())
+        };
+        Ok(Next::Work(Box::new(work), then))
+    }
+}
+
+fn say(text: Vec<u8>, outbox: &mut Outbox) {
+    let length = text.len();
+    outbox.push(Piece::Bytes(text.into(), 0..length));
+    outbox.end_message();
+}
+
+fn reply(top: &[Process; 2], long: bool) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (number, process) in (1..).zip(top) {
+        text.extend(format!("Process {number}: PID={}, Name=", process.id).bytes());
+        text.extend_from_slice(&process.name);
+        if long {
+            text.extend(format!(", User Time={}, Kernel Time={}", process.user, process.kernel).bytes());
+        }
+        text.extend(format!(", CPU Time={}\n", process.total()).bytes());
+    }
+    text
+}
+
+fn client(settings: &Settings) -> Result<Box<dyn Client>> {
+    Ok(Box::new(Asker { request: REQUEST.into(), long: settings.word(FORM.name) == "long", reply: Vec::new() }))
+}
+
+#[derive(Clone)]
+struct Asker {
+    request: Arc<[u8]>,
+    long: bool,
+    reply: Vec<u8>,
+}
+
+/// Two names of at most 64 bytes, a few numbers and words: no reply is so long.
+const LONGEST_REPLY: usize = 1024;
+
+impl Client for Asker {
+    fn open(&self) -> Box<dyn Conversation> {
+        Box::new(self.clone())
+    }
+}
+
+impl Conversation for Asker {
+    fn ask(&mut self, outbox: &mut Outbox) -> Want {
+        self.reply.clear();
+        outbox.push(Piece::Bytes(Arc::clone(&self.request), 0..self.request.len()));
+        outbox.end_message();
+        BUFFER
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
+        self.reply.extend_from_slice(input.bytes());
+        input.take(input.bytes().len());
+        let seen = || String::from_utf8_lossy(&self.reply[..self.reply.len().min(200)]).into_owned();
+        if input.ended {
+            return Err(format!("the reply ended after {} bytes: {:?}", self.reply.len(), seen()));
+        }
+        match totals(&self.reply, self.long) {
+            Some([first, second]) if first.total < second.total => {
+                Err(format!("process 1 has {} ticks, and process 2 more: {}", first.total, second.total))
+            }
+            Some(both) => match both.iter().find(|ticks| ticks.parts != ticks.total) {
+                Some(wrong) => Err(format!("{} ticks in both modes are said to be {}", wrong.parts, wrong.total)),
+                None => Ok(Answer::Complete),
+            },
+            None if !begins_well(&self.reply) || self.reply.len() > LONGEST_REPLY => {
+                Err(format!("the reply does not name two processes in the {} form: {:?}", self.form(), seen()))
+            }
+            None => Ok(Answer::Receive(BUFFER)),
+        }
+    }
+}
+
+impl Asker {
+    fn form(&self) -> &'static str {
+        if self.long { "long" } else { "short" }
+    }
+}
+
+const FIRST: &[u8] = b"Process 1: PID=";
+const SECOND: &[u8] = b"Process 2: PID=";
+
+fn begins_well(reply: &[u8]) -> bool {
+    let length = reply.len().min(FIRST.len());
+    reply[..length] == FIRST[..length]
+}
+
+/// What a line says of the ticks of a process.
+struct Ticks {
+    total: u64,
+    /// Those of user mode and of the kernel together; the total in the short form.
+    parts: u64,
+}
+
+/// The ticks of both processes, once the reply is there in full; names may hold anything, newlines too.
+fn totals(reply: &[u8], long: bool) -> Option<[Ticks; 2]> {
+    let lines = reply.strip_suffix(b"\n")?;
+    let (first, second) = split_at_last(lines, &[b"\n", SECOND].concat())?;
+    Some([ticks(first.strip_prefix(FIRST)?, long)?, ticks(second, long)?])
+}
+
+/// The ticks of a line without its beginning: `1, Name=init, CPU Time=12`.
+fn ticks(line: &[u8], long: bool) -> Option<Ticks> {
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+    let comma = line.iter().position(|&byte| byte == b',')?;
+    number(&line[..comma])?;
+    let (rest, total) = split_at_last(line[comma..].strip_prefix(b", Name=")?, b", CPU Time=")?;
+    let total = number(total)?;
+    if !long {
+        return Some(Ticks { total, parts: total });
+    }
+    let (rest, kernel) = split_at_last(rest, b", Kernel Time=")?;
+    let (_, user) = split_at_last(rest, b", User Time=")?;
+    Some(Ticks { total, parts: number(user)?.saturating_add(number(kernel)?) })
+}
+
+fn split_at_last<'a>(text: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let place = text.windows(separator.len()).rposition(|window| window == separator)?;
+    Some((&text[..place], &text[place + separator.len()..]))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::inbox::Inbox;
+use crate::setting::Value;
+
+fn settings(given: &[(&'static str, &str)]) -> Settings {
+    let given = given.iter().map(|&(name, word)| (name, Value::Word(word.to_owned()))).collect();
+    Settings::new([&CLOSES, &FORM, &PROC, &SPIN], &given)
+}
+
+/// Gives a session what a peer sends, cut into segments; returns how the connection stands and what was sent.
+fn answers(given: &[(&'static str, &str)], waits: Waits, segments: &[&[u8]]) -> (String, Vec<u8>) {
+    let service = service(&settings(given), waits).unwrap();
+    let mut session = service.open();
+    let (mut inbox, mut sent) = (Inbox::default(), Vec::new());
+    for segment in segments {
+        inbox.room(segment.len()).copy_from_slice(segment);
+        inbox.filled(segment.len());
+        while !inbox.unread().is_empty() {
+            let mut outbox = Outbox::default();
+            let result = match session.receive(&mut Input::new(&mut inbox, 1, 0, false), &mut outbox) {
+                Ok(Next::Work(job, then)) => job(&mut outbox).map(|()| then),
+                Ok(Next::Receive(want)) => Ok(Then::Receive(want)),
+                Ok(_) => panic!("every request is work"),
+                Err(kind) => Err(kind),
+            };
+            for piece in outbox.message() {
+                let Piece::Bytes(bytes, range) = piece else { panic!("a reply comes from memory") };
+                sent.extend_from_slice(&bytes[range.clone()]);
+            }
+            match result {
+                Ok(Then::Receive(_)) => {}
+                Ok(Then::Close) => return ("closed".to_owned(), sent),
+                Err(kind) => return (kind.name().to_owned(), sent),
+            }
+        }
+    }
+    ("open".to_owned(), sent)
+}
+
+fn requests(count: usize) -> Vec<u8> {
+    [REQUEST, b"\n"].concat().repeat(count)
+}
+
+/// Replies that stand behind each other, without their numbers: those of a living machine are never the same.
+fn lines(sent: &[u8]) -> usize {
+    String::from_utf8_lossy(sent).matches(", CPU Time=").count()
+}
+
+#[test]
+fn wherever_a_request_is_cut_its_answer_is_the_same() {
+    let text = requests(2);
+    for cut in 1..text.len() {
+        let (state, sent) = answers(&[("closes", "client")], Waits::InTheCall, &[&text[..cut], &text[cut..]]);
+        assert_eq!((state.as_str(), lines(&sent)), ("open", 4), "cut at {cut}");
+    }
+    let single: Vec<&[u8]> = text.chunks(1).collect();
+    assert_eq!(lines(&answers(&[("closes", "client")], Waits::InTheCall, &single).1), 4);
+}
+
+#[test]
+fn the_server_closes_as_it_is_told() {
+    let text = requests(2);
+    let state = |closes, waits| {
+        let (state, sent) = answers(&[("closes", closes)], waits, &[&text]);
+        (state, lines(&sent))
+    };
+    let (closed, open) = (("closed".to_owned(), 2), ("open".to_owned(), 4));
+    assert_eq!(state("by_design", Waits::InTheCall), closed);
+    assert_eq!(state("by_design", Waits::ForReadiness), open);
+    assert_eq!(state("by_design", Waits::ForCompletion), open);
+    assert_eq!(state("server", Waits::ForReadiness), closed);
+    assert_eq!(state("client", Waits::InTheCall), open);
+}
+
+#[test]
+fn anything_else_is_answered_as_soon_as_that_is_known() {
+    for wrong in [&b"x"[..], b"Requesting top 3", b"Requesting top 2 processez", b"\n", &[0; 4096]] {
+        let refused = ("bad_request".to_owned(), UNSUPPORTED.to_vec());
+        assert_eq!(answers(&[], Waits::InTheCall, &[wrong]), refused, "{wrong:?}");
+        assert_eq!(answers(&[], Waits::InTheCall, &wrong.chunks(1).collect::<Vec<_>>()), refused, "{wrong:?}");
+    }
+    assert_eq!(answers(&[], Waits::InTheCall, &[b"Requesting top 2"]), ("open".to_owned(), Vec::new()));
+    // A newline behind the request is tolerated, a second one is something else.
+    let text = [REQUEST, b"\n\n"].concat();
+    let (state, sent) = answers(&[("closes", "client")], Waits::InTheCall, &[&text]);
+    assert_eq!((state.as_str(), lines(&sent), sent.ends_with(UNSUPPORTED)), ("bad_request", 2, true));
+}
+
+#[test]
+fn a_folder_without_processes_is_refused_only_if_it_cannot_be_read() {
+    let error = service(&settings(&[("proc", "/proc/nothing")]), Waits::InTheCall).err().unwrap();
+    assert!(format!("{error:#}").contains("--proc"), "{error:#}");
+    let none = b"Process 1: PID=0, Name=, CPU Time=0\nProcess 2: PID=0, Name=, CPU Time=0\n";
+    assert_eq!(answers(&[("proc", "/proc/self/fd")], Waits::InTheCall, &[REQUEST]).1, none);
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_input_makes_a_session_panic(
+        right in 0usize..2,
+        segments in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..100), 0..5),
+    ) {
+        let text = [requests(right), segments.concat()].concat();
+        let chunks: Vec<&[u8]> = text.chunks(7).collect();
+        answers(&[("proc", "/proc/self/fd"), ("closes", "client")], Waits::InTheCall, &chunks);
+    }
+
+    #[test]
+    fn no_reply_makes_a_conversation_panic(text in "(Process [12]: PID=)?[0-9,= A-Za-z\n]{0,80}", long in proptest::bool::ANY) {
+        let _ = totals(text.as_bytes(), long);
+        let _ = judge(if long { "long" } else { "short" }, &[text.as_bytes()]);
+    }
+}
+
+/// Gives a conversation a reply, cut into segments.
+fn judge(form: &str, segments: &[&[u8]]) -> std::result::Result<Answer, String> {
+    let given = BTreeMap::from([("form", Value::Word(form.to_owned()))]);
+    let mut conversation = client(&Settings::new([&FORM], &given)).unwrap().open();
+    let mut answer = Answer::Receive(conversation.ask(&mut Outbox::default()));
+    let mut inbox = Inbox::default();
+    for segment in segments {
+        inbox.room(segment.len()).copy_from_slice(segment);
+        inbox.filled(segment.len());
+        answer = conversation.receive(&mut Input::new(&mut inbox, 1, 0, false))?;
+    }
+    Ok(answer)
+}
+
+fn process(id: u64, name: &str, user: u64, kernel: u64) -> Process {
+    Process { id, name: name.into(), user, kernel }
+}
+
+#[test]
+fn both_ends_agree_on_both_forms_under_any_name() {
+    for name in ["init", "", ") (x\ny", ", CPU Time=1\nPro", "\nProcess 2: PI", ", Name=", ", User Time=9"] {
+        let top = [process(1, name, 40, 2), process(u64::MAX, name, 0, 42)];
+        for (form, long) in [("short", false), ("long", true)] {
+            let text = reply(&top, long);
+            assert_eq!(judge(form, &[&text]), Ok(Answer::Complete), "{name:?}");
+            assert_eq!(judge(form, &[&text[..text.len() - 1]]), Ok(Answer::Receive(BUFFER)), "{name:?}");
+        }
+    }
+    let text = reply(&[process(1, "init", 40, 2), process(2, "sh", 0, 41)], true);
+    assert_eq!(
+        String::from_utf8_lossy(&text),
+        "Process 1: PID=1, Name=init, User Time=40, Kernel Time=2, CPU Time=42\n\
+         Process 2: PID=2, Name=sh, User Time=0, Kernel Time=41, CPU Time=41\n"
+    );
+    for cut in 1..text.len() {
+        assert_eq!(judge("long", &[&text[..cut], &text[cut..]]), Ok(Answer::Complete), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_wrong_reply_is_seen() {
+    let wrong_order = reply(&[process(1, "a", 1, 0), process(2, "b", 2, 0)], false);
+    assert!(judge("short", &[&wrong_order]).unwrap_err().contains("process 2 more"));
+    assert!(judge("short", &[UNSUPPORTED]).unwrap_err().contains("Unsupported request"));
+    assert!(judge("short", &[&b"Process 1: PID=1, Name=".repeat(100)]).is_err());
+    let wrong_sum = b"Process 1: PID=1, Name=a, User Time=1, Kernel Time=1, CPU Time=3\n\
+                      Process 2: PID=2, Name=a, User Time=1, Kernel Time=1, CPU Time=2\n";
+    assert!(judge("long", &[wrong_sum]).unwrap_err().contains("2 ticks in both modes are said to be 3"));
+    assert_eq!(judge("short", &[wrong_sum]), Ok(Answer::Complete));
+}
