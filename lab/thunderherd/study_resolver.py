@@ -146,6 +146,7 @@ class Resolver:
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,
             claims_path=paper.claims,
+            paper_counters=form.paper_counters,
             overrides=self.overrides,
         )
 
