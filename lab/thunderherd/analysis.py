@@ -396,7 +396,7 @@ def _study_summary(
         repetitions=study.repetitions,
         baseline=measure.baseline,
         normalise_connections=measure.normalise_connections,
-        connections_per_trial=study.load.requests_per_trial,
+        connections_per_trial=study.load.connections_per_trial,
         blocks=len(selection.counted()),
         alpha=measure.alpha,
         equivalence_percent=measure.equivalence_percent,

@@ -38,7 +38,7 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 
 METRICS = _table(
-    Metric("connections", "connections that the server accepted", "connections", "more", whole=True),
+    Metric("connections", "connections that were opened", "connections", "more", whole=True),
     Metric("requests", "requests that the clients saw answered", "requests", "more", whole=True),
     Metric("server_cpu_seconds", "CPU time of the server", "s"),
     Metric("server_cpu_per_connection", "server CPU per connection", "s"),
@@ -81,7 +81,7 @@ OF_A_LIFE = {
 """What a process that has ended is known to have used; of the server only where the trial is its whole
 life."""
 
-COUNTERS_OF_TIME = frozenset({"task_clock"})
+COUNTERS_OF_TIME = frozenset({"task_clock", "process_clocks"})
 """Counters that the engine reads in nanoseconds; as metrics they are in seconds."""
 
 

@@ -160,9 +160,7 @@ class StudySummary(Record):
     better: Better
     baseline: str | None
     normalise_connections: int
-    connections_per_trial: int | None = Field(
-        description="of the study's own load; null: it ends by time, or opens no connections in the window"
-    )
+    connections_per_trial: int | None = Field(description="of the study's own load; null: it ends by time")
     repetitions: int | None = Field(
         description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"
     )
