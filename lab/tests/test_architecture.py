@@ -61,14 +61,14 @@ ENGINE_FLOORS: list[set[str]] = [
     {"lines"},
     {"cpu_time"},
     {"designs", "primitives", "workloads", "loads", "counters"},
-    {"pool", "scoreboard"},
+    {"pool", "scoreboard", "course"},
     {"design", "load", "exchange"},
     {"connection"},
     {"pattern", "spin"},
     {"workload"},
     {"primitive"},
     {"perf_event"},
-    {"outbox", "inbox", "tally", "setting", "about", "process_tree"},
+    {"outbox", "inbox", "tally", "setting", "about", "process_tree", "measure", "show"},
     {"sys", "mistake"},
 ]
 """The same for the engine; a folder is one module. Tests may use all."""
