@@ -44,6 +44,8 @@ pub struct Protocol {
     pub wrong: fn() -> Vec<Wrong>,
     /// The kinds of error under which breaking the protocol may be tallied.
     pub wrong_kind: &'static [&'static str],
+    /// An answer is computed, which a design may have done elsewhere.
+    pub computes: bool,
     /// An answer takes descriptors of its own: where none is left there is no answer.
     pub opens_files: bool,
 }
@@ -63,6 +65,7 @@ const COMMON: Protocol = Protocol {
     incomplete: b"",
     wrong: Vec::new,
     wrong_kind: &["bad_request"],
+    computes: false,
     opens_files: false,
 };
 
@@ -122,6 +125,7 @@ const TOP_PROCESSES: Protocol = Protocol {
             unsupported("1_MiB_of_zero_bytes", &[0; 1 << 20]),
         ]
     },
+    computes: true,
     opens_files: true,
     ..COMMON
 };
@@ -146,6 +150,7 @@ const BUCKET: Protocol = Protocol {
             Wrong::closed("an_endless_line", &[b'1'; 256 << 10]),
         ]
     },
+    computes: true,
     ..COMMON
 };
 
