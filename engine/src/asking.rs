@@ -1,15 +1,16 @@
 //! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result};
 
 use crate::about::Entry;
+use crate::counters::{self, Counter, Counting};
 use crate::lines::{LoadResult, SCHEMA};
 use crate::load::{FirstError, Load, LoadRun};
 use crate::primitive::Primitive;
+use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::sys::{process, signal};
 use crate::tally::Tally;
@@ -27,6 +28,8 @@ pub struct Plan {
     pub target: Vec<SocketAddr>,
     /// The complete settings.
     pub settings: Settings,
+    /// What is to be counted.
+    pub counters: Vec<&'static Entry<Counter>>,
 }
 
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
@@ -39,12 +42,17 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         primitive: plan.primitive.item,
         first_error: FirstError::new().context("shared memory could not be mapped")?,
     }));
+    let reaped = &run.tally.general().reaped;
+    process::count_reaped(reaped);
+    let mut counting = Counting::begin(&plan.counters, &Tree::of_this(reaped));
     // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
+    let counted_before = counting.read()?;
     let before = process::usage_of_self()?;
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
-    let usage = [process::usage_of_self()?.since(&before), process::usage_of_children()?];
+    let usage = [process::usage_of_self()?.since(&before), reaped.usage()];
+    let counters = counters::between(&counted_before, &counting.read()?);
     let counts = run.tally.counts();
     Ok(LoadResult {
         schema: SCHEMA,
@@ -67,7 +75,8 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         involuntary_switches: usage.iter().map(|usage| usage.involuntary_switches).sum(),
         minor_faults: usage.iter().map(|usage| usage.minor_faults).sum(),
         major_faults: usage.iter().map(|usage| usage.major_faults).sum(),
-        counters: BTreeMap::new(),
+        counters,
+        unavailable: counting.unavailable(),
         account: run.client.account(),
         errors: counts.errors,
         children_lost: run.tally.general().workers_lost.load(Relaxed),
@@ -91,6 +100,7 @@ pub fn in_words(result: &LoadResult) -> String {
         result.user_ns as f64 / 1e9,
         result.system_ns as f64 / 1e9
     );
+    text += &counters::in_words(&result.counters, &result.unavailable);
     if !result.errors.is_empty() {
         let errors: Vec<String> = result.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         text += &format!("errors: {}\n", errors.join(", "));

@@ -1,6 +1,7 @@
 //! The command line. Options for settings are made from their declarations, so a new setting needs no line here.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -11,6 +12,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::about::Entry;
 use crate::asking;
+use crate::counters::{self, Counter};
+use crate::counting;
 use crate::cpu_time;
 use crate::designs::DESIGNS;
 use crate::lines;
@@ -26,7 +29,7 @@ use crate::workloads::WORKLOADS;
 const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
 
 /// Runs the command line.
-pub fn run(arguments: Vec<std::ffi::OsString>) -> Result<ExitCode> {
+pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
     let matches = match command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         // Help and version; colours only where a terminal shows them.
@@ -36,6 +39,7 @@ pub fn run(arguments: Vec<std::ffi::OsString>) -> Result<ExitCode> {
     match matches.subcommand() {
         Some(("serve", matches)) => serve(matches),
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
+        Some(("count", matches)) => count(matches),
         Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
         Some(("schema", _)) => print(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("a subcommand is required"),
@@ -49,8 +53,9 @@ fn command() -> Command {
         .subcommand_required(true)
         .subcommand(serve_command())
         .subcommand(load_command())
+        .subcommand(count_command())
         .subcommand(list_command())
-        .subcommand(Command::new("schema").about("Print the JSON Schema of the lines that serve and load print"))
+        .subcommand(Command::new("schema").about("Print the JSON Schema of the lines that serve, load and count print"))
 }
 
 fn serve_command() -> Command {
@@ -100,6 +105,31 @@ fn load_command() -> Command {
     with_settings(common(command), groups)
 }
 
+/// What `perf stat` shows first when nobody asks for anything else.
+const COUNTED: &str = "task_clock,context_switches,cpu_migrations,page_faults";
+
+fn count_command() -> Command {
+    Command::new("count")
+        .about("Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does")
+        .long_about(
+            "Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does. The line \
+             `life` (JSON) comes after everything that the command prints. SIGINT and SIGTERM are passed on. The exit status \
+             is the command's; 128 and the signal's number where a signal ended it",
+        )
+        .arg(counters_asked().default_value(COUNTED))
+        .arg(parent())
+        .arg(
+            Arg::new("command")
+                .value_name("serve ... | load ...")
+                .value_parser(value_parser!(OsString))
+                .num_args(1..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .required(true)
+                .help("What to run"),
+        )
+}
+
 fn list_command() -> Command {
     Command::new("list")
         .about("List what is registered")
@@ -117,11 +147,22 @@ fn common(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .help("CPUs to be pinned to, for instance 0 or 0,1"),
         )
-        .arg(
-            text("parent", "PID")
-                .value_parser(value_parser!(i32))
-                .help("Be killed when this process, which must be the parent, ends"),
-        )
+        .arg(counters_asked())
+        .arg(parent())
+}
+
+fn parent() -> Arg {
+    text("parent", "PID")
+        .value_parser(value_parser!(i32))
+        .help("Be killed when this process, which must be the parent, ends")
+}
+
+fn counters_asked() -> Arg {
+    text("count", "NAME,NAME")
+        .value_delimiter(',')
+        .value_parser(PossibleValuesParser::new(counters::countable().map(|entry| entry.name)))
+        .action(ArgAction::Append)
+        .help("Counters to read, of everything that is started")
 }
 
 fn text(name: &'static str, value: &'static str) -> Arg {
@@ -203,6 +244,12 @@ fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
     matches.get_one::<String>(name).expect("it is required or has a default")
 }
 
+/// The counters asked for, each once.
+fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
+    let names: Vec<&String> = matches.get_many("count").into_iter().flatten().collect();
+    counters::countable().filter(|entry| names.iter().any(|name| *name == entry.name)).collect()
+}
+
 fn follow_parent(matches: &ArgMatches) -> Result<()> {
     let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
     process::die_with_parent(Pid::from_raw(parent))
@@ -231,15 +278,18 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     }
     let declared = registry::server_settings(design.item, primitive.item, workload.item);
     let chosen = format!("{} with {} and {}", design.name, workload.name, primitive.name);
+    let settings = given_settings(matches, &declared, &chosen)?;
+    (design.item.check)(&settings)?;
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     supervisor::serve(&supervisor::Plan {
         design,
         primitive,
         workload,
         listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
-        settings: given_settings(matches, &declared, &chosen)?,
+        settings,
         cpus: pin(matches)?,
         cpu_source: word(matches, "cpu-source").to_owned(),
+        counters: asked(matches),
         control: matches.get_flag("control"),
     })
 }
@@ -267,6 +317,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         workload,
         target,
         settings: given_settings(matches, &declared, &chosen)?,
+        counters: asked(matches),
     })?;
     let all = result.expected_requests.is_none_or(|expected| result.requests == expected);
     let complete = all && result.errors.is_empty() && result.children_lost == 0;
@@ -277,6 +328,30 @@ fn load(matches: &ArgMatches) -> Result<()> {
     };
     print(&text)?;
     if complete { Ok(()) } else { bail!("not every reply came and was right") }
+}
+
+fn count(matches: &ArgMatches) -> Result<ExitCode> {
+    follow_parent(matches)?;
+    let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
+    // What it would refuse itself is refused before it is run.
+    match command().try_get_matches_from(std::iter::once(&OsString::from("count")).chain(&words)) {
+        Err(error) if error.use_stderr() => return Err(mistake(in_one_line(&error))),
+        Ok(inner) => match inner.subcommand() {
+            Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
+                return Err(mistake("--parent belongs before serve or load: it is count's, and count is theirs"));
+            }
+            Some(("serve" | "load", _)) => {}
+            other => {
+                let name = other.map_or("nothing", |(name, _)| name);
+                return Err(mistake(format!("count runs serve or load, not {name}")));
+            }
+        },
+        // Help.
+        Err(_) => {}
+    }
+    let (life, status) = counting::count(&counting::Plan { counters: asked(matches), words })?;
+    print(&(serde_json::to_string(&lines::Line::Life(life))? + "\n"))?;
+    Ok(status)
 }
 
 fn is_loopback(address: IpAddr) -> bool {

@@ -2,7 +2,7 @@
 //! system calls. Every design runs this same code; designs differ in when and where they call it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -16,6 +16,10 @@ use crate::workload::{Input, Job, Next, Session, Then};
 
 /// How long a transfer may hold a finished connection for the sake of pieces that the kernel still reads.
 const FINISH: Duration = Duration::from_secs(1);
+
+/// Answers in one turn, as many as memcached gives (its option -R): a client that never stops asking must not keep the
+/// others of its event loop waiting.
+const ANSWERS_IN_A_TURN: usize = 20;
 
 /// One accepted connection.
 pub struct Connection {
@@ -35,7 +39,19 @@ pub struct Connection {
     /// Something may be left in the outbox, or in a pipe or queue of the transfer.
     unsent: bool,
     state: State,
+    /// What is left of this turn.
+    left: Left,
 }
+
+/// How much a connection may still do before it yields.
+#[derive(Clone, Copy)]
+struct Left {
+    receives: usize,
+    answers: usize,
+    yielded: bool,
+}
+
+const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, yielded: false };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -44,6 +60,14 @@ enum State {
     Ended,
     /// To be closed once everything has been sent.
     Closing,
+    /// A fault of this program has been tallied; to be closed at once.
+    Faulty,
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
 }
 
 /// Why [`Connection::advance`] came back.
@@ -54,6 +78,18 @@ pub enum Progress {
     Work(Job),
     /// The connection is over, well or not; what went wrong is tallied.
     Closed,
+}
+
+/// Why [`Connection::turn`] came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing more can be done before the socket is ready for this.
+    Blocked(PollFlags),
+    /// It has done its share, and there may be more. A wait for this level says so at once if there is; whoever waits for
+    /// edges has to go on, since the edge was the one that is being served.
+    Yields(PollFlags),
+    /// The connection is over, well or not; what went wrong is tallied.
+    Over,
 }
 
 impl Connection {
@@ -74,6 +110,7 @@ impl Connection {
             answers: 0,
             unsent: false,
             state: State::Open,
+            left: UNBOUNDED,
         }
     }
 
@@ -89,26 +126,55 @@ impl Connection {
     /// Goes on as far as the socket allows, and computes right here what needs computing. Says what to wait for; `None`
     /// when the connection is over.
     pub fn advance_in_place(&mut self) -> Option<PollFlags> {
-        catch_unwind(AssertUnwindSafe(|| {
-            loop {
-                match self.advance() {
-                    Progress::Blocked(flags) => return Some(flags),
-                    Progress::Work(job) => self.work(job),
-                    Progress::Closed => return None,
-                }
+        loop {
+            match self.advance() {
+                Progress::Blocked(flags) => return Some(flags),
+                Progress::Work(job) => self.work(job),
+                Progress::Closed => return None,
             }
-        }))
-        .unwrap_or_else(|_panic| {
-            self.slot.error(ErrorKind::Fault);
-            None
-        })
+        }
     }
 
-    /// Goes on as far as the socket allows.
+    /// A turn among the connections of an event loop, of which the socket is said to be ready for `ready`: receives at
+    /// most once and answers at most 20 requests, computing right here what needs computing.
+    ///
+    /// Errors (POLLERR; always to be given by whoever cannot tell, as with select) may be completions, which are collected
+    /// first; a real error shows at the next transfer.
+    pub fn turn(&mut self, ready: PollFlags) -> Turn {
+        if !self.begin_turn(ready) {
+            return Turn::Over;
+        }
+        let flags = self.advance_in_place();
+        match (flags, std::mem::replace(&mut self.left, UNBOUNDED).yielded) {
+            (Some(flags), true) => Turn::Yields(flags),
+            (Some(flags), false) => Turn::Blocked(flags),
+            (None, _) => Turn::Over,
+        }
+    }
+
+    /// As [`Connection::turn`], for an event loop that has others compute: a request that needs it comes back as a job. When
+    /// [`Connection::work`] has run the job, the next turn, for nothing in particular, sends the answer.
+    pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
+        if !self.begin_turn(ready) {
+            return Progress::Closed;
+        }
+        let progress = self.advance();
+        self.left = UNBOUNDED;
+        progress
+    }
+
+    fn begin_turn(&mut self, ready: PollFlags) -> bool {
+        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, yielded: false };
+        let reaped = if ready.contains(PollFlags::POLLERR) { self.reap().map(drop) } else { Ok(()) };
+        reaped.inspect_err(|error| self.slot.error(ErrorKind::of(error))).is_ok()
+    }
+
+    /// Goes on as far as the socket allows. A panic of the session is tallied, and the connection is over.
     ///
     /// A connection with unsent output does not receive: that bounds the memory it takes.
     pub fn advance(&mut self) -> Progress {
-        self.try_to_advance().unwrap_or_else(|kind| {
+        let advanced = catch_unwind(AssertUnwindSafe(|| self.try_to_advance()));
+        advanced.unwrap_or(Err(ErrorKind::Fault)).unwrap_or_else(|kind| {
             self.slot.error(kind);
             Progress::Closed
         })
@@ -116,6 +182,9 @@ impl Connection {
 
     fn try_to_advance(&mut self) -> Result<Progress, ErrorKind> {
         loop {
+            if self.state == State::Faulty {
+                return Ok(Progress::Closed);
+            }
             if self.unsent {
                 match self.send()? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
@@ -126,6 +195,10 @@ impl Connection {
                 return Ok(Progress::Closed);
             }
             if self.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
+                if self.left.receives == 0 {
+                    return Ok(self.yields(PollFlags::POLLIN));
+                }
+                self.left.receives -= 1;
                 match self.receive()? {
                     Received::Blocked => return Ok(Progress::Blocked(PollFlags::POLLIN)),
                     Received::Bytes(_) => {}
@@ -133,17 +206,31 @@ impl Connection {
                     Received::End => self.state = State::Ended,
                 }
             }
+            if self.left.answers == 0 {
+                // What is left has been received, so the socket may never again be readable, but answers can be sent.
+                return Ok(self.yields(PollFlags::POLLOUT));
+            }
             if let Some(job) = self.give_to_session()? {
                 return Ok(Progress::Work(job));
             }
         }
     }
 
-    /// Runs the computing part of a request and takes its answer.
+    fn yields(&mut self, flags: PollFlags) -> Progress {
+        self.left.yielded = true;
+        Progress::Blocked(flags)
+    }
+
+    /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over
+    /// then, as [`Connection::advance`] will say.
     pub fn work(&mut self, job: Job) {
-        match job(&mut self.outbox) {
-            Ok(()) => self.answered(),
-            Err(kind) => self.failed(kind),
+        match catch_unwind(AssertUnwindSafe(|| job(&mut self.outbox))) {
+            Ok(Ok(())) => self.answered(),
+            Ok(Err(kind)) => self.failed(kind),
+            Err(_panic) => {
+                self.slot.error(ErrorKind::Fault);
+                self.state = State::Faulty;
+            }
         }
     }
 
@@ -228,6 +315,7 @@ impl Connection {
 
     fn answered(&mut self) {
         self.answers += 1;
+        self.left.answers = self.left.answers.saturating_sub(1);
         self.unsent = true;
     }
 }

@@ -7,10 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::counters::cgroup_cpu::ControlGroup;
-use crate::counters::process_clocks::ProcessClocks;
-use crate::counters::task_clock::TaskClock;
+use crate::counters::{Reading, process_clocks, task_clock};
+use crate::process_tree::Tree;
 use crate::sys::process::Pid;
-use crate::tally::Tally;
 
 /// Where the CPU time of a window comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -37,68 +36,54 @@ const OF_PERF_EVENT: &str = "perf_event misses what tasks do as they end and aro
 
 /// The CPU time of one tree.
 pub struct CpuTime {
-    clock: Clock,
+    source: CpuSource,
+    clock: Option<Box<dyn Reading>>,
     /// Why a better source is not used, and what this one misses.
     pub reason: Option<String>,
 }
 
-enum Clock {
-    Cgroup(ControlGroup),
-    ProcessClocks(ProcessClocks),
-    PerfEvent(TaskClock),
-    WholeLife,
-}
-
 impl CpuTime {
-    /// Begins to count a process that has started nothing yet: from the source asked for, or with `auto` from the best
-    /// that works. An error when the source asked for does not.
-    pub fn open(process: Pid, tally: &'static Tally, choice: &str) -> Result<Self> {
-        Self::choose(process, tally, choice).with_context(|| format!("--cpu-source {choice} is not to be had"))
+    /// Begins to count a tree: from the source asked for, or with `auto` from the best that works. An error when the
+    /// source asked for does not.
+    pub fn open(tree: &Tree, choice: &str) -> Result<Self> {
+        Self::choose(tree, choice).with_context(|| format!("--cpu-source {choice} is not to be had"))
     }
 
-    fn choose(process: Pid, tally: &'static Tally, choice: &str) -> Result<Self> {
-        let exactly = |clock| Ok(CpuTime { clock, reason: None });
+    fn choose(tree: &Tree, choice: &str) -> Result<Self> {
         match choice {
-            "cgroup" => exactly(Clock::Cgroup(cgroup(process)?)),
-            "process_clocks" => Ok(Self::with(Clock::ProcessClocks(ProcessClocks::open(process, tally)?), OF_CLOCKS)),
-            "perf_event" => Ok(Self::with(Clock::PerfEvent(TaskClock::open(process)?), OF_PERF_EVENT)),
-            "whole_life" => Ok(Self::with(Clock::WholeLife, "asked for")),
-            _ => cgroup(process).map(Clock::Cgroup).and_then(exactly).or_else(|no_group| {
-                Ok(match ProcessClocks::open(process, tally) {
-                    Ok(clocks) => Self::with(Clock::ProcessClocks(clocks), &format!("{no_group:#}; {OF_CLOCKS}")),
-                    Err(no_clocks) => Self::with(Clock::WholeLife, &format!("{no_group:#}; {no_clocks:#}")),
+            "cgroup" => Ok(CpuTime { source: CpuSource::Cgroup, clock: Some(cgroup(tree.root)?), reason: None }),
+            "process_clocks" => Ok(Self::with(CpuSource::ProcessClocks, Some(process_clocks::open(tree)?), OF_CLOCKS)),
+            "perf_event" => Ok(Self::with(CpuSource::PerfEvent, Some(task_clock::open(tree)?), OF_PERF_EVENT)),
+            "whole_life" => Ok(Self::with(CpuSource::WholeLife, None, "asked for")),
+            _ => Self::choose(tree, "cgroup").or_else(|no_group| {
+                Ok(match process_clocks::open(tree) {
+                    Ok(clocks) => {
+                        let reason = format!("{no_group:#}; {OF_CLOCKS}");
+                        Self::with(CpuSource::ProcessClocks, Some(clocks), &reason)
+                    }
+                    Err(no_clocks) => Self::with(CpuSource::WholeLife, None, &format!("{no_group:#}; {no_clocks:#}")),
                 })
             }),
         }
     }
 
-    fn with(clock: Clock, reason: &str) -> Self {
-        CpuTime { clock, reason: Some(reason.to_owned()) }
+    fn with(source: CpuSource, clock: Option<Box<dyn Reading>>, reason: &str) -> Self {
+        CpuTime { source, clock, reason: Some(reason.to_owned()) }
     }
 
     /// Which source it is.
     pub fn source(&self) -> CpuSource {
-        match self.clock {
-            Clock::Cgroup(_) => CpuSource::Cgroup,
-            Clock::ProcessClocks(_) => CpuSource::ProcessClocks,
-            Clock::PerfEvent(_) => CpuSource::PerfEvent,
-            Clock::WholeLife => CpuSource::WholeLife,
-        }
+        self.source
     }
 
     /// Nanoseconds so far, of every process and thread, ended or not; `None` where only the whole life is known.
     pub fn read(&mut self) -> Result<Option<u64>> {
-        match &mut self.clock {
-            Clock::Cgroup(group) => group.read().map(Some),
-            Clock::ProcessClocks(clocks) => Ok(Some(clocks.read())),
-            Clock::PerfEvent(clock) => clock.read().map(Some),
-            Clock::WholeLife => Ok(None),
-        }
+        self.clock.as_mut().map(|clock| clock.read()).transpose()
     }
 }
 
-fn cgroup(process: Pid) -> Result<ControlGroup> {
+fn cgroup(process: Pid) -> Result<Box<dyn Reading>> {
     let group = ControlGroup::new("server")?;
     group.add(process)?;
-    Ok(group)
+    Ok(Box::new(group))
 }

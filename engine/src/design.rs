@@ -30,6 +30,8 @@ pub struct Design {
     pub listeners: fn(&Settings) -> usize,
     /// Why it cannot run on this machine; `None` where it can, as in most designs ([`COMMON`]).
     pub unavailable: fn() -> Option<String>,
+    /// Refuses settings that contradict each other, before anything is started; in most designs none do ([`COMMON`]).
+    pub check: fn(&Settings) -> Result<()>,
 }
 
 /// What most designs have in common: the end of their entry is `..COMMON`.
@@ -41,6 +43,7 @@ pub const COMMON: Design = Design {
     serve: |_| Ok(()),
     listeners: |_| 1,
     unavailable: || None,
+    check: |_| Ok(()),
 };
 
 /// The size of a pool, for designs that have one.
@@ -50,6 +53,9 @@ pub const POOL: Setting = Setting {
     unit: Some("workers"),
     kind: Kind::Integer { minimum: 1, maximum: 4096, default: 15 },
 };
+
+/// How long to wait where something has run out.
+const SHORTAGE: Duration = Duration::from_millis(10);
 
 /// For [`Design::workers`] of a design with the setting [`POOL`].
 pub fn pool(settings: &Settings) -> usize {
@@ -141,21 +147,41 @@ impl Acceptor {
         }
     }
 
+    /// As [`Acceptor::accept`], for a worker that may be told to leave: asks before it waits, and again when a signal has
+    /// interrupted it. A connection that comes first is returned all the same.
+    pub fn accept_unless(&mut self, told: impl Fn() -> bool) -> Option<OwnedFd> {
+        while !told() {
+            match self.accept_once(0) {
+                Some(Accepted::Connection(socket)) => return Some(socket),
+                Some(Accepted::ShutDown) => return None,
+                Some(Accepted::Nothing | Accepted::Refused) | None => {}
+            }
+        }
+        None
+    }
+
     /// Accepts once, with the flags of accept4(2): SOCK_NONBLOCK for a connection that an event loop will serve.
     pub fn try_accept(&mut self, flags: libc::c_int) -> Accepted {
         loop {
-            let error = match sys::socket::accept(self.listener.as_fd(), flags) {
-                Ok(socket) => return Accepted::Connection(socket),
-                Err(error) => error,
-            };
-            match error.raw_os_error() {
-                Some(libc::EINTR) => {}
-                Some(libc::EINVAL) => return Accepted::ShutDown,
-                Some(libc::EAGAIN) => return Accepted::Nothing,
-                _ => {
-                    self.refused(&error);
-                    return Accepted::Refused;
-                }
+            if let Some(accepted) = self.accept_once(flags) {
+                return accepted;
+            }
+        }
+    }
+
+    /// `None` when a signal has interrupted the call.
+    fn accept_once(&mut self, flags: libc::c_int) -> Option<Accepted> {
+        let error = match sys::socket::accept(self.listener.as_fd(), flags) {
+            Ok(socket) => return Some(Accepted::Connection(socket)),
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            Some(libc::EINTR) => None,
+            Some(libc::EINVAL) => Some(Accepted::ShutDown),
+            Some(libc::EAGAIN) => Some(Accepted::Nothing),
+            _ => {
+                self.refused(&error);
+                Some(Accepted::Refused)
             }
         }
     }
@@ -168,15 +194,20 @@ impl Acceptor {
     /// Tallies what kept a connection from being served. Where something has run out it waits a little: the shortage
     /// lasts until another connection ends, and asking again at once would only burn CPU time.
     pub fn refused(&self, error: &std::io::Error) {
+        if let Some(pause) = self.tally_refusal(error) {
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// As [`Acceptor::refused`], for a design that has a way of its own to wait: says for how long.
+    pub fn tally_refusal(&self, error: &std::io::Error) -> Option<Duration> {
         let kind = match error.raw_os_error() {
             // Of fork and of pthread_create: a limit on processes or threads.
             Some(libc::EAGAIN) => ErrorKind::ResourceLimit,
             _ => ErrorKind::of(error),
         };
         self.slot.error(kind);
-        if kind == ErrorKind::ResourceLimit {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        (kind == ErrorKind::ResourceLimit).then_some(SHORTAGE)
     }
 }
 
@@ -192,6 +223,11 @@ impl Worker {
         self.acceptor.accept()
     }
 
+    /// As [`Acceptor::accept_unless`].
+    pub fn accept_unless(&mut self, told: impl Fn() -> bool) -> Option<OwnedFd> {
+        self.acceptor.accept_unless(told)
+    }
+
     /// As [`Acceptor::try_accept`].
     pub fn try_accept(&mut self, flags: libc::c_int) -> Accepted {
         self.acceptor.try_accept(flags)
@@ -202,13 +238,18 @@ impl Worker {
         self.acceptor.woke_for_nothing();
     }
 
+    /// As [`Acceptor::refused`].
+    pub fn refused(&self, error: &std::io::Error) {
+        self.acceptor.refused(error);
+    }
+
     /// Where it accepts.
     pub fn listener(&self) -> BorrowedFd<'static> {
         self.acceptor.listener.as_fd()
     }
 
-    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::advance_in_place`]
-    /// or [`Connection::advance`]. `None` when that is not possible, which is tallied.
+    /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::turn`] or
+    /// [`Connection::advance`]. `None` when that is not possible, which is tallied.
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
         let transfer = self.opener.open().inspect_err(|error| self.acceptor.refused(error)).ok()?;
         Some(self.open_with(socket, transfer))

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::counters::Values;
 use crate::cpu_time::CpuSource;
 use crate::setting::Value;
 use crate::sys::process::Usage;
@@ -15,9 +16,6 @@ use crate::workload::Account;
 
 /// Version of the lines.
 pub const SCHEMA: u32 = 2;
-
-/// What counters say, by name.
-pub type CounterValues = BTreeMap<&'static str, Option<u64>>;
 
 /// The effective settings, by name.
 pub type SettingValues = BTreeMap<&'static str, Value>;
@@ -36,6 +34,8 @@ pub enum Line {
     Mark(Mark),
     /// The load has ended.
     Load(LoadResult),
+    /// A server or load that `count` ran has ended.
+    Life(Life),
 }
 
 /// A server that listens, and all that it was told.
@@ -67,6 +67,8 @@ pub struct Ready {
     pub socket: SocketOptions,
     /// CPUs the server is pinned to.
     pub cpus: Option<Vec<usize>>,
+    /// Descriptors that each process of the server may have open: the hard limit, which the soft one was raised to.
+    pub descriptor_limit: u64,
     /// The counters asked for: null, or why this machine does not offer it.
     pub counters: BTreeMap<&'static str, Option<String>>,
 }
@@ -104,7 +106,7 @@ pub struct Snapshot {
     /// Connections that wait to be accepted.
     pub listen_queue: u32,
     /// The counters asked for, over the whole process tree; null where unavailable.
-    pub counters: CounterValues,
+    pub counters: Values,
 }
 
 /// A server's whole life, every process of it ended and waited for.
@@ -139,7 +141,7 @@ pub struct Summary {
     /// Connections that the listener dropped.
     pub listen_drops: u32,
     /// The counters asked for, over the whole life; null where unavailable.
-    pub counters: CounterValues,
+    pub counters: Values,
     /// Sums that the workload keeps; a load must come to the same where it has one of the same name.
     pub account: Account,
     /// How the workload's own books do not balance.
@@ -207,8 +209,10 @@ pub struct LoadResult {
     pub minor_faults: u64,
     /// Page faults with input.
     pub major_faults: u64,
-    /// The counters asked for; null where unavailable.
-    pub counters: CounterValues,
+    /// The counters asked for, children and threads included; null where unavailable.
+    pub counters: Values,
+    /// Those that are unavailable, and why.
+    pub unavailable: BTreeMap<&'static str, String>,
     /// Sums that the workload keeps, to be held against the server's.
     pub account: Account,
     /// Errors by kind; kinds that did not occur are left out.
@@ -272,6 +276,31 @@ pub struct Latency {
     pub maximum_ns: u64,
     /// All of them: an HdrHistogram (V2, deflated, base64), which other tools read and which can be added to others.
     pub histogram: String,
+}
+
+/// The whole life of a server or a load, its supervisor and all that it forked included: from exec to exit.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Life {
+    /// The counters asked for; null where unavailable.
+    pub counters: Values,
+    /// Those that are unavailable, and why.
+    pub unavailable: BTreeMap<&'static str, String>,
+    /// From exec to exit.
+    pub elapsed_ns: u64,
+    /// CPU time in user mode, from wait4(2) as all that follows.
+    pub user_ns: u64,
+    /// In the kernel.
+    pub system_ns: u64,
+    /// Times that a thread gave up its CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times that a thread was made to give up its CPU.
+    pub involuntary_switches: u64,
+    /// Page faults without input.
+    pub minor_faults: u64,
+    /// Page faults with input.
+    pub major_faults: u64,
+    /// The exit status; 128 and the signal's number where a signal ended it.
+    pub status: i32,
 }
 
 /// The schema of the lines (JSON Schema).

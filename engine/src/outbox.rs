@@ -61,6 +61,13 @@ impl Outbox {
         }
     }
 
+    /// Appends all of another outbox: what was answered elsewhere.
+    pub fn append(&mut self, mut other: Outbox) {
+        self.entries.append(&mut other.entries);
+        self.bytes += other.bytes;
+        self.calls += other.calls;
+    }
+
     /// True when nothing is left to send.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -142,6 +149,22 @@ mod tests {
         assert_eq!(first(&outbox), [5, 6]);
         outbox.sent(11);
         assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn what_was_answered_elsewhere_keeps_its_messages_apart() {
+        let mut elsewhere = Outbox::default();
+        for length in [4, 5] {
+            elsewhere.push(bytes(length));
+            elsewhere.end_message();
+        }
+        let mut outbox = Outbox::default();
+        outbox.push(bytes(3));
+        outbox.end_message();
+        outbox.append(elsewhere);
+        assert_eq!(outbox.bytes(), 12);
+        outbox.sent(3);
+        assert_eq!(outbox.message().map(Piece::length).collect::<Vec<_>>(), [4]);
     }
 
     proptest::proptest! {

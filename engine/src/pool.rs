@@ -1,6 +1,7 @@
 //! Pools: workers made beforehand, as processes and as threads. What a worker does stays in the file of its design.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +10,7 @@ use crate::design::{Run, Worker};
 use crate::mistake::in_words;
 use crate::setting::{Kind, Setting};
 use crate::sys::process::{self, Ended, Pid};
+use crate::sys::socket;
 use crate::tally::ErrorKind;
 
 /// Whether a lost worker is replaced, for pools of processes.
@@ -36,15 +38,26 @@ pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -
             stopped = true;
             continue;
         }
-        run.tally.general().workers_lost.fetch_add(1, Relaxed);
-        if run.settings.boolean(RESPAWN.name)
-            && let Some(worker) = replace(run, || fork(index))
-        {
-            workers.insert(worker, index);
+        let replacement = run.settings.boolean(RESPAWN.name).then(|| replace(run, || fork(index))).flatten();
+        match replacement {
+            Some(worker) => drop(workers.insert(worker, index)),
+            None => give_up_listener(run, index)?,
         }
+        run.tally.general().workers_lost.fetch_add(1, Relaxed);
     }
     if !stopped {
         bail!("all workers of the pool were lost; --respawn true replaces them");
+    }
+    Ok(())
+}
+
+/// Where every worker has a listener of its own, nobody accepts from a lost one's any more: shut down, it leaves the group,
+/// and new connections go to the others. Those in its queue are reset, and tallied.
+fn give_up_listener(run: &Run, index: usize) -> Result<()> {
+    if run.listeners.len() > 1 {
+        let listener = run.listeners[index].as_fd();
+        run.tally.shared().errors(ErrorKind::QueuedAtStop, socket::listen_queue(listener)?.0.into());
+        socket::shutdown(listener)?;
     }
     Ok(())
 }
@@ -79,12 +92,21 @@ pub fn thread_pool(
     serve: impl Fn(&mut Worker) -> Result<()> + Sync,
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    threads(run, |index| serve(&mut run.pool_worker(index)?), meanwhile)
+}
+
+/// As [`thread_pool`], for threads that know their place in the pool, and need be no workers.
+pub fn threads(
+    run: &'static Run,
+    body: impl Fn(usize) -> Result<()> + Sync,
+    meanwhile: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     std::thread::scope(|scope| {
-        let serve = &serve;
+        let body = &body;
         let mut threads = Vec::new();
         for index in 0..run.pool() {
             // One thread that cannot go on would leave the others to serve in silence.
-            let body = move || run.pool_worker(index).and_then(|mut worker| serve(&mut worker)).unwrap_or_else(fail);
+            let body = move || body(index).unwrap_or_else(fail);
             let thread = std::thread::Builder::new().spawn_scoped(scope, body);
             let thread = thread.with_context(|| {
                 format!("thread {index} of {} could not be made (a lower --pool, or: ulimit -u)", run.pool())

@@ -29,7 +29,9 @@ pub enum Waits {
     InTheCall,
     /// For readiness, and transfers afterwards: select, poll, epoll.
     ForReadiness,
-    /// For completion of what was submitted: io_uring. Such a design moves bytes itself.
+    /// For completion of what was submitted: io_uring. Such a design moves bytes itself, with operations in the place of
+    /// system calls. A primitive lists this where there is an operation that does what its calls do: `send` has
+    /// IORING_OP_SEND.
     ForCompletion,
 }
 

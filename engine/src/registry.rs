@@ -10,7 +10,7 @@ use crate::lines::SCHEMA;
 use crate::listener::BACKLOG;
 use crate::load::{Load, TIMEOUT};
 use crate::loads::LOADS;
-use crate::primitive::Primitive;
+use crate::primitive::{Primitive, Waits};
 use crate::primitives::PRIMITIVES;
 use crate::setting::{NODELAY, Setting};
 use crate::supervisor::DRAIN;
@@ -40,9 +40,16 @@ pub fn load_settings(load: &Load, primitive: &Primitive, workload: &Workload) ->
 
 /// Why this design cannot run with this primitive; `None` where it can.
 pub fn hole(design: &Design, primitive: &Primitive) -> Option<String> {
-    let fits = primitive.waits.contains(&design.waits);
-    (!fits)
-        .then(|| format!("the design waits {}, and the primitive does not work that way", words(json!(design.waits))))
+    if primitive.waits.contains(&design.waits) {
+        return None;
+    }
+    let waits = words(json!(design.waits));
+    Some(match design.waits {
+        Waits::ForCompletion => format!(
+            "the design waits {waits} and moves bytes itself, and no operation of its does what the primitive's calls do"
+        ),
+        _ => format!("the design waits {waits}, and the primitive does not work that way"),
+    })
 }
 
 fn words(value: Value) -> String {
@@ -84,7 +91,10 @@ pub fn catalogue() -> Value {
         }),
         "counters": list(COUNTERS, |counter| {
             let reason = (counter.available)().err().map(|error| format!("{error:#}"));
-            (counter.about, json!({"unit": counter.unit, "available": reason.is_none(), "reason": reason}))
+            (counter.about, json!({
+                "unit": counter.unit, "countable": counter.open.is_some(),
+                "available": reason.is_none(), "reason": reason,
+            }))
         }),
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
@@ -148,15 +158,17 @@ pub fn matrix() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::primitive::Waits;
 
     #[test]
-    fn a_design_that_moves_bytes_itself_is_a_hole_with_a_reason() {
-        let design = DESIGNS[0].item;
-        let itself = Design { waits: Waits::ForCompletion, ..*design };
+    fn a_design_that_moves_bytes_itself_has_holes_with_a_reason() {
+        let itself = Design { waits: Waits::ForCompletion, ..*DESIGNS[0].item };
         let send = find(PRIMITIVES, "send").item;
-        assert_eq!(hole(design, send), None);
-        assert!(hole(&itself, send).unwrap().contains("for completion"));
+        assert_eq!(hole(DESIGNS[0].item, send), None);
+        assert_eq!(hole(&itself, send), None, "send has an operation that does the same");
+        let other = Primitive { about: send.about, settings: &[], waits: &[Waits::InTheCall], prepare: send.prepare };
+        assert!(hole(&itself, &other).unwrap().contains("moves bytes itself"));
+        let event_loop = Design { waits: Waits::ForReadiness, ..*DESIGNS[0].item };
+        assert!(hole(&event_loop, &other).unwrap().contains("for readiness"));
     }
 
     #[test]

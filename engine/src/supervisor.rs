@@ -3,7 +3,6 @@
 //! It has one thread, forks the server into a process group of its own, and is the reaper of all that the server leaves
 //! behind, so that no CPU time is lost. Nothing of the server outlives it: every process carries a parent-death signal.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -14,16 +13,18 @@ use anyhow::{Context, Result, bail};
 use socket2::Socket;
 
 use crate::about::Entry;
+use crate::counters::{self, Counter, Counting};
 use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
 use crate::listener;
 use crate::pool::{FAILED, report};
 use crate::primitive::Primitive;
+use crate::process_tree::{Beginning, Tree};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended, Pid};
-use crate::sys::signal::{Signal, SignalDescriptor};
+use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 use crate::sys::socket;
 use crate::tally::{ErrorKind, Tally};
 use crate::workload::Workload;
@@ -35,9 +36,6 @@ pub const DRAIN: Setting = Setting {
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
 };
-
-/// A second signal so soon is the first one again: timeout(1) signals its child, and then its child's group.
-const ECHO: Duration = Duration::from_millis(100);
 
 /// What to serve, and how.
 pub struct Plan {
@@ -55,15 +53,18 @@ pub struct Plan {
     pub cpus: Option<Vec<usize>>,
     /// A word of [`crate::cpu_time::CHOICES`].
     pub cpu_source: String,
+    /// What is to be counted besides.
+    pub counters: Vec<&'static Entry<Counter>>,
     /// Lines for a program on standard output, its commands on standard input; otherwise words for a person.
     pub control: bool,
 }
 
 /// Serves until it is stopped; the exit status says whether the server ended because of that.
 pub fn serve(plan: &Plan) -> Result<ExitCode> {
+    let descriptor_limit = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
     let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
     process::become_subreaper()?;
-    let mut supervisor = Supervisor::start(plan, signals)?;
+    let mut supervisor = Supervisor::start(plan, signals, descriptor_limit)?;
     let died = supervisor.watch()?;
     supervisor.end()?;
     supervisor.tally_handed_over();
@@ -79,12 +80,15 @@ pub fn serve(plan: &Plan) -> Result<ExitCode> {
 
 struct Supervisor<'a> {
     plan: &'a Plan,
+    /// Descriptors that each process of the server may have open.
+    descriptor_limit: u64,
     signals: SignalDescriptor,
     listeners: Vec<Socket>,
     run: &'static Run,
     tally: &'static Tally,
     server: Pid,
     cpu_time: CpuTime,
+    counting: Counting,
     /// When the server was asked to stop.
     stopped: Option<Instant>,
     /// When it will be killed.
@@ -97,7 +101,7 @@ struct Supervisor<'a> {
 
 impl<'a> Supervisor<'a> {
     /// Opens the listener, forks the server, and lets it go once its CPU time is being counted.
-    fn start(plan: &'a Plan, signals: SignalDescriptor) -> Result<Self> {
+    fn start(plan: &'a Plan, signals: SignalDescriptor, descriptor_limit: u64) -> Result<Self> {
         let addresses = listener::resolve("--listen", &plan.listen)?;
         let wanted = (plan.design.item.listeners)(&plan.settings);
         let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
@@ -119,14 +123,17 @@ impl<'a> Supervisor<'a> {
         })
         .context("the server could not be forked (ulimit -u)")?;
         process::lead_group(server)?;
+        let tree = Tree { root: server, from: Beginning::Now, reaped: &tally.general().reaped };
         let mut supervisor = Supervisor {
             plan,
+            descriptor_limit,
             signals,
             listeners,
             run,
             tally,
             server,
-            cpu_time: CpuTime::open(server, tally, &plan.cpu_source)?,
+            cpu_time: CpuTime::open(&tree, &plan.cpu_source)?,
+            counting: Counting::begin(&plan.counters, &tree),
             stopped: None,
             deadline: None,
             killed: false,
@@ -156,7 +163,8 @@ impl<'a> Supervisor<'a> {
             cpu_source_reason: self.cpu_time.reason.clone(),
             socket: listener::options(&self.listeners[0], &self.plan.settings)?,
             cpus: self.plan.cpus.clone(),
-            counters: BTreeMap::new(),
+            descriptor_limit: self.descriptor_limit,
+            counters: self.counting.reasons(),
         }))
     }
 
@@ -230,7 +238,7 @@ impl<'a> Supervisor<'a> {
             workers: self.tally.connections_by_worker(),
             listen_drops: self.listen_drops()?,
             listen_queue: self.listen_queue()?,
-            counters: BTreeMap::new(),
+            counters: self.counting.read()?,
         })
     }
 
@@ -269,6 +277,8 @@ impl<'a> Supervisor<'a> {
     fn summary(&mut self, died: Option<String>) -> Result<Summary> {
         let whole = process::usage_of_children()?;
         let general = self.tally.general();
+        // All are waited for, also those whose parent died first.
+        general.reaped.replace(&whole);
         let own = Split {
             user_ns: general.server_process_user.load(Relaxed),
             system_ns: general.server_process_system.load(Relaxed),
@@ -296,7 +306,7 @@ impl<'a> Supervisor<'a> {
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
             listen_drops: self.listen_drops()?,
-            counters: BTreeMap::new(),
+            counters: self.counting.read()?,
             account: account.clone().unwrap_or_default(),
             account_fault: account.err(),
             died,
@@ -307,7 +317,8 @@ impl<'a> Supervisor<'a> {
         if self.plan.control {
             return self.line(&Line::Summary(summary.clone()));
         }
-        print(&in_words(summary))
+        let counted = counters::in_words(&summary.counters, &self.counting.unavailable());
+        print((in_words(summary, self.descriptor_limit) + "\n" + &counted).trim_end())
     }
 
     fn line(&self, line: &Line) -> Result<()> {
@@ -338,7 +349,7 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
 }
 
 /// What the textbook's servers print at an interrupt, and what was counted besides.
-fn in_words(summary: &Summary) -> String {
+fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let mut text = format!("user {:.6} s, system {:.6} s", seconds(summary.user_ns), seconds(summary.system_ns));
     if let (Some(own), Some(children)) = (&summary.server_process, &summary.dead_children) {
@@ -370,6 +381,9 @@ fn in_words(summary: &Summary) -> String {
     }
     if !troubles.is_empty() {
         text += &format!("\nerrors: {}", troubles.join(", "));
+    }
+    if tally.errors.contains_key(ErrorKind::ResourceLimit.name()) {
+        text += &format!("\na process of this server may have {descriptor_limit} descriptors open (ulimit -Hn)");
     }
     for (name, sum) in &summary.account {
         text += &format!("\n{}: {sum}", name.replace('_', " "));

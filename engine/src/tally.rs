@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::sys::process::Reaped;
 use crate::sys::shared::SharedArray;
 
 /// Declares the kinds of errors once: the enumeration and its names in the results.
@@ -58,7 +59,8 @@ impl ErrorKind {
             Some(libc::ECONNREFUSED) => ErrorKind::Refused,
             Some(libc::ETIMEDOUT | libc::EAGAIN | libc::EINPROGRESS) => ErrorKind::TimedOut,
             Some(libc::ECONNABORTED | libc::EPROTO) => ErrorKind::Aborted,
-            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL) => {
+            // ENOSPC is that of epoll_ctl(2): no watch is left.
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EADDRNOTAVAIL | libc::ENOSPC) => {
                 ErrorKind::ResourceLimit
             }
             _ => ErrorKind::Other,
@@ -121,8 +123,8 @@ pub struct General {
     pub workers_replaced: AtomicU64,
     /// Connections that were accepted and wait for a worker, in designs where one accepts for others.
     pub handed_over: AtomicU64,
-    /// CPU time in nanoseconds of the processes that the server's processes have waited for.
-    pub reaped: AtomicU64,
+    /// What the processes had used that the server's, or the load's, processes have waited for.
+    pub reaped: Reaped,
     /// User and system time in nanoseconds of the server's first process, which says so itself as it ends.
     pub server_process_user: AtomicU64,
     /// See [`General::server_process_user`].

@@ -13,7 +13,7 @@ import pytest
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
-from thunderherd.records import Noise, TrialMetrics, TrialRecord
+from thunderherd.records import Noise, TrialRecord
 from thunderherd.study import Study, load_study
 
 TESTS = Path(__file__).resolve().parent
@@ -156,7 +156,7 @@ def made_trial(
     position: int = 1,
 ) -> TrialRecord:
     """A trial that never happened: `cost` in seconds a connection, `foreign` the share used by others."""
-    connections = study.load.requests_per_trial
+    connections = study.contender(contender).load.requests_per_trial or 100
     pool = study.contender(contender).settings.get("pool")
     workers = [connections // int(pool)] * int(pool) if pool else None
     return TrialRecord(
@@ -176,20 +176,20 @@ def made_trial(
             machine_busy_seconds=0.2, throttled=0,
         ),
         time_wait_before=0,
-        metrics=TrialMetrics(
-            connections=connections,
-            requests=connections,
-            server_cpu_seconds=cost * connections,
-            server_cpu_per_connection=cost,
-            client_cpu_seconds=0.01,
-            machine_cpu_seconds=0.2,
-            elapsed_seconds=0.25,
-            connections_per_second=4 * connections,
-            voluntary_switches_per_connection=2.0,
-            clients_per_worker_sd=1.5 if workers else None,
-            clients_per_worker_min=min(workers) if workers else None,
-            clients_per_worker_max=max(workers) if workers else None,
-            listen_drops=0,
-            worker_connections=workers,
-        ),
+        metrics={
+            "connections": connections,
+            "requests": connections,
+            "server_cpu_seconds": cost * connections,
+            "server_cpu_per_connection": cost,
+            "client_cpu_seconds": 0.01,
+            "machine_cpu_seconds": 0.2,
+            "elapsed_seconds": 0.25,
+            "connections_per_second": 4 * connections,
+            "voluntary_switches_per_connection": 2.0,
+            "clients_per_worker_sd": 1.5 if workers else None,
+            "clients_per_worker_min": min(workers) if workers else None,
+            "clients_per_worker_max": max(workers) if workers else None,
+            "listen_drops": 0,
+        },
+        worker_connections=workers,
     )  # fmt: skip

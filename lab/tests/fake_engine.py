@@ -104,7 +104,7 @@ def serve(arguments):
     server = Server(design)
     port = server.socket.getsockname()[1]
     say(
-        line="ready", schema=2 if "newer" in FAULTS else 1, address=f"127.0.0.1:{port}", port=port,
+        line="ready", schema=99 if "newer" in FAULTS else 2, address=f"127.0.0.1:{port}", port=port,
         supervisor_pid=os.getpid(), server_pid=os.getpid(), design=design, primitive=settings["primitive"],
         workload=settings["workload"], settings=settings,
         cpu_source="whole_life" if "whole_life" in FAULTS else "perf_event",
@@ -137,7 +137,7 @@ def load(arguments):
         server.sendall(str(done).encode())
         server.recv(64)
     say(
-        line="load", schema=1, workload=arguments[0], load=settings["load"], settings=settings,
+        line="load", schema=2, workload=arguments[0], load=settings["load"], settings=settings,
         expected_requests=planned, requests=done, connections=done, bytes_received=0, elapsed_ns=1,
         started_monotonic_ns=began, ended_monotonic_ns=time.monotonic_ns(), user_ns=1_000_000,
         system_ns=2_000_000, voluntary_switches=0, errors={"refused": 2} if done < planned else {},

@@ -12,7 +12,7 @@ import numpy as np
 
 from thunderherd.analysis import summarise
 from thunderherd.catalogue import Catalogue
-from thunderherd.records import Noise, Summary, TrialMetrics, TrialRecord
+from thunderherd.records import Noise, Summary, TrialRecord
 from thunderherd.study import Contender, Study, load_study
 
 CATALOGUE = Path(__file__).parent / "data" / "catalogue.json"
@@ -92,7 +92,7 @@ def trials(seed: int) -> list[TrialRecord]:
 def _trial(
     contender: Contender, block: int, position: int, seed: int, cost: float, generator: np.random.Generator
 ) -> TrialRecord:
-    connections = study().load.requests_per_trial
+    connections = contender.load.requests_per_trial or 0
     workers = _workers(contender, connections, generator)
     return TrialRecord(
         study=study().name,
@@ -113,22 +113,22 @@ def _trial(
             throttled=0,
         ),
         time_wait_before=0,
-        metrics=TrialMetrics(
-            connections=connections,
-            requests=connections,
-            server_cpu_seconds=cost * connections,
-            server_cpu_per_connection=cost,
-            client_cpu_seconds=(0.2 * cost + 6e-5) * connections,
-            machine_cpu_seconds=(1.2 * cost + 9e-5) * connections,
-            elapsed_seconds=cost * connections * 1.6,
-            connections_per_second=1 / (cost * 1.6),
-            voluntary_switches_per_connection=2.0 + generator.normal(0, 0.02),
-            clients_per_worker_sd=float(np.std(workers)) if workers else None,
-            clients_per_worker_min=min(workers) if workers else None,
-            clients_per_worker_max=max(workers) if workers else None,
-            listen_drops=0,
-            worker_connections=workers,
-        ),
+        metrics={
+            "connections": connections,
+            "requests": connections,
+            "server_cpu_seconds": cost * connections,
+            "server_cpu_per_connection": cost,
+            "client_cpu_seconds": (0.2 * cost + 6e-5) * connections,
+            "machine_cpu_seconds": (1.2 * cost + 9e-5) * connections,
+            "elapsed_seconds": cost * connections * 1.6,
+            "connections_per_second": 1 / (cost * 1.6),
+            "voluntary_switches_per_connection": 2.0 + generator.normal(0, 0.02),
+            "clients_per_worker_sd": float(np.std(workers)) if workers else None,
+            "clients_per_worker_min": min(workers) if workers else None,
+            "clients_per_worker_max": max(workers) if workers else None,
+            "listen_drops": 0,
+        },
+        worker_connections=workers,
     )
 
 

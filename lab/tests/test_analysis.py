@@ -79,7 +79,7 @@ def test_workers_are_averaged_by_place(small_study: Study) -> None:
     found = contender(summary_of(small_study, trials_of(small_study, 10)), "prefork")
     assert found.worker_connections == [33.0, 33.0, 33.0]
     assert found.clients_per_worker is not None
-    assert found.clients_per_worker.standard_deviation == 1.5
+    assert found.clients_per_worker.standard_deviation == 0
     poolless = contender(summary_of(small_study, trials_of(small_study, 10)), "iterative")
     assert poolless.clients_per_worker is None
 
@@ -162,13 +162,15 @@ def test_a_look_without_a_further_block_is_left_out_of_the_other_analysis(small_
 
 
 def test_a_rate_is_better_when_it_is_higher(small_study: Study) -> None:
-    measure = small_study.measure.model_copy(update={"metric": "connections_per_second"})
-    study = small_study.model_copy(update={"measure": measure})
+    judged = {"metric": "connections_per_second", "better": "more"}
+    contenders = tuple(each.model_copy(update=judged) for each in small_study.contenders)
+    measure = small_study.measure.model_copy(update=judged)
+    study = small_study.model_copy(update={"measure": measure, "contenders": contenders})
     trials = []
     for trial in trials_of(study, 10):
         assert trial.metrics is not None
         rate = 10_000 * wobble(trial.block, "abc") * (2 if trial.contender == "prefork" else 1)
-        metrics = trial.metrics.model_copy(update={"connections_per_second": rate})
+        metrics = trial.metrics | {"connections_per_second": rate}
         trials.append(trial.model_copy(update={"metrics": metrics}))
     found = summary_of(study, trials)
     verdicts = {(pair.a, pair.b): pair.verdict for pair in found.pairs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -35,6 +36,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "prefork_flock.rs",
         "send_chunks.rs",
         "ping.rs",
+        "minor_faults.rs",
         "ping.toml",
     ]
     for match in files:
@@ -42,7 +44,10 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for match in REGISTRY_LINE.finditer(guide):
         registry = folder / match["path"]
         text, additions = re.subn(
-            r"^    }$", f"        {match['name']},\n    }}", registry.read_text(), flags=re.MULTILINE
+            r"^    }(?=\n}\n*\Z)",
+            f"        {match['name']},\n    }}",
+            registry.read_text(),
+            flags=re.MULTILINE,
         )
         assert additions == 1, f"{match['path']} has no one list to add a line to"
         registry.write_text(text)
@@ -87,7 +92,21 @@ def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path)
 
 def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
     listed = thunderherd(["list"], environment, extended)
-    assert "prefork_flock" in listed and "send_chunks" in listed and "ping" in listed
+    for name in ("prefork_flock", "send_chunks", "ping", "minor_faults"):
+        assert name in listed
+
+
+def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> None:
+    load = ["load", "bytes", "--connect", "127.0.0.1:1"]
+    counted = subprocess.run(
+        [environment["THUNDERHERD_ENGINE"], "count", "--count", "minor_faults", "--", *load],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    life = json.loads(counted.stdout.splitlines()[-1])
+    # Where it is forbidden the line says why.
+    assert life["counters"]["minor_faults"] or life["unavailable"]["minor_faults"], life
 
 
 def test_the_new_primitive_serves_and_asks(extended: Path, environment: dict[str, str]) -> None:

@@ -70,7 +70,7 @@ def test_a_line_a_trial_and_each_on_disk_at_once(small_study: Study, tmp_path: P
             directory.append(trial)
             lines = (tmp_path / "run" / "trials.jsonl").read_text().splitlines()
             assert len(lines) == count
-            assert json.loads(lines[-1])["schema"] == 1
+            assert json.loads(lines[-1])["schema"] == 2
 
 
 # Each example writes the file anew, so one directory serves them all.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import engine, noise, trial
+from thunderherd import engine, noise, observation, trial
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import Server
 from thunderherd.engine_lines import Snapshot
@@ -34,15 +34,15 @@ def test_a_trial_with_the_stand_in(fake_engine: Fake, small_study: Study) -> Non
     metrics = found.metrics
     assert metrics is not None
     # 2 clients x 2 children x 25 loops, and the warm-up's 10 connections outside of the window
-    assert (metrics.connections, metrics.requests) == (100, 100)
-    assert metrics.server_cpu_per_connection == pytest.approx(40e-6)
-    assert metrics.server_cpu_seconds == pytest.approx(0.004)
-    assert metrics.client_cpu_seconds == pytest.approx(2 * 0.003)
-    assert metrics.voluntary_switches_per_connection == pytest.approx(2)
-    assert metrics.worker_connections is not None
-    assert sum(metrics.worker_connections) == 100
-    assert metrics.clients_per_worker_max == max(metrics.worker_connections)
-    assert metrics.connections_per_second == pytest.approx(100 / metrics.elapsed_seconds)
+    assert (metrics["connections"], metrics["requests"]) == (100, 100)
+    assert metrics["server_cpu_per_connection"] == pytest.approx(40e-6)
+    assert metrics["server_cpu_seconds"] == pytest.approx(0.004)
+    assert metrics["client_cpu_seconds"] == pytest.approx(2 * 0.003)
+    assert metrics["voluntary_switches_per_connection"] == pytest.approx(2)
+    assert found.worker_connections is not None
+    assert sum(found.worker_connections) == 100
+    assert metrics["clients_per_worker_max"] == max(found.worker_connections)
+    assert metrics["connections_per_second"] == pytest.approx(100 / metrics["elapsed_seconds"])
     assert [load.expected_requests for load in found.warm_up] == [10]
     assert found.cpu_scope == "window"
     assert found.noise is not None
@@ -51,11 +51,12 @@ def test_a_trial_with_the_stand_in(fake_engine: Fake, small_study: Study) -> Non
 
 def test_a_design_without_a_pool_has_no_spread(fake_engine: Fake, small_study: Study) -> None:
     fake_engine()
-    metrics = run(small_study, "iterative").metrics
+    found = run(small_study, "iterative")
+    metrics = found.metrics
     assert metrics is not None
-    assert metrics.worker_connections is None
-    assert metrics.clients_per_worker_sd is None
-    assert metrics.clients_per_worker_min is None
+    assert found.worker_connections is None
+    assert metrics["clients_per_worker_sd"] is None
+    assert metrics["clients_per_worker_min"] is None
 
 
 @pytest.mark.parametrize(
@@ -83,15 +84,18 @@ def test_what_makes_a_trial_invalid(
 
 
 def bigger(study: Study, loops: int) -> Study:
-    load = study.load.model_copy(update={"settings": {**study.load.settings, "loops": loops}})
-    return study.model_copy(update={"load": load})
+    return with_load(study, settings={**study.load.settings, "loops": loops})
+
+
+def with_load(study: Study, **update: object) -> Study:
+    load = study.load.model_copy(update=update)
+    contenders = tuple(each.model_copy(update={"load": load}) for each in study.contenders)
+    return study.model_copy(update={"load": load, "contenders": contenders})
 
 
 def test_the_two_ends_must_have_counted_the_same(fake_engine: Fake, small_study: Study) -> None:
     fake_engine("tally_short")
-    load = small_study.load.model_copy(update={"warm_up_connections": 0})
-    study = small_study.model_copy(update={"load": load})
-    found = run(study)
+    found = run(with_load(small_study, warm_up_connections=0))
     assert found.invalid_reasons == ["server counted 99 requests in the window, its clients 100"]
     assert found.warm_up == []
 
@@ -138,9 +142,9 @@ def test_cpu_of_the_whole_life_is_labelled(fake_engine: Fake, small_study: Study
     assert found.cpu_scope == "whole_life"
     assert found.metrics is not None
     # All 110 connections, warm-up included, and all CPU: divided by all of them.
-    assert found.metrics.server_cpu_seconds == pytest.approx(110 * 40e-6)
-    assert found.metrics.server_cpu_per_connection == pytest.approx(40e-6)
-    assert found.metrics.connections == 100
+    assert found.metrics["server_cpu_seconds"] == pytest.approx(110 * 40e-6)
+    assert found.metrics["server_cpu_per_connection"] == pytest.approx(40e-6)
+    assert found.metrics["connections"] == 100
     # Others stand beside it where the machine's table of TIME_WAIT sockets happens to be full.
     label = "CPU is that of the server's whole life, warm-up included: perf_event: not permitted"
     assert label in found.warnings
@@ -187,8 +191,8 @@ def test_warm_up_scales_the_last_of_the_settings_that_count(small_study: Study) 
 
 
 def test_a_replaced_worker_counts_from_zero() -> None:
-    assert trial.workers_in_window([5, 7], [6, 7, 3]) == [1, 0, 3]
-    assert trial.workers_in_window(None, [1]) is None
+    assert observation.workers_in_window([5, 7], [6, 7, 3]) == [1, 0, 3]
+    assert observation.workers_in_window(None, [1]) is None
 
 
 def test_settling_waits_until_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,9 +233,9 @@ def test_a_real_trial(copied_engine: Path, small_study_file: Path, name: str) ->
     found = run(study, name)
     assert found.invalid_reasons == []
     assert found.metrics is not None
-    assert found.metrics.requests == found.metrics.connections == 100
-    assert 1e-6 < (found.metrics.server_cpu_per_connection or 0) < 0.1
-    assert (found.metrics.worker_connections is not None) == (name == "prefork")
+    assert found.metrics["requests"] == found.metrics["connections"] == 100
+    assert 1e-6 < (found.metrics["server_cpu_per_connection"] or 0) < 0.1
+    assert (found.worker_connections is not None) == (name == "prefork")
     assert found.noise is not None
     assert found.noise.machine_busy_seconds < 10
     assert processes_of(copied_engine) == {}

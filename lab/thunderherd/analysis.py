@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
+from statistics import pstdev
 from typing import Any
 
 from thunderherd.claims import judge
+from thunderherd.metrics import in_order
+from thunderherd.metrics import metric as metric_named
 from thunderherd.records import (
     ClientsPerWorker,
     ContenderSummary,
@@ -23,6 +26,7 @@ from thunderherd.records import (
     PairSummary,
     StudySummary,
     Summary,
+    SweepSummary,
     TrialCounts,
     TrialMetrics,
     TrialRecord,
@@ -37,10 +41,7 @@ from thunderherd.statistics import (
     letters,
     separated_pairs,
 )
-from thunderherd.study import Contender, Study
-
-RATES = frozenset({"connections_per_second"})
-"""Metrics of which more is better: they are compared by their reciprocal, the time that one takes."""
+from thunderherd.study import Comparison, Contender, Study, Sweep
 
 MetricValues = dict[str, dict[str, list[float]]]
 """By metric, then contender: one value a block, all contenders of a metric aligned."""
@@ -73,6 +74,7 @@ def summarise(
             )
             for contender in study.contenders
         ],
+        sweeps=[_sweep(sweep) for sweep in study.sweeps],
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
         claims=judge(study, values),
@@ -90,35 +92,29 @@ def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -
     contender.
     """
     values: MetricValues = {}
-    for metric in TrialMetrics.model_fields:
-        if metric == "worker_connections":
+    for contender in study.contenders:
+        if contender.name in selection.given_up or not blocks:
             continue
-        for contender in study.contenders:
-            if contender.name in selection.given_up or not blocks:
-                continue
-            column = [_value(block, contender.name, metric) for block in blocks]
-            found = [value for value in column if value is not None]
+        trials = [block.trials[contender.name].metrics or {} for block in blocks]
+        for metric in in_order(name for trial in trials for name in trial):
+            column = [trial.get(metric) for trial in trials]
+            found = [float(value) for value in column if value is not None]
             if len(found) == len(column):
                 values.setdefault(metric, {})[contender.name] = found
     return values
 
 
-def _value(block: Block, contender: str, metric: str) -> float | None:
-    metrics = block.trials[contender].metrics
-    value = getattr(metrics, metric) if metrics is not None else None
-    return None if value is None else float(value)
+def _costs(study: Study, values: MetricValues) -> dict[str, list[float]]:
+    """What each contender is judged by, made so that less is better and all is above zero, as ratios need it.
 
-
-def _costs(metric: str, values: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:
-    """A metric so that less is better and everything is above zero, as ratios need it.
-
-    What is not is left out.
+    A rate becomes the time that one takes. A contender with a value that is not above zero is left out.
     """
-    return {
-        name: [1 / value for value in column] if metric in RATES else list(column)
-        for name, column in values.get(metric, {}).items()
-        if all(value > 0 for value in column)
-    }
+    costs: dict[str, list[float]] = {}
+    for contender in study.contenders:
+        column = values.get(contender.metric, {}).get(contender.name, [])
+        if column and all(value > 0 for value in column):
+            costs[contender.name] = [1 / value for value in column] if contender.better == "more" else column
+    return costs
 
 
 # Verdicts
@@ -151,7 +147,7 @@ def verdicts_of_all_blocks(
 def _family(
     study: Study, selection: Selection, blocks: Sequence[Block], looks: Sequence[Look]
 ) -> list[PairSummary]:
-    costs = _costs(study.measure.metric, metric_values(study, selection, blocks))
+    costs = _costs(study, metric_values(study, selection, blocks))
     family = [(pair.a, pair.b) for pair in study.comparisons]
     measured = [pair for pair in family if pair[0] in costs and pair[1] in costs]
     # A comparison that cannot be made stays in the family: what is declared is not made smaller by a failure.
@@ -163,19 +159,19 @@ def _family(
         family=len(family),
     )
     found = {(result.a, result.b): result for result in results}
-    return [_pair(a, b, found.get((a, b)), looks[0].alpha) for a, b in family]
+    return [_pair(each, found.get((each.a, each.b)), looks[0].alpha) for each in study.comparisons]
 
 
-def _pair(a: str, b: str, result: PairResult | None, alpha: float) -> PairSummary:
+def _pair(declared: Comparison, result: PairResult | None, alpha: float) -> PairSummary:
+    what = declared.model_dump(exclude={"better"})
     if result is None:
         return PairSummary(
-            a=a, b=b, ratio=None, low=None, high=None, confidence=1 - alpha, simultaneous_low=None,
+            **what, ratio=None, low=None, high=None, confidence=1 - alpha, simultaneous_low=None,
             simultaneous_high=None, p=None, p_adjusted=None, verdict="undecided", blocks=0,
             smallest_detectable_percent=None,
         )  # fmt: skip
     return PairSummary(
-        a=a,
-        b=b,
+        **what,
         ratio=result.ratio,
         low=result.low,
         high=result.high,
@@ -205,8 +201,8 @@ def ranking(
     Controls have neither: they are compared with their contender only. Letters need every pair to be
     compared.
     """
-    costs = _costs(study.measure.metric, values)
-    names = [contender.name for contender in study.contenders if not contender.control_of]
+    costs = _costs(study, values)
+    names = [contender.name for contender in study.main if not contender.control_of]
     estimates = {name: hodges_lehmann(costs[name]).value for name in names if name in costs}
     order = sorted(estimates, key=lambda name: estimates[name])
     ranks = {name: place for place, name in enumerate(order, start=1)}
@@ -249,6 +245,7 @@ def _contender(
         return [value / count * shown for value, count in zip(seconds, connections, strict=True) if count]
 
     costs = values.get("server_cpu_per_connection", {})
+    measured = next((columns[name] for columns in values.values() if name in columns), [])
     control: Interval | None = None
     if name == baseline and name in costs:
         control = Interval(value=0.0, low=None, high=None)
@@ -260,13 +257,24 @@ def _contender(
     return ContenderSummary(
         name=name,
         label=contender.label,
+        base=contender.base,
+        sweep=contender.sweep,
+        point=contender.point,
         row=contender.row,
         control_of=contender.control_of,
         design=contender.design,
         primitive=contender.primitive,
         workload=contender.workload,
         settings=dict(contender.settings),
-        blocks=len(costs.get(name, [])),
+        load=None if contender.load == study.load else contender.load.model_dump(mode="json"),
+        lab=None if contender.lab == study.lab else contender.lab.model_dump(mode="json"),
+        trial=contender.trial,
+        metric=contender.metric,
+        blocks=len(measured),
+        metrics={
+            metric: found for metric in in_order(values) if (found := interval(column(metric))) is not None
+        },
+        runs=_runs(study, contender, blocks),
         cpu_seconds=interval([cost * shown for cost in costs.get(name, [])]),
         process_control_seconds=control,
         paper_seconds=contender.paper_seconds,
@@ -282,6 +290,14 @@ def _contender(
     )
 
 
+def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[TrialMetrics]:
+    """Every run, where the study repeats instead of judging."""
+    if study.repetitions is None:
+        return []
+    trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
+    return [trial.metrics for trial in trials if trial.metrics is not None]
+
+
 def _workers(
     contender: Contender, blocks: Sequence[Block]
 ) -> tuple[ClientsPerWorker | None, list[float] | None]:
@@ -291,23 +307,26 @@ def _workers(
     Which worker is busiest changes from trial to trial: averaging by worker would show an evenness that
     is not there.
     """
-    trials = [block.trials[contender.name].metrics for block in blocks if block.succeeded(contender.name)]
-    pools = [metrics for metrics in trials if metrics is not None and metrics.worker_connections]
-    if not pools:
+    trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
+    counts = [sorted(trial.worker_connections, reverse=True) for trial in trials if trial.worker_connections]
+    if not counts:
         return None, None
-    counts = [sorted(metrics.worker_connections or [], reverse=True) for metrics in pools]
     places = min(len(each) for each in counts)
     spread = ClientsPerWorker(
         minimum=_mean([each[-1] for each in counts]),
         mean=_mean([sum(each) / len(each) for each in counts]),
         maximum=_mean([each[0] for each in counts]),
-        standard_deviation=_mean([metrics.clients_per_worker_sd or 0.0 for metrics in pools]),
+        standard_deviation=_mean([pstdev(each) for each in counts]),
     )
     return spread, [_mean([each[place] for each in counts]) for place in range(places)]
 
 
 def _mean(column: Sequence[float]) -> float:
     return sum(column) / len(column)
+
+
+def _sweep(sweep: Sweep) -> SweepSummary:
+    return SweepSummary(**sweep.model_dump(), unit=metric_named(sweep.metric).unit)
 
 
 # The run as a whole
@@ -347,6 +366,8 @@ def _study_summary(
         seed=seed,
         digest=study.digest,
         metric=measure.metric,
+        better=measure.better,
+        repetitions=study.repetitions,
         baseline=measure.baseline,
         normalise_connections=measure.normalise_connections,
         connections_per_trial=study.load.requests_per_trial,
@@ -379,7 +400,8 @@ def _study_summary(
 
 
 def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
-    scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope}
+    """Of the trials with a window, what their CPU covers."""
+    scopes = {trial.cpu_scope for trial in trials if trial.cpu_scope and trial.trial == "window"}
     return "whole_life" if "whole_life" in scopes else "window" if scopes else None
 
 

@@ -113,16 +113,21 @@ class Design(Entry):
     """A server design and how it waits for its sockets."""
 
     waits: Literal["in_the_call", "for_readiness", "for_completion"]
+    available: bool = True
+    reason: str | None = None
+    """Why it cannot run on this machine."""
 
 
 class Load(Entry):
     """Who asks, and how often.
 
     `requests` names the whole-number settings whose product is the number of requests of one load process;
-    where it names none, that number is not known beforehand.
+    where it names none, that number is not known beforehand. Where the setting named by `duration` is not 0,
+    the load ends by time instead.
     """
 
     requests: tuple[str, ...] = ()
+    duration: str | None = None
 
 
 class Workload(_Part):
@@ -136,11 +141,15 @@ class Workload(_Part):
 
 
 class Counter(_Part):
-    """Something that is read before and after; `reason` says why it is not available here."""
+    """Something that is read before and after; `reason` says why it is not available here.
+
+    One that is `countable` may be asked for (`--count`); the others are told in other ways.
+    """
 
     name: str
     summary: str
     unit: str | None = None
+    countable: bool = False
     available: bool
     reason: str | None = None
 
@@ -169,7 +178,7 @@ class Catalogue(_Part):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
     # The key is `schema`, which pydantic's BaseModel already uses for a method.
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: Literal[2] = Field(alias="schema")
     version: str
     build: Build | None = None
     designs: tuple[Design, ...]

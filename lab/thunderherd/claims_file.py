@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.catalogue import SettingValue
 from thunderherd.study import Study
-from thunderherd.study_checks import METRICS
+from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, TomlFile, check_shape, show, unknown
 
 Weight = Annotated[float, Field(ge=-1000, le=1000)]
@@ -170,18 +170,13 @@ def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Probl
         problems.add(
             (*here, "test_note"), f"claim {claim.id}: test_note_honoured does not say how it is honoured"
         )
-    _check_metric(claim.metric, here, problems)
+    check_metric(claim.metric, (*here, "metric"), study.measure.counters, problems)
     for number, test in enumerate(claim.tests):
         _check_contrast(test, {"weights": test.weights}, (*here, "tests", number), study, problems)
     for number, figure in enumerate(claim.figures):
         tables = {"weights": figure.weights, "over": figure.over or {}}
         _check_contrast(figure, tables, (*here, "figures", number), study, problems)
     _check_conditions(claim.conditions, (*here, "conditions"), study, problems)
-
-
-def _check_metric(metric: str, here: KeyPath, problems: Problems) -> None:
-    if metric not in METRICS:
-        problems.add((*here, "metric"), unknown("metric", metric, METRICS))
 
 
 def _check_contrast(
@@ -193,7 +188,7 @@ def _check_contrast(
 ) -> None:
     names = [each.name for each in study.contenders]
     if contrast.metric is not None:
-        _check_metric(contrast.metric, here, problems)
+        check_metric(contrast.metric, (*here, "metric"), study.measure.counters, problems)
     for table, weights in tables.items():
         for name, weight in weights.items():
             if name not in names:

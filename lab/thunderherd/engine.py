@@ -22,12 +22,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, NoReturn, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from thunderherd.catalogue import Catalogue, SettingValue
-from thunderherd.engine_lines import SCHEMA, LoadResult, Ready, ServerSummary, Snapshot
+from thunderherd.engine_lines import SCHEMA, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.errors import UserError
 
 ENGINE_NAME = "thunderherd-engine"
@@ -110,9 +110,13 @@ class Server:
 
     On entering, it listens (`ready` holds its port). `snapshot()` may be called at any time, `stop()` once;
     leaving the block without `stop()` ends the server and throws its account away. Main thread only.
+
+    Of `counters` each snapshot tells the figures. With `whole_life` they are those of everything from exec to
+    exit, and `life` has them once the server was stopped.
     """
 
     ready: Ready
+    life: Life | None = None
 
     def __init__(
         self,
@@ -123,20 +127,23 @@ class Server:
         settings: Mapping[str, SettingValue] | None = None,
         cpus: Sequence[int] | None = None,
         listen: str = "127.0.0.1:0",
+        counters: Sequence[str] = (),
+        whole_life: bool = False,
         engine: Path | None = None,
     ) -> None:
-        self.command = [
-            str(engine or find_engine()), "serve", design, "--workload", workload, "--primitive", primitive,
-            "--listen", listen, "--control", "--parent", str(os.getpid()), *_cpu_flags(cpus),
-            *setting_flags(settings or {}),
+        words = [
+            "serve", design, "--workload", workload, "--primitive", primitive, "--listen", listen,
+            "--control", *_cpu_flags(cpus), *setting_flags(settings or {}),
         ]  # fmt: skip
+        self.command = _command(engine, words, counters, whole_life)
+        self._design, self._whole_life = design, whole_life
         drain = (settings or {}).get("drain_milliseconds", 0)
         self._stop_seconds = STOP_SECONDS + (drain / 1000 if isinstance(drain, int) else 0)
         self._process: _Process | None = None
         self._summary: ServerSummary | None = None
 
     def __enter__(self) -> Self:
-        self._process = _Process(self.command, f"server {self.command[2]}", control=True)
+        self._process = _Process(self.command, f"server {self._design}", control=True)
         try:
             self.ready = self._next(Ready, "ready", READY_SECONDS)
         except BaseException:
@@ -162,6 +169,8 @@ class Server:
         deadline = time.monotonic() + self._stop_seconds
         while self._summary is None:  # an answer to an earlier question may still stand before the summary
             self._summary = self._parse(ServerSummary, process.read_line(deadline), "summary")
+        if self._whole_life:
+            self.life = self._parse(Life, process.read_line(deadline), "life")
         process.wait(deadline)
         process.end()
         return self._summary
@@ -179,6 +188,8 @@ class Server:
         """The line as `model`; None when it is another line than expected (a summary is kept)."""
         what = self._running().what
         line = _json_object(text, what).get("line")
+        if line == "life" != expected:
+            self._running().fail_for_silence(time.monotonic() + SIGTERM_SECONDS)
         if line == expected:
             return _understand(model, text, f"a line of {what}")
         if line == "summary":
@@ -195,22 +206,50 @@ class Server:
 
 
 class LoadProcess:
-    """A load that is running. `wait()` once; `end()` may be called at any time."""
+    """A load that is running. `wait()` once; `end()` may be called at any time.
 
-    def __init__(self, command: Sequence[str]) -> None:
+    One that ends by time says when its window begins and when it ends (`mark()`). Of one that is counted
+    over its whole life, `life` has the figures after `wait()`.
+    """
+
+    life: Life | None = None
+
+    def __init__(self, command: Sequence[str], workload: str, *, whole_life: bool = False) -> None:
         self.command = list(command)
-        self._process = _Process(command, f"load {command[2]}", control=False)
+        self._process = _Process(command, f"load {workload}", control=False)
+        self._whole_life = whole_life
+        self._result: LoadResult | None = None
+
+    def mark(self, seconds: float) -> Mark | None:
+        """Its next mark, within `seconds`; None where it ends without one."""
+        found = self._next(time.monotonic() + seconds)
+        if isinstance(found, LoadResult):
+            self._result = found
+            return None
+        return found
 
     def wait(self, seconds: float) -> LoadResult:
         """Its result, within `seconds`. `EngineError`: it has none. `UserError`: it was called wrongly."""
         deadline = time.monotonic() + seconds
         try:
-            text = self._process.read_line(deadline)
-            result = _understand(LoadResult, text, "the load's result")
+            while self._result is None:
+                found = self._next(deadline)
+                self._result = found if isinstance(found, LoadResult) else None
+            if self._whole_life:
+                self.life = _understand(Life, self._process.read_line(deadline), "the load's whole life")
             self._process.wait(deadline)
         finally:
             self._process.end()
-        return result
+        return self._result
+
+    def _next(self, deadline: float) -> Mark | LoadResult:
+        text = self._process.read_line(deadline)
+        line = _json_object(text, self._process.what).get("line")
+        if line == "mark":
+            return _understand(Mark, text, "a mark of the load")
+        if line == "life":
+            self._process.fail_for_silence(deadline)
+        return _understand(LoadResult, text, "the load's result")
 
     def end(self) -> None:
         """Kills it if it still runs."""
@@ -224,15 +263,28 @@ def start_load(
     kind: str = "closed",
     settings: Mapping[str, SettingValue] | None = None,
     cpus: Sequence[int] | None = None,
+    counters: Sequence[str] = (),
+    whole_life: bool = False,
     engine: Path | None = None,
 ) -> LoadProcess:
     """Starts one load process against `address` (host:port). Start it from the main thread only."""
-    return LoadProcess(
-        [
-            str(engine or find_engine()), "load", workload, "--connect", address, "--load", kind, "--json",
-            "--parent", str(os.getpid()), *_cpu_flags(cpus), *setting_flags(settings or {}),
-        ]
-    )  # fmt: skip
+    words = [
+        "load", workload, "--connect", address, "--load", kind, "--json", *_cpu_flags(cpus),
+        *setting_flags(settings or {}),
+    ]  # fmt: skip
+    return LoadProcess(_command(engine, words, counters, whole_life), workload, whole_life=whole_life)
+
+
+def _command(
+    engine: Path | None, words: Sequence[str], counters: Sequence[str], whole_life: bool
+) -> list[str]:
+    """The engine's command line; for a whole life, the engine runs it as a child and counts that."""
+    count = ["--count", ",".join(counters)] if counters else []
+    parent = ["--parent", str(os.getpid())]
+    program = str(engine or find_engine())
+    if whole_life:
+        return [program, "count", *count, *parent, "--", *words]
+    return [program, *words, *count, *parent]
 
 
 class _Process:
@@ -288,7 +340,7 @@ class _Process:
                 raise EngineError(f"{self.what} gave no answer in time{self.said()}")
             piece = os.read(self._output, 65536)
             if not piece:
-                self._fail_for_silence(deadline)
+                self.fail_for_silence(deadline)
             self._buffer += piece
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line.decode(errors="replace")
@@ -332,8 +384,8 @@ class _Process:
         start = max(0, os.fstat(descriptor).st_size - STDERR_BYTES)
         return _one_line(os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace"))
 
-    def _fail_for_silence(self, deadline: float) -> None:
-        """Its output has ended before the line that was due: why."""
+    def fail_for_silence(self, deadline: float) -> NoReturn:
+        """Its output has ended before the line that was due: why. Raises UserError or EngineError."""
         status = self.wait(deadline)
         message = self._stderr().removeprefix(f"{ENGINE_NAME}: ").removeprefix("error: ")
         if status == 2 and message:

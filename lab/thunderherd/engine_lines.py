@@ -1,9 +1,10 @@
 """The engine's lines as Python sees them: one frozen model for each JSON object that the engine prints.
 
-The engine may say more than this (unknown keys are ignored), never less. `schema` must be 1. Times are
+The engine may say more than this (unknown keys are ignored), never less. `schema` must be `SCHEMA`. Times are
 integers in nanoseconds, sizes in bytes, everything else a plain count. All tallies and CPU times are
-cumulative since the server started: a window is the difference of two snapshots. (`catalogue` has what it
-says of itself.)
+cumulative since the server started: a window is the difference of two snapshots. A percentile that too few
+requests give is null, and so is a counter that was asked for and could not be read. (`catalogue` has what the
+engine says of itself.)
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the engine's lines that this laboratory understands."""
+
+Counters = dict[str, int | None]
+"""Counters by name; null: it could not be read."""
 
 CpuSource = Literal["cgroup", "process_clocks", "perf_event", "whole_life"]
 
@@ -48,7 +52,7 @@ class Ready(EngineLine):
     """The server listens and waits. `settings` holds every effective setting by name."""
 
     line: Literal["ready"] = "ready"
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: Literal[2] = Field(alias="schema")
     address: str
     port: int
     supervisor_pid: int
@@ -61,6 +65,9 @@ class Ready(EngineLine):
     cpu_source_reason: str | None = Field(default=None, description="why it is no better source than this")
     socket: dict[str, Any] = Field(default_factory=dict)
     cpus: list[int] | None = None
+    counters: dict[str, str | None] = Field(
+        default_factory=dict, description="counters asked for, and why one of them is not available"
+    )
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
@@ -75,6 +82,7 @@ class Snapshot(EngineLine):
     workers: list[int] | None = Field(default=None, description="connections of each pool worker")
     listen_drops: int = Field(description="connections dropped: the listen queue was full")
     listen_queue: int = Field(default=0, description="connections waiting to be accepted")
+    counters: Counters = Field(default_factory=dict, description="of the whole tree since its start")
 
 
 class UserSystem(EngineLine):
@@ -102,17 +110,42 @@ class ServerSummary(EngineLine):
     workers: list[int] | None = None
     listen_drops: int
     died: str | None = Field(default=None, description="how the server died, where it was not asked to stop")
+    counters: Counters = Field(default_factory=dict, description="of the whole life")
+    account: dict[str, int] = Field(default_factory=dict, description="what the service's own books say")
+    account_fault: str | None = Field(default=None, description="why those books do not balance")
+
+
+class Window(EngineLine):
+    """The measured part of a load that ends by time: replies that came within it."""
+
+    started_monotonic_ns: int
+    ended_monotonic_ns: int
+    requests: int
+    connections: int = Field(description="connections opened in it; 0 where they are kept")
+
+
+class Latency(EngineLine):
+    """From a request's first byte to its reply's last, in a closed loop."""
+
+    requests: int
+    mean_ns: float | None = None
+    p50_ns: int | None = None
+    p90_ns: int | None = None
+    p99_ns: int | None = None
+    p999_ns: int | None = None
+    maximum_ns: int | None = None
+    histogram: str | None = Field(default=None, description="HdrHistogram V2, deflated, base64")
 
 
 class LoadResult(EngineLine):
     """What one load process (a client with its children) did, all children reaped."""
 
     line: Literal["load"] = "load"
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: Literal[2] = Field(alias="schema")
     workload: str
     load: str
     settings: dict[str, Any]
-    expected_requests: int
+    expected_requests: int | None = Field(description="null: the load ended by time")
     requests: int = Field(description="replies that came in full and were right")
     connections: int
     bytes_received: int
@@ -122,9 +155,40 @@ class LoadResult(EngineLine):
     user_ns: int
     system_ns: int
     voluntary_switches: int = 0
+    involuntary_switches: int = 0
+    minor_faults: int = 0
+    major_faults: int = 0
     errors: dict[str, int] = Field(default_factory=dict)
     children_lost: int = 0
     first_error: str | None = None
     interrupted: bool = False
+    window: Window | None = Field(default=None, description="null: all of it is measured")
+    latency: Latency | None = Field(default=None, description="of the window, where there is one")
+    account: dict[str, int] = Field(default_factory=dict, description="what the clients' own books say")
+    counters: Counters = Field(default_factory=dict)
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+
+class Mark(EngineLine):
+    """A load that ends by time says when its measured window begins, and when it ends."""
+
+    line: Literal["mark"] = "mark"
+    mark: Literal["window_started", "window_ended"]
+    monotonic_ns: int
+
+
+class Life(EngineLine):
+    """What a process of the engine used from exec to exit, with everything that it forked."""
+
+    line: Literal["life"] = "life"
+    counters: Counters = Field(default_factory=dict)
+    unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
+    elapsed_ns: int
+    user_ns: int
+    system_ns: int
+    voluntary_switches: int
+    involuntary_switches: int
+    minor_faults: int
+    major_faults: int
+    status: int

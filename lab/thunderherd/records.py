@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine_lines import LoadResult, Ready, ServerSummary, Snapshot
+from thunderherd.engine_lines import Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.metrics import METRICS, Better
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of both shapes."""
 
 
@@ -43,32 +44,23 @@ class Noise(Record):
     )
 
 
-class TrialMetrics(Record):
-    """One number per metric. Null: not measured, or without meaning for this contender (it has no pool)."""
-
-    connections: int = Field(description="connections that the server accepted in the window")
-    requests: int = Field(description="requests that the clients saw answered in the window")
-    server_cpu_seconds: float | None = Field(description="of every process of the server, dead ones included")
-    server_cpu_per_connection: float | None = Field(description="seconds")
-    client_cpu_seconds: float
-    machine_cpu_seconds: float = Field(description="CPU of everything on this machine, in ticks")
-    elapsed_seconds: float = Field(description="from the first client's start to the last client's end")
-    connections_per_second: float
-    voluntary_switches_per_connection: float | None = Field(description="server, over its whole life")
-    clients_per_worker_sd: float | None
-    clients_per_worker_min: int | None
-    clients_per_worker_max: int | None
-    listen_drops: int
-    worker_connections: list[int] | None = Field(description="connections of each pool worker in the window")
-
+TrialMetrics = dict[str, int | float | None]
+"""One number per metric, by its name in `thunderherd.metrics`. Null: not measured, or without meaning for
+this contender (it has no pool, no connection was opened in the window)."""
 
 CpuScope = Literal["window", "whole_life"]
 
+TrialForm = Literal["window", "whole_life"]
+"""A warm-up, then a window between two snapshots; or no warm-up, and both sides counted from exec to exit."""
+
+Axis = Literal["linear", "logarithmic"]
+
 
 class TrialRecord(Record):
-    """One line of `trials.jsonl`: one fresh server, one load, one measured window."""
+    """One line of `trials.jsonl`: one fresh server, one load, one measured window (or both their whole
+    lives)."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
+    schema_version: Literal[2] = Field(default=2, alias="schema")
     kind: Literal["trial"] = "trial"
     study: str
     contender: str
@@ -81,16 +73,36 @@ class TrialRecord(Record):
     valid: bool
     invalid_reasons: list[str]
     warnings: list[str] = Field(default_factory=list)
+    trial: TrialForm = "window"
     cpu_scope: CpuScope | None = Field(default=None, description="what server_cpu_seconds covers")
     ready: Ready | None = None
+    rest_before: Snapshot | None = Field(
+        default=None, description="before a load that ends by time; its window lies inside"
+    )
     before: Snapshot | None = None
     after: Snapshot | None = None
+    rest_after: Snapshot | None = Field(default=None, description="after a load that ends by time")
     summary: ServerSummary | None = None
     loads: list[LoadResult] = Field(default_factory=list)
     warm_up: list[LoadResult] = Field(default_factory=list)
+    marks: list[Mark] = Field(default_factory=list, description="of loads that end by time")
+    server_life: Life | None = Field(default=None, description="of a whole-life trial")
+    client_lives: list[Life] = Field(default_factory=list, description="of a whole-life trial")
     noise: Noise | None = None
     time_wait_before: int | None = None
-    metrics: TrialMetrics | None = None
+    metrics: TrialMetrics | None = Field(
+        default=None,
+        description="one number per metric; null: not measured, or without meaning for this contender",
+        json_schema_extra={
+            "properties": {
+                each.name: {"description": each.words + (f", {each.unit}" if each.unit else "")}
+                for each in METRICS.values()
+            }
+        },
+    )
+    worker_connections: list[int] | None = Field(
+        default=None, description="connections of each pool worker in the window"
+    )
 
 
 # A run
@@ -99,7 +111,7 @@ class TrialRecord(Record):
 class RunInfo(Record):
     """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
+    schema_version: Literal[2] = Field(default=2, alias="schema")
     kind: Literal["run"] = "run"
     study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
     digest: str
@@ -145,9 +157,15 @@ class StudySummary(Record):
     seed: int
     digest: str = Field(description="SHA-256 of the study as resolved, overrides included")
     metric: str
+    better: Better
     baseline: str | None
     normalise_connections: int
-    connections_per_trial: int
+    connections_per_trial: int | None = Field(
+        description="of the study's own load; null: it ends by time, or opens no connections in the window"
+    )
+    repetitions: int | None = Field(
+        description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"
+    )
     blocks: int = Field(description="accepted blocks, which the verdicts rest on")
     alpha: float = Field(description="two-sided, over all looks and the whole family")
     equivalence_percent: float
@@ -175,17 +193,33 @@ class ClientsPerWorker(Record):
 
 
 class ContenderSummary(Record):
-    """One contender. CPU figures are seconds for `normalise_connections` connections."""
+    """One contender. CPU figures are seconds for `normalise_connections` connections.
+
+    A contender of a sweep is named BASE@SWEEP=POINT; those of the study's main table have neither.
+    """
 
     name: str
     label: str
+    base: str = Field(description="its own name; of a sweep's point, that of the contender which it varies")
+    sweep: str | None
+    point: str | None
     row: int | None
     control_of: str | None
     design: str
     primitive: str
     workload: str
     settings: dict[str, Any]
+    load: dict[str, Any] | None = Field(description="null: that of the study's settings")
+    lab: dict[str, Any] | None = Field(description="null: that of the study's settings")
+    trial: TrialForm
+    metric: str = Field(description="what its verdicts rest on")
     blocks: int = Field(description="accepted blocks in which its trial was valid")
+    metrics: dict[str, Interval] = Field(
+        description="every metric that it has in each of these blocks, in the metric's own unit"
+    )
+    runs: list[TrialMetrics] = Field(
+        description="with repetitions in place of verdicts: the metrics of each run, by block"
+    )
     cpu_seconds: Interval | None = Field(description="null: no valid trial")
     process_control_seconds: Interval | None = Field(
         description="minus the baseline, paired by block; of the baseline itself 0 without an interval"
@@ -206,10 +240,18 @@ Verdict = Literal["faster", "slower", "equivalent", "undecided"]
 
 
 class PairSummary(Record):
-    """`a` against `b`: ratio of the metric, a / b, and the verdict on a (faster: a uses less)."""
+    """`a` against `b`: ratio of the metric, and the verdict on a (faster: a is better in the metric's
+    direction).
+
+    The ratio is that of costs: a / b where less is better; of a rate, where more is, it is b / a, the ratio
+    of the times that one takes.
+    """
 
     a: str
     b: str
+    sweep: str | None = Field(description="null: a pair of the main table")
+    point: str | None
+    metric: str
     ratio: float | None
     low: float | None
     high: float | None
@@ -223,6 +265,42 @@ class PairSummary(Record):
     blocks: int
     smallest_detectable_percent: float | None
     decided_at: int | None = Field(default=None, description="blocks of the look that decided it")
+
+
+class SweepPoint(Record):
+    """A point of a sweep's axis."""
+
+    name: str
+    number: float | None = Field(description="where it stands on the axis; null: it has a name only")
+
+
+class PaperFigure(Record):
+    """The source's figure for a contender at a point of a sweep."""
+
+    base: str
+    point: str
+    value: float = Field(description="the mean, where the source gives several runs; in the source's unit")
+    runs: list[float] = Field(description="every figure that the source gives for it")
+    note: str | None = None
+
+
+class SweepSummary(Record):
+    """A sweep: contenders over the points of an axis. The figures are those of `contenders` with its name."""
+
+    name: str
+    title: str
+    key: str | None = Field(description="the key that takes the values, where it is one")
+    x_label: str
+    axis: Axis
+    metric: str = Field(description="what its verdicts rest on")
+    better: Better
+    unit: str = Field(description="of the metric")
+    metrics: list[str] = Field(description="what is shown, its metric first")
+    trial: TrialForm
+    points: list[SweepPoint]
+    contenders: list[str] = Field(description="their bases; BASE@SWEEP=POINT are the names at a point")
+    absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
+    paper: list[PaperFigure]
 
 
 ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
@@ -261,10 +339,11 @@ class TrialCounts(Record):
 class Summary(Record):
     """`summary.json`: every figure of the printed table and of the report."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
+    schema_version: Literal[2] = Field(default=2, alias="schema")
     study: StudySummary
     machine: dict[str, Any]
     contenders: list[ContenderSummary]
+    sweeps: list[SweepSummary]
     pairs: list[PairSummary]
     pairs_all_blocks: list[PairSummary] = Field(description="the same with the rejected blocks kept")
     claims: list[ClaimSummary]

@@ -23,6 +23,7 @@ import polars
 from pydantic import ValidationError
 
 from thunderherd.errors import UserError
+from thunderherd.metrics import METRICS, in_order, metric
 from thunderherd.records import (
     ClaimSummary,
     ContenderSummary,
@@ -30,7 +31,6 @@ from thunderherd.records import (
     PairSummary,
     RunInfo,
     Summary,
-    TrialMetrics,
     TrialRecord,
     summary_schema,
     trial_schema,
@@ -272,23 +272,18 @@ class Results:
         """
         return polars.DataFrame([self._row(trial) for trial in self.trials], schema=self.columns())
 
-    @staticmethod
-    def columns() -> dict[str, Any]:
-        """The columns of `frame()` and their types."""
+    def columns(self) -> dict[str, Any]:
+        """The columns of `frame()` and their types: what each trial has, then one for each metric."""
         text, whole, real, yes_or_no = polars.String, polars.Int64, polars.Float64, polars.Boolean
         first = {
-            "study": text, "contender": text, "design": text, "primitive": text, "workload": text,
-            "block": whole, "position": whole, "attempt": whole, "seed": whole, "started": text,
-            "wall_seconds": real, "valid": yes_or_no, "invalid_reasons": text, "used": yes_or_no,
-            "cpu_scope": text, "time_wait_before": whole, "steal_share": real, "foreign_share": real,
-            "throttled": whole,
+            "study": text, "contender": text, "base": text, "sweep": text, "point": text, "design": text,
+            "primitive": text, "workload": text, "block": whole, "position": whole, "attempt": whole,
+            "seed": whole, "started": text, "wall_seconds": real, "valid": yes_or_no, "invalid_reasons": text,
+            "used": yes_or_no, "trial": text, "cpu_scope": text, "time_wait_before": whole,
+            "steal_share": real, "foreign_share": real, "throttled": whole,
         }  # fmt: skip
-        counts = {
-            "connections", "requests", "clients_per_worker_min", "clients_per_worker_max", "listen_drops",
-        }  # fmt: skip
-        metrics: dict[str, Any] = {
-            name: whole if name in counts else real for name in TrialMetrics.model_fields
-        }
+        measured = in_order([*METRICS, *(name for trial in self.trials for name in trial.metrics or ())])
+        metrics = {name: whole if metric(name).whole else real for name in measured}
         return {**first, **metrics, "worker_connections": polars.List(whole)}
 
     @cached_property
@@ -299,12 +294,13 @@ class Results:
         contender = self._contenders.get(trial.contender, {})
         accepted = self.summary.trials.accepted_blocks if self.summary else None
         row: dict[str, Any] = {
-            name: contender.get(name) for name in ("design", "primitive", "workload")
+            name: contender.get(name)
+            for name in ("base", "sweep", "point", "design", "primitive", "workload")
         } | {
             name: getattr(trial, name)
             for name in (
                 "study", "contender", "block", "position", "attempt", "seed", "started", "wall_seconds",
-                "valid", "cpu_scope", "time_wait_before",
+                "valid", "trial", "cpu_scope", "time_wait_before", "worker_connections",
             )
         }  # fmt: skip
         row["invalid_reasons"] = "; ".join(trial.invalid_reasons) or None
@@ -314,7 +310,7 @@ class Results:
                 name: getattr(trial.noise, name) for name in ("steal_share", "foreign_share", "throttled")
             }
         if trial.metrics is not None:
-            row |= trial.metrics.model_dump()
+            row |= trial.metrics
         return row
 
     def write_tidy(self) -> None:

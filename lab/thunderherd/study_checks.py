@@ -7,17 +7,16 @@ Nothing here raises: problems are noted at the key to blame.
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from thunderherd import noise
 from thunderherd.catalogue import Catalogue, Setting, SettingValue
-from thunderherd.records import TrialMetrics
-from thunderherd.study_file import KeyPath, Problems, near, show, unknown
+from thunderherd.metrics import METRICS, figures_of_sides, metric_names
+from thunderherd.study_configurations import MAIN, OWN, Configuration, declared
+from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
 from thunderherd.study_form import ContenderTable, StudyForm
 
 Settings = Mapping[str, SettingValue]
-
-METRICS = tuple(name for name in TrialMetrics.model_fields if name != "worker_connections")
-"""What a trial gives one number for."""
 
 SHARE_OF_PORTS = 0.5
 """A closed connection keeps its port for a minute (TIME_WAIT); beyond half of them, connect searches long."""
@@ -26,33 +25,39 @@ SHARE_OF_PORTS = 0.5
 # Names and settings -----------------------------------------------------------------------------------------
 
 
-def with_bases(form: StudyForm) -> Iterator[tuple[ContenderTable, ContenderTable]]:
-    """Each contender with the one whose configuration it starts from: itself, or what it is control of."""
-    tables = {table.name: table for table in form.contenders if not table.control_of}
-    for table in form.contenders:
-        yield table, tables.get(table.control_of, table) if table.control_of else table
-
-
-def check_names(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
+def check_names(
+    form: StudyForm, configurations: Sequence[Configuration], catalogue: Catalogue, problems: Problems
+) -> None:
     """Metric, baseline, workload, load, designs, primitives, settings and pairs exist and fit together."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
-    countable = [each.name for each in catalogue.loads if each.requests]
-    if form.measure.metric not in METRICS:
-        problems.add(("measure", "metric"), unknown("metric", form.measure.metric, METRICS))
+    check_metric(form.measure.metric, ("measure", "metric"), form.measure.counters, problems)
+    counters = [each.name for each in catalogue.counters if each.countable]
+    for index, name in enumerate(form.measure.counters):
+        if name not in counters:
+            problems.add(("measure", "counters", index), unknown("counter", name, counters))
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
     _check_primitive(form.server.primitive, ("server", "primitive"), catalogue, problems)
     if form.load.kind not in loads:
         problems.add(("load", "kind"), unknown("load", form.load.kind, loads))
-    elif form.load.kind not in countable:
-        usable = ", ".join(countable) or "none of this engine's"
-        why = "its number of requests is not known beforehand"
-        problems.add(
-            ("load", "kind"), f"load {show(form.load.kind)} cannot be used in a study: {why}; use {usable}"
-        )
     _check_contenders(form, catalogue, problems)
     _check_common_settings(form, catalogue, problems)
+    for configuration in configurations:
+        _check_configuration(configuration, catalogue, problems)
     _check_pairs(form, problems)
+
+
+def check_metric(name: str, key: KeyPath, counters: Sequence[str], problems: Problems) -> None:
+    """A metric exists, given the counters that the study asks for."""
+    names = metric_names(counters)
+    if name in names:
+        return
+    of_sides = [each for each in names if each not in METRICS]
+    known = (
+        f"{', '.join(METRICS)}; of each side, such as {of_sides[0]}: {', '.join(figures_of_sides(counters))}"
+    )
+    hint = near(name, of_sides if "." in name else METRICS)
+    problems.add(key, f"no such metric {show(name)}; known: {known}{hint}")
 
 
 def _check_primitive(name: str, key: KeyPath, catalogue: Catalogue, problems: Problems) -> None:
@@ -62,41 +67,40 @@ def _check_primitive(name: str, key: KeyPath, catalogue: Catalogue, problems: Pr
 
 
 def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
-    workload_is_known = catalogue.workload(form.server.workload) is not None
-    names = [table.name for table in form.contenders]
+    """Each contender that is declared, in the main table or by a sweep, has a name and a design of its
+    own."""
+    main = [table.name for table in form.contenders]
     real = [table.name for table in form.contenders if not table.control_of]
-    designs = [each.name for each in catalogue.designs]
-    if form.measure.baseline not in real:
-        baseline = form.measure.baseline
-        why = f"baseline = {show(baseline)} is a control; take one of {', '.join(real)}"
-        problems.add(
-            ("measure", "baseline"), why if baseline in names else unknown("contender", baseline, real)
-        )
-    for index, (table, base) in enumerate(with_bases(form)):
-        here: KeyPath = ("contenders", index)
-        if table.name in names[:index]:
-            first = problems.where(("contenders", names.index(table.name), "name"))
+    _check_baseline(form, main, real, problems)
+    taken: dict[str, KeyPath] = {}
+    for base in declared(form):
+        table, here = base.table, base.place
+        if table.name in taken:
+            first = problems.where((*taken[table.name], "name"))
             problems.add((*here, "name"), f"the name {show(table.name)} is taken by the contender at {first}")
+        taken.setdefault(table.name, here)
         if table.control_of:
-            _check_control(table, here, names, real, problems)
+            _check_control(table, here, main, real, problems)
         elif table.design is None:
             problems.add(here, f"contender {show(table.name)} has neither design nor control_of")
-        design = base.design
+        if here[0] == "sweeps" and table.row is not None:
+            problems.add(
+                (*here, "row"), "a contender of a sweep has no row in the paper's table; leave row out"
+            )
+        designs = [each.name for each in catalogue.designs]
         if table.design and table.design not in designs:
             problems.add((*here, "design"), unknown("design", table.design, designs))
         if table.primitive:
             _check_primitive(table.primitive, (*here, "primitive"), catalogue, problems)
-        if design is None or design not in designs:
-            continue
-        primitive = table.primitive or base.primitive or form.server.primitive
-        if hole := catalogue.hole(design, primitive, form.server.workload):
-            combination = f"{design} with primitive {primitive} and workload {form.server.workload}"
-            key = "design" if table.design else "control_of"
-            problems.add((*here, key), f"{combination} does not exist: {hole}")
-        if workload_is_known:
-            allowed = catalogue.settings_of_server(design, primitive, form.server.workload)
-            owner = f"design {show(design)}"
-            _check_settings(table.settings, allowed, (*here, "settings"), owner, form, catalogue, problems)
+
+
+def _check_baseline(form: StudyForm, main: Sequence[str], real: Sequence[str], problems: Problems) -> None:
+    baseline = form.measure.baseline
+    if baseline is not None and baseline not in real:
+        why = f"baseline = {show(baseline)} is a control; take one of {', '.join(real)}"
+        problems.add(
+            ("measure", "baseline"), why if baseline in main else unknown("contender", baseline, real)
+        )
 
 
 def _check_control(
@@ -113,8 +117,51 @@ def _check_control(
         )
     if table.row is not None:
         problems.add((*here, "row"), "a control has no row in the paper's table; leave row out")
-    if not table.settings and not table.primitive:
+    if not any(flat(table.model_dump(exclude_unset=True, exclude=set(OWN)))):
         problems.add(here, f"control {show(table.name)} changes nothing; give it settings")
+
+
+def _check_configuration(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    """Its design moves bytes by its primitive, and both its server and its load have the settings it
+    gives."""
+    form, workload = each.form, each.form.server.workload
+    designs, primitives = (
+        [entry.name for entry in entries] for entries in (catalogue.designs, catalogue.primitives)
+    )
+    if each.point and each.design and each.design not in designs:
+        problems.add(each.where("design"), unknown("design", each.design, designs))
+    if each.point and each.primitive not in primitives:
+        problems.add(each.where("primitive"), unknown("primitive", each.primitive, primitives))
+    if catalogue.workload(workload) is None:
+        return
+    if each.design in designs:
+        if hole := catalogue.hole(each.design, each.primitive, workload):
+            combination = f"{each.design} with primitive {each.primitive} and workload {workload}"
+            key = "control_of" if each.base.table.control_of else "design"
+            place = (*each.base.place, key) if not each.point else each.place
+            problems.add(place, f"{combination} does not exist: {hole}")
+        settings = catalogue.settings_of_server(each.design, each.primitive, workload)
+        owner = f"design {show(each.design)}"
+        own = {name: each.where("settings", name) for name in each.table.settings}
+        _check_settings(each.table.settings, settings, own, owner, form, catalogue, problems)
+    _check_load(each, catalogue, problems)
+
+
+def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    kind, key = each.load.kind, each.where("load", "kind")
+    countable = [load.name for load in catalogue.loads if load.requests or load.duration]
+    loads = [load.name for load in catalogue.loads]
+    if kind not in loads:
+        problems.add(key, unknown("load", kind, loads))
+        return
+    if kind not in countable:
+        usable = ", ".join(countable) or "none of this engine's"
+        why = "its number of requests is not known beforehand"
+        problems.add(key, f"load {show(kind)} cannot be used in a study: {why}; use {usable}")
+    allowed = catalogue.settings_of_load(kind, each.form.server.workload)
+    given = each.table.load.settings
+    own = {name: each.where("load", "settings", name) for name in given}
+    _check_settings(given, allowed, own, f"load {show(kind)}", each.form, catalogue, problems)
 
 
 def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
@@ -122,18 +169,20 @@ def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Prob
     if catalogue.workload(workload) is None:
         return
     server = catalogue.settings_of_server("", form.server.primitive, workload)
+    own: dict[str, KeyPath] = {name: ("server", "settings", name) for name in form.server.settings}
     owner = f"every server of workload {show(workload)}"
-    _check_settings(form.server.settings, server, ("server", "settings"), owner, form, catalogue, problems)
+    _check_settings(form.server.settings, server, own, owner, form, catalogue, problems)
     if catalogue.load(form.load.kind) is not None:
         load = catalogue.settings_of_load(form.load.kind, workload)
+        own = {name: ("load", "settings", name) for name in form.load.settings}
         owner = f"load {show(form.load.kind)}"
-        _check_settings(form.load.settings, load, ("load", "settings"), owner, form, catalogue, problems)
+        _check_settings(form.load.settings, load, own, owner, form, catalogue, problems)
 
 
 def _check_settings(
     given: Mapping[str, object],
     allowed: Mapping[str, Setting],
-    table: KeyPath,
+    places: Mapping[str, KeyPath],
     owner: str,
     form: StudyForm,
     catalogue: Catalogue,
@@ -144,10 +193,10 @@ def _check_settings(
             elsewhere = _owners(name, form, catalogue)
             hint = f"; it is a setting of {elsewhere}" if elsewhere else near(name, allowed)
             problems.add(
-                (*table, name), f"{owner} has no setting {show(name)}; it has {', '.join(allowed)}{hint}"
+                places[name], f"{owner} has no setting {show(name)}; it has {', '.join(allowed)}{hint}"
             )
         elif not allowed[name].accepts(value):
-            problems.add((*table, name), f"{name} = {show(value)}; allowed: {allowed[name].allowed()}")
+            problems.add(places[name], f"{name} = {show(value)}; allowed: {allowed[name].allowed()}")
 
 
 def _owners(name: str, form: StudyForm, catalogue: Catalogue) -> str:
@@ -170,7 +219,11 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
         for name in pair:
             if name not in names:
                 problems.add(key, unknown("contender", name, names))
-    if not form.comparisons.pairs and not form.comparisons.all_pairs:
+    if form.sweeps:
+        return
+    if not names:
+        problems.add((), "there is nothing to run: give [[contenders]] or [[sweeps]]")
+    elif not form.comparisons.pairs and not form.comparisons.all_pairs:
         if not any(table.control_of for table in form.contenders):
             problems.add(("comparisons",), "nothing is compared: say all_pairs = true, or give pairs")
     elif len(names) < 2:
@@ -180,37 +233,70 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
 # Arithmetic -------------------------------------------------------------------------------------------------
 
 
-def check_looks(form: StudyForm, size: str, comparisons: int | None, problems: Problems) -> None:
-    """Looks increase, each has its share of alpha, and the first is enough for so many comparisons."""
+def check_size(form: StudyForm, size: str, comparisons: int | None, problems: Problems) -> None:
+    """A size has parts that exist, and either a number of repetitions or looks.
+
+    Looks increase, each has its share of alpha, and the first is enough for so many comparisons.
+    """
     table, key = form.sizes[size], ("sizes", size)
-    if any(later <= earlier for earlier, later in zip(table.looks, table.looks[1:], strict=False)):
-        problems.add((*key, "looks"), f"looks = {show(table.looks)}; each must be more than the one before")
-    if len(table.alpha_split) != len(table.looks):
-        counts = f"{len(table.alpha_split)} shares for {len(table.looks)} looks"
-        problems.add((*key, "alpha_split"), f"alpha_split = {show(table.alpha_split)}: {counts}; one a look")
-    if any(share <= 0 for share in table.alpha_split) or not math.isclose(sum(table.alpha_split), 1):
-        total = f"sum {sum(table.alpha_split):g}"
+    names = [*([MAIN] if form.contenders else []), *(sweep.name for sweep in form.sweeps)]
+    for index, part in enumerate(table.parts or ()):
+        if part not in names:
+            problems.add((*key, "parts", index), unknown("part", part, names))
+        elif part in (table.parts or ())[:index]:
+            problems.add((*key, "parts", index), f"parts = {show(table.parts)}: {show(part)} is named twice")
+    if table.repetitions is not None:
+        for name in ("looks", "alpha_split"):
+            if getattr(table, name) is not None:
+                problems.add((*key, name), f"size {show(size)} has {name} and repetitions; give one of them")
+        return
+    if table.looks is None or table.alpha_split is None:
+        lacks = "neither looks nor repetitions"
+        if table.looks is not None or table.alpha_split is not None:
+            lacks = "no alpha_split" if table.alpha_split is None else "no looks"
         problems.add(
-            (*key, "alpha_split"), f"alpha_split = {show(table.alpha_split)}: {total}; shares > 0, sum 1"
+            key,
+            f"size {show(size)} has {lacks}; give looks = [11] with alpha_split = [1.0], or repetitions = 3",
         )
+        return
+    _check_looks(form, size, table.looks, table.alpha_split, comparisons, problems)
+
+
+def _check_looks(
+    form: StudyForm,
+    size: str,
+    looks: Sequence[int],
+    split: Sequence[float],
+    comparisons: int | None,
+    problems: Problems,
+) -> None:
+    key: KeyPath = ("sizes", size)
+    if any(later <= earlier for earlier, later in pairwise(looks)):
+        problems.add((*key, "looks"), f"looks = {show(looks)}; each must be more than the one before")
+    if len(split) != len(looks):
+        counts = f"{len(split)} shares for {len(looks)} looks"
+        problems.add((*key, "alpha_split"), f"alpha_split = {show(split)}: {counts}; one a look")
+    if any(share <= 0 for share in split) or not math.isclose(sum(split), 1):
+        total = f"sum {sum(split):g}"
+        problems.add((*key, "alpha_split"), f"alpha_split = {show(split)}: {total}; shares > 0, sum 1")
         return
     if not comparisons:
         return
-    alpha = form.measure.alpha * table.alpha_split[0]
+    alpha = form.measure.alpha * split[0]
     # Imported when it is needed: `thunderherd list` should answer without numpy.
     from thunderherd.statistics import first_look_blocks
 
-    needed = first_look_blocks(comparisons, form.measure.alpha, table.alpha_split[0])
-    if table.looks[0] < needed:
+    needed = first_look_blocks(comparisons, form.measure.alpha, split[0])
+    if looks[0] < needed:
         problems.add(
             problems.blame((*key, "looks"), (*key, "alpha_split"), ("measure", "alpha")),
-            f"looks = {show(table.looks)}: the first look of size {show(size)} is too small; "
+            f"looks = {show(looks)}: the first look of size {show(size)} is too small; "
             f"{comparisons} comparisons at alpha {alpha:g} need at least {needed} blocks",
         )
 
 
-def requests_per_trial(requests: Sequence[str], clients: int, settings: Settings) -> int:
-    """Requests in the measured window, all clients together; each is a connection of its own.
+def requests_of(requests: Sequence[str], clients: int, settings: Settings) -> int:
+    """Requests in the measured window, all clients together.
 
     `requests` names the settings whose product is the number of requests of one client (`Load.requests`).
     """
@@ -230,45 +316,63 @@ _CONTRADICTIONS: dict[str, tuple[str, str, Callable[[Settings, Settings], str | 
 
 
 def check_workload(
-    form: StudyForm, contenders: Mapping[str, Settings], load: Settings, problems: Problems
+    resolved: Sequence[tuple[Configuration, Settings, Settings]], workload: str, problems: Problems
 ) -> None:
-    """What the client asks and what the server gives do not contradict each other."""
-    if form.server.workload not in _CONTRADICTIONS:
+    """What the client asks and what the server gives do not contradict each other.
+
+    `resolved` has each configuration with all the settings of its server and of its load.
+    """
+    if workload not in _CONTRADICTIONS:
         return
-    of_load, of_server, check = _CONTRADICTIONS[form.server.workload]
-    found: dict[str, list[str]] = {}
-    for name, settings in contenders.items():
-        if why := check(settings, load):
-            found.setdefault(why, []).append(name)
-    key = problems.blame(("load", "settings", of_load), ("server", "settings", of_server))
-    for why, names in found.items():
-        whose = "every contender" if len(names) == len(contenders) else ", ".join(names)
+    of_load, of_server, check = _CONTRADICTIONS[workload]
+    found: dict[tuple[KeyPath, str], list[str]] = {}
+    for each, server, load in resolved:
+        if why := check(server, load):
+            key = problems.blame(each.where("load", "settings", of_load), each.where("settings", of_server))
+            found.setdefault((key, why), []).append(each.name)
+    for (key, why), names in found.items():
+        whose = "every contender" if len(names) == len(resolved) else ", ".join(names)
         problems.add(key, f"{whose}: {why}; every request would fail: lower {of_load} or raise {of_server}")
 
 
 # The machine ------------------------------------------------------------------------------------------------
 
 
-def check_cpus(form: StudyForm, problems: Problems) -> None:
-    """The CPUs asked for exist, and this process may use them."""
-    usable = os.sched_getaffinity(0)
-    present = range(os.cpu_count() or max(usable) + 1)
-    for name, cpus in (("server_cpus", form.lab.server_cpus), ("client_cpus", form.lab.client_cpus)):
-        if cpus is None:
-            continue
-        key: KeyPath = ("lab", name)
-        allowed = f"allowed: {', '.join(map(str, sorted(usable)))}"
+def check_cpus(each: Configuration, problems: Problems) -> None:
+    """Lists of CPUs name one at least, and each once."""
+    for name, cpus in _cpus_of(each):
+        key, allowed = each.where("lab", name), _allowed_cpus()
         if not cpus:
             problems.add(key, f"{name} = []: no CPU at all; {allowed}, or leave {name} out")
         if len(set(cpus)) < len(cpus):
             problems.add(key, f"{name} = {show(cpus)}: a CPU is named twice; {allowed}")
+
+
+def unavailable(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, str]]:
+    """What this machine does not have of what a configuration asks for: the key to blame, and the reason."""
+    usable = os.sched_getaffinity(0)
+    present = range(os.cpu_count() or max(usable) + 1)
+    for name, cpus in _cpus_of(each):
         for cpu in sorted(set(cpus) - usable):
             why = (
                 "which this process may not use (sched_getaffinity)"
                 if cpu in present
                 else "which is not there"
             )
-            problems.add(key, f"{name} = {show(cpus)} names CPU {cpu}, {why}; {allowed}")
+            yield each.where("lab", name), f"{name} = {show(cpus)} names CPU {cpu}, {why}; {_allowed_cpus()}"
+    design = catalogue.design(each.design)
+    if design is not None and not design.available:
+        yield each.where("design"), f"design {show(each.design)} cannot run here: {design.reason}"
+
+
+def _cpus_of(each: Configuration) -> Iterator[tuple[str, list[int]]]:
+    for name, cpus in (("server_cpus", each.lab.server_cpus), ("client_cpus", each.lab.client_cpus)):
+        if cpus is not None:
+            yield name, cpus
+
+
+def _allowed_cpus() -> str:
+    return f"allowed: {', '.join(map(str, sorted(os.sched_getaffinity(0))))}"
 
 
 def ports_allowed() -> int:
@@ -276,23 +380,26 @@ def ports_allowed() -> int:
     return int(noise.local_ports() * SHARE_OF_PORTS)
 
 
-def check_ports(form: StudyForm, requests: Sequence[str], load: Settings, problems: Problems) -> None:
-    """A trial's connections to its one destination take at most half of the kernel's ports."""
-    if not requests:
+def check_ports(
+    each: Configuration, requests: Sequence[str], connections: int | None, problems: Problems
+) -> None:
+    """A trial's connections to its one destination take at most half of the kernel's ports.
+
+    `connections` are those of the window, None where that is not known beforehand; `requests` names the
+    settings that make them up.
+    """
+    if not requests or connections is None:
         return
     allowed = ports_allowed()
-    warm_up, window = (
-        form.load.warm_up_connections,
-        requests_per_trial(requests, form.load.clients, load),
-    )
-    if warm_up + window <= allowed:
+    warm_up = 0 if each.trial == "whole_life" else each.load.warm_up_connections
+    if warm_up + connections <= allowed:
         return
-    keys: list[KeyPath] = [("load", "settings", name) for name in reversed(requests)]
-    keys += [("load", "clients"), ("load", "warm_up_connections")]
-    key = problems.blame(*(keys if warm_up <= window else keys[::-1]))
+    keys = [each.where("load", "settings", name) for name in reversed(requests)]
+    keys += [each.where("load", "clients"), each.where("load", "warm_up_connections")]
+    key = problems.blame(*(keys if warm_up <= connections else keys[::-1]))
     problems.add(
         key,
-        f"{warm_up} warm-up and {window} measured connections to one port; allowed: {allowed}, half of "
+        f"{warm_up} warm-up and {connections} measured connections to one port; allowed: {allowed}, half of "
         f"the local ports (net.ipv4.ip_local_port_range), since each stays in TIME_WAIT; "
         f"lower load.settings.{requests[-1]} or load.warm_up_connections",
     )

@@ -9,7 +9,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -149,6 +149,26 @@ def dotted(key: KeyPath, names: Mapping[KeyPath, str] | None = None) -> str:
     return text
 
 
+# Tables and their keys --------------------------------------------------------------------------------------
+
+
+def flat(table: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """The values of a table with their keys: `{a = {b = 1}}` and `{"a.b" = 1}` are the same."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flat(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def assign(data: dict[str, Any], path: KeyPath, value: Any) -> None:
+    """Puts a value into nested tables, making those that are not there."""
+    here: Any = data
+    for part in path[:-1]:
+        here = here.setdefault(part, {}) if isinstance(part, str) else here[part]
+    here[path[-1]] = value
+
+
 # From pydantic's complaints to ours -------------------------------------------------------------------------
 
 _IN_WORDS = {
@@ -157,6 +177,7 @@ _IN_WORDS = {
     "float_type": "must be a number",
     "string_type": "must be a text in quotes",
     "bool_type": "must be true or false",
+    "union_tag_invalid": "must be a name in quotes or a table",
     "list_type": "must be a list in brackets, such as [1, 2]",
     "dict_type": "must be a table",
     "model_type": "must be a table",
@@ -172,7 +193,9 @@ _IN_WORDS = {
 }
 
 
-def check_shape(model: type[BaseModel], data: Mapping[str, Any], problems: Problems) -> list[KeyPath]:
+def check_shape(
+    model: type[BaseModel], data: Mapping[str, Any], problems: Problems, place: KeyPath | None = None
+) -> list[KeyPath]:
     """Holds data against a model, notes every unknown, missing and ill-typed key, and returns those keys.
 
     Parameters
@@ -183,6 +206,8 @@ def check_shape(model: type[BaseModel], data: Mapping[str, Any], problems: Probl
         What the TOML file says.
     problems
         Takes one problem for each key.
+    place
+        Where the file has the data, if that is not at the place of each key.
     """
     wrong: list[KeyPath] = []
     try:
@@ -193,7 +218,7 @@ def check_shape(model: type[BaseModel], data: Mapping[str, Any], problems: Probl
             # The members of a union complain one by one; the first complaint is enough.
             if key not in wrong:
                 wrong.append(key)
-                problems.add(key, _complaint(model, key, detail, data))
+                problems.add(place or key, _complaint(model, key, detail, data))
     return wrong
 
 
@@ -216,12 +241,12 @@ def _complaint(model: type[BaseModel], key: KeyPath, detail: Any, data: Mapping[
 def _written_part(location: Sequence[str | int], data: Any, *, missing: bool) -> KeyPath:
     """Pydantic adds the tried members of a union to its locations; the file does not have those."""
     key: list[str | int] = []
-    for part in location:
+    for position, part in enumerate(location):
         inside = isinstance(data, dict) and part in data
         if not inside and not (isinstance(data, list) and isinstance(part, int) and part < len(data)):
-            if missing and isinstance(part, str):
+            if missing and position == len(location) - 1:
                 key.append(part)
-            break
+            continue
         key.append(part)
         data = data[part]
     return tuple(key)
@@ -264,12 +289,28 @@ def _model_at(model: type[BaseModel], key: KeyPath) -> type[BaseModel] | None:
     """The model of the table at `key`; None where anything may stand."""
     here: Any = model
     for part in key:
-        if isinstance(here, type) and issubclass(here, BaseModel):
-            field = here.model_fields.get(str(part))
+        if table := _table_in(here):
+            field = table.model_fields.get(str(part))
             here = field.annotation if field else None
         else:
-            here = get_args(here)[-1] if get_origin(here) in (list, dict) else None
-    return here if isinstance(here, type) and issubclass(here, BaseModel) else None
+            here = _element_of(here)
+    return _table_in(here)
+
+
+def _element_of(annotation: Any) -> Any:
+    """What a list or a dictionary holds; of a union, its first member that is one."""
+    if get_origin(annotation) in (list, dict):
+        return get_args(annotation)[-1]
+    return next((found for each in get_args(annotation) if (found := _element_of(each))), None)
+
+
+def _table_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation is, or that is a member of its union."""
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, BaseModel) else None
+    if get_origin(annotation) in (list, dict):
+        return None
+    return next((found for each in get_args(annotation) if (found := _table_in(each))), None)
 
 
 # Where keys stand -------------------------------------------------------------------------------------------

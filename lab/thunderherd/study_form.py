@@ -6,11 +6,21 @@ These models know shapes and bounds only. Whether a design, a setting or a CPU e
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from thunderherd.metrics import Better
+from thunderherd.records import Axis, TrialForm
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="a table of settings, such as { backlog = 1024 }")
 ]
+
+
+LOAD_KIND = 'the load, such as "closed"'
+LOAD_CLIENTS = "load processes that run at the same time, 1 to 64"
+LOAD_WARM_UP = "connections before the window, all clients together"
+SERVER_CPUS = "a list of CPU numbers, such as [0]"
+CLIENT_CPUS = "a list of CPU numbers, such as [1]"
 
 
 class Table(BaseModel):
@@ -23,13 +33,24 @@ class MeasureTable(Table):
     """What is compared, and when two contenders count as different."""
 
     metric: str = Field(description='the metric that verdicts rest on, such as "server_cpu_per_connection"')
-    baseline: str = Field(description="the contender that the others are measured from")
-    normalise_connections: int = Field(ge=1, description="figures are shown for this many connections")
+    baseline: str | None = Field(
+        default=None, description="the contender of the main table that its others are measured from"
+    )
+    normalise_connections: int = Field(
+        default=1000, ge=1, description="figures are shown for this many connections"
+    )
     equivalence_percent: float = Field(
         default=3.0, gt=0, lt=100, description="differences below this many percent do not matter"
     )
     alpha: float = Field(
         default=0.05, gt=0, lt=0.5, description="chance of a false verdict, over all comparisons"
+    )
+    trial: TrialForm = Field(
+        default="window",
+        description='"window": a warm-up, then a measured window; "whole_life": all from exec to exit',
+    )
+    counters: list[str] = Field(
+        default=[], description='counters that both sides are asked for, such as ["context_switches"]'
     )
 
 
@@ -47,11 +68,18 @@ class LoadTable(Table):
     `warm_up_connections` of all clients together come before the measured window.
     """
 
-    kind: str = Field(description='the load, such as "closed"')
-    clients: int = Field(ge=1, le=64, description="load processes that run at the same time, 1 to 64")
-    warm_up_connections: int = Field(
-        default=0, ge=0, description="connections before the window, all clients together"
-    )
+    kind: str = Field(description=LOAD_KIND)
+    clients: int = Field(ge=1, le=64, description=LOAD_CLIENTS)
+    warm_up_connections: int = Field(default=0, ge=0, description=LOAD_WARM_UP)
+    settings: SettingsTable = Field(default={})
+
+
+class LoadChanges(Table):
+    """Where a contender's load differs from the study's."""
+
+    kind: str | None = Field(default=None, description=LOAD_KIND)
+    clients: int | None = Field(default=None, ge=1, le=64, description=LOAD_CLIENTS)
+    warm_up_connections: int | None = Field(default=None, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
 
 
@@ -62,9 +90,17 @@ class LabTable(Table):
     clients all others. A list of CPUs wins over either.
     """
 
-    placement: Literal["free", "apart"] = Field(default="free")
-    server_cpus: list[int] | None = Field(default=None, description="a list of CPU numbers, such as [0]")
-    client_cpus: list[int] | None = Field(default=None, description="a list of CPU numbers, such as [1]")
+    placement: Literal["free", "apart"] = Field(default="free", description='"free" or "apart"')
+    server_cpus: list[int] | None = Field(default=None, description=SERVER_CPUS)
+    client_cpus: list[int] | None = Field(default=None, description=CLIENT_CPUS)
+
+
+class LabChanges(Table):
+    """Where a contender's placement differs from the study's."""
+
+    placement: Literal["free", "apart"] | None = Field(default=None, description='"free" or "apart"')
+    server_cpus: list[int] | None = Field(default=None, description=SERVER_CPUS)
+    client_cpus: list[int] | None = Field(default=None, description=CLIENT_CPUS)
 
 
 class NoiseTable(Table):
@@ -85,11 +121,19 @@ class NoiseTable(Table):
 
 
 class SizeTable(Table):
-    """How long the study is: after how many blocks it looks, and which keys differ."""
+    """How long the study is: after how many blocks it looks, what it runs, and which keys differ."""
 
-    looks: list[int] = Field(min_length=1, description="numbers of blocks, such as [14, 20, 40]")
-    alpha_split: list[float] = Field(
-        min_length=1, description="shares of alpha, one a look, such as [0.2, 0.3, 0.5]"
+    looks: list[int] | None = Field(
+        default=None, min_length=1, description="numbers of blocks, such as [14, 20, 40]"
+    )
+    alpha_split: list[float] | None = Field(
+        default=None, min_length=1, description="shares of alpha, one a look, such as [0.2, 0.3, 0.5]"
+    )
+    repetitions: int | None = Field(
+        default=None, ge=1, le=1000, description="so many blocks and no verdicts, in place of looks"
+    )
+    parts: list[str] | None = Field(
+        default=None, min_length=1, description='what it runs, such as ["main", "pool_size"]; all if left out'
     )
     set: dict[str, Any] = Field(
         default={}, description='keys of this size, such as { "load.settings.loops" = 250 }'
@@ -115,6 +159,90 @@ class ContenderTable(Table):
     )
     primitive: str | None = Field(default=None, description="where it differs from server.primitive")
     settings: SettingsTable = Field(default={})
+    load: LoadChanges = Field(default=LoadChanges(), description="keys of [load] that differ")
+    lab: LabChanges = Field(default=LabChanges(), description="keys of [lab] that differ")
+    trial: TrialForm | None = Field(default=None, description='"window" or "whole_life"')
+
+
+class ChangesTable(Table):
+    """The keys of a contender that a sweep may give another value."""
+
+    design: str = Field(default="", description='a server design, such as "prefork"')
+    primitive: str = Field(default="", description='the way of moving bytes, such as "send"')
+    settings: SettingsTable = Field(default={})
+    load: LoadChanges = Field(default=LoadChanges(), description="keys of [load]")
+    lab: LabChanges = Field(default=LabChanges(), description="keys of [lab]")
+
+
+class ValueTable(Table):
+    """A point of a sweep at which several keys differ."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.+-]+$", description="letters, digits and _ . + -, such as small")
+    set: dict[str, Any] = Field(description='keys, such as { "load.settings.loops" = 100 }')
+
+
+class SweepPaperTable(Table):
+    """The source's figures for a sweep: a CSV file beside the study, a line for each point.
+
+    Wide: a column for each contender (`columns`). Long: a line for each contender and point (`contender`,
+    `names`, `value`).
+    """
+
+    file: str = Field(description="a CSV file beside the study")
+    point: str = Field(description="its column with the points")
+    columns: dict[str, str] | None = Field(
+        default=None, description="wide: for each contender the column with its figures"
+    )
+    contender: str | None = Field(default=None, description="long: its column that tells contenders apart")
+    names: dict[str, str] | None = Field(
+        default=None, description="long: for each contender what that column says for it"
+    )
+    value: str | None = Field(default=None, description="long: its column with the figures")
+    where: dict[str, str] = Field(
+        default={}, description='only lines with these, such as { delay = "small" }'
+    )
+    note: str | None = Field(default=None, description="what to know about these figures")
+
+
+def _kind_of_element(element: object) -> str:
+    return "table" if isinstance(element, dict | Table) else "name"
+
+
+SweepContender = Annotated[
+    Annotated[str, Tag("name")] | Annotated[ContenderTable, Tag("table")], Discriminator(_kind_of_element)
+]
+
+
+class SweepTable(Table):
+    """Contenders over the values of a key: each at each value is a contender of its own."""
+
+    name: str = Field(
+        pattern=r"^[a-z][a-z0-9_]*$", description="small letters, digits and _, such as pool_size"
+    )
+    title: str = Field(min_length=1, description="one line")
+    key: str | None = Field(default=None, description='what the values are of, such as "settings.pool"')
+    values: list[Any] = Field(
+        min_length=1, description='values of the key, or tables such as { name = "small", set = {...} }'
+    )
+    contenders: list[SweepContender] = Field(
+        min_length=1, description="names of [[contenders]], or tables [[sweeps.contenders]]"
+    )
+    metric: str | None = Field(default=None, description="what its verdicts rest on, if not the study's")
+    better: Better | None = Field(default=None, description='"less" or "more", if not as the metric has it')
+    metrics: list[str] = Field(default=[], description="further metrics that are shown")
+    trial: TrialForm | None = Field(default=None, description='"window" or "whole_life"')
+    compare: Literal["pairs", "none"] = Field(
+        default="pairs", description='"pairs" of its contenders at each point, or "none"'
+    )
+    set: dict[str, Any] = Field(
+        default={}, description='keys at all its points, such as { "load.settings.loops" = 100 }'
+    )
+    axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
+    x_label: str | None = Field(default=None, description="a word for its axis")
+    skip_unavailable: bool = Field(
+        default=False, description="leave out what this machine cannot run, with a note"
+    )
+    paper: SweepPaperTable | None = Field(default=None, description="a table [sweeps.paper]")
 
 
 class ComparisonsTable(Table):
@@ -149,4 +277,5 @@ class StudyForm(Table):
     noise: NoiseTable = Field(default=NoiseTable(), description="a table [noise]")
     sizes: dict[str, SizeTable] = Field(min_length=1, description="tables such as [sizes.quick]")
     comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
-    contenders: list[ContenderTable] = Field(min_length=1, description="tables [[contenders]]")
+    contenders: list[ContenderTable] = Field(default=[], description="tables [[contenders]]")
+    sweeps: list[SweepTable] = Field(default=[], description="tables [[sweeps]]")

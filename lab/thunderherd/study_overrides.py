@@ -6,7 +6,7 @@ A key may be written short, as long as it is clear: `loops` for `load.settings.l
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,7 +14,15 @@ from pydantic import BaseModel
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study_file import KeyPath, near
-from thunderherd.study_form import ComparisonsTable, LabTable, MeasureTable, NoiseTable, StudyForm
+from thunderherd.study_form import (
+    ComparisonsTable,
+    ContenderTable,
+    LabTable,
+    MeasureTable,
+    NoiseTable,
+    StudyForm,
+    SweepTable,
+)
 
 
 def parse_override(text: str) -> tuple[str, Any]:
@@ -36,15 +44,6 @@ def _value(text: str, value: str) -> Any:
     raise UserError(f'--set {text}: {value!r} is no TOML value; such as 100, true, "text" or [0, 1]')
 
 
-def flat(table: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """The values of a table with their keys: `{a = {b = 1}}` and `{"a.b" = 1}` are the same."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from flat(value, (*path, key))
-        else:
-            yield (*path, key), value
-
-
 class SettableKeys:
     """The keys of one study, in one size, that may be given another value.
 
@@ -53,7 +52,7 @@ class SettableKeys:
     form
         The study as its file has it.
     size
-        Only this size's `looks` and `alpha_split` can be set: the other size's would have no effect.
+        Only this size's keys can be set: the other size's would have no effect.
     """
 
     def __init__(self, form: StudyForm, size: str, catalogue: Catalogue) -> None:
@@ -74,33 +73,60 @@ class SettableKeys:
                 self._add("server.settings", catalogue.settings_of_server("", primitive.name, workload.name))
             for load in catalogue.loads:
                 self._add("load.settings", catalogue.settings_of_load(load.name, workload.name))
-        self._add(f"sizes.{size}", ("looks", "alpha_split"))
-        designs = {contender.name: contender.design for contender in form.contenders}
+        self._add(f"sizes.{size}", ("looks", "alpha_split", "repetitions", "parts"))
+        self._form, self._catalogue = form, catalogue
+        self._load_and_lab = [key for key in self.paths if key.startswith(("load.", "lab."))]
+        self._designs = {contender.name: contender.design for contender in form.contenders}
         for index, contender in enumerate(form.contenders):
-            design = contender.design or designs.get(contender.control_of or "") or ""
-            mover = contender.primitive or form.server.primitive
-            settings = catalogue.settings_of_server(design, mover, form.server.workload)
-            for name in ("primitive", *(f"settings.{key}" for key in settings)):
-                self.paths[f"contenders.{contender.name}.{name}"] = ("contenders", index, *name.split("."))
+            self._add_contender(contender, ("contenders", index), "contenders")
+        for index, sweep in enumerate(form.sweeps):
+            self._add_sweep(sweep, ("sweeps", index), f"sweeps.{sweep.name}")
 
-    def _add(self, table: str, keys: Any) -> None:
+    def _add(self, table: str, keys: Iterable[str]) -> None:
         for key in keys:
             self.paths[f"{table}.{key}"] = (*table.split("."), key)
 
+    def _add_contender(self, contender: ContenderTable, here: KeyPath, tables: str) -> None:
+        design = contender.design or self._designs.get(contender.control_of or "") or ""
+        mover = contender.primitive or self._form.server.primitive
+        settings = self._catalogue.settings_of_server(design, mover, self._form.server.workload)
+        own = ("primitive", "trial", *(f"settings.{key}" for key in settings), *self._load_and_lab)
+        for key in own:
+            self.paths[f"{tables}.{contender.name}.{key}"] = (*here, *key.split("."))
+
+    def _add_sweep(self, sweep: SweepTable, here: KeyPath, table: str) -> None:
+        """A sweep's own keys, and those that its `set` may hold, as if they were keys of the sweep."""
+        settings = [key for key in self.paths if key.startswith("contenders.") and ".settings." in key]
+        of_servers = dict.fromkeys(f"settings.{key.rpartition('.')[2]}" for key in settings)
+        for key in ("primitive", *of_servers, *self._load_and_lab):
+            self.paths[f"{table}.{key}"] = (*here, "set", key)
+        for key in SweepTable.model_fields:
+            if key not in ("name", "set", "paper"):
+                self.paths[f"{table}.{key}"] = (*here, key)
+        for index, contender in enumerate(sweep.contenders):
+            if isinstance(contender, ContenderTable):
+                self._add_contender(contender, (*here, "contenders", index), f"{table}.contenders")
+
     def find(self, key: str) -> list[KeyPath]:
-        """The places that a key means.
+        """The places that a key means: one of the study's own; or a setting of each contender that owns it;
+        or one of a sweep.
 
         Raises UserError (without its source) for a typo and for an ambiguous key.
         """
         if key in self.paths:
             return [self.paths[key]]
         matches = [full for full in self.paths if _is_short_for(key, full)]
-        shared = [full for full in matches if not full.startswith("contenders.")]
-        if len(shared) > 1:
-            raise UserError(f"'{key}' could be {' or '.join(shared)}; write which one")
         if not matches:
             raise UserError(f"no such key '{key}'{self._hint(key)}")
-        return [self.paths[full] for full in shared or matches]
+        of_contenders = [full for full in matches if "contenders" in full.split(".")[:-1]]
+        # A contender is a server first: its own setting is meant where its load has one of the same name.
+        of_contenders = [full for full in of_contenders if ".load." not in full] or of_contenders
+        shared = [full for full in matches if not full.startswith(("contenders.", "sweeps."))]
+        of_sweeps = [full for full in matches if full.startswith("sweeps.")]
+        meant = shared or of_contenders or of_sweeps
+        if len(meant) > 1 and meant is not of_contenders:
+            raise UserError(f"'{key}' could be {' or '.join(meant)}; write which one")
+        return [self.paths[full] for full in meant]
 
     def _hint(self, key: str) -> str:
         full = list(self.paths)
@@ -124,11 +150,3 @@ def _is_short_for(key: str, full: str) -> bool:
     *tables, leaf = full.split(".")
     remaining = iter(tables)
     return last == leaf and all(part in remaining for part in leading)
-
-
-def assign(data: dict[str, Any], path: KeyPath, value: Any) -> None:
-    """Puts a value into nested tables, making those that are not there."""
-    here: Any = data
-    for part in path[:-1]:
-        here = here.setdefault(part, {}) if isinstance(part, str) else here[part]
-    here[path[-1]] = value

@@ -4,15 +4,17 @@ All are files in the study's folder.
 """
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
-from thunderherd.study_file import KeyPath, Problems, read_text, show
-from thunderherd.study_form import ContenderTable, StudyForm
+from thunderherd.records import PaperFigure
+from thunderherd.study_configurations import Point
+from thunderherd.study_file import KeyPath, Problems, read_text, show, unknown
+from thunderherd.study_form import ContenderTable, StudyForm, SweepPaperTable, SweepTable
 
 ROW = "row"
 SECONDS = "process_control_cpu_s"
@@ -97,11 +99,50 @@ class Paper:
             problems.add(("claims",), f"claims = {show(form.claims)}: there is no file {claims}")
         return cls(seconds, form.paper_table, tuple(inconsistencies), claims)
 
-    def seconds_of(self, table: ContenderTable, index: int, problems: Problems) -> float | None:
+    @staticmethod
+    def figures_of(
+        sweep: SweepTable, place: KeyPath, points: Sequence[Point], problems: Problems
+    ) -> tuple[PaperFigure, ...]:
+        """The source's figures for a sweep's points; what it has at other points is left out."""
+        if sweep.paper is None:
+            return ()
+        here = (*place, "paper")
+        bases = [each if isinstance(each, str) else each.name for each in sweep.contenders]
+        if not _is_whole(sweep.paper, here, bases, problems):
+            return ()
+        try:
+            rows = _figures(sweep.paper, problems.file.path.parent / sweep.paper.file)
+        except UserError as error:
+            problems.add((*here, "file"), str(error))
+            return ()
+        names = {point.name: point.name for point in points}
+        names |= {_plain(point.number): point.name for point in points if point.number is not None}
+        found: dict[tuple[str, str], list[float]] = {}
+        for base, point, value in rows:
+            if name := names.get(point) or names.get(_plain(point)):
+                found.setdefault((base, name), []).append(value)
+        if not found:
+            problems.add(
+                (*here, "point"), f"{sweep.paper.file} has no figure for any of the points {', '.join(names)}"
+            )
+        return tuple(
+            PaperFigure(
+                base=base,
+                point=point.name,
+                value=sum(values) / len(values),
+                runs=values,
+                note=sweep.paper.note,
+            )
+            for base in bases
+            for point in points
+            if (values := found.get((base, point.name)))
+        )
+
+    def seconds_of(self, table: ContenderTable, place: KeyPath, problems: Problems) -> float | None:
         """The paper's figure for a contender, seconds; None for a control and for one that it lacks."""
         if self.seconds is None or table.control_of or table.row == "none":
             return None
-        key: KeyPath = ("contenders", index, "row")
+        key: KeyPath = (*place, "row")
         rows = ", ".join(map(str, self.seconds))
         if table.row is None:
             problems.add(
@@ -129,3 +170,56 @@ def _seconds(path: Path) -> dict[int, float]:
         except ValueError:
             raise UserError(f"{path}: {ROW} and {SECONDS} are no numbers in {show(row)}") from None
     return figures
+
+
+# A sweep's figures ------------------------------------------------------------------------------------------
+
+
+def _is_whole(table: SweepPaperTable, here: KeyPath, bases: Sequence[str], problems: Problems) -> bool:
+    """Whether the table is in one of its two forms, about contenders of the sweep."""
+    long = {"contender": table.contender, "names": table.names, "value": table.value}
+    lacking = [name for name, value in long.items() if value is None]
+    if (table.columns is None) == (len(lacking) == len(long)) or (table.columns is None and lacking):
+        problems.add(here, "paper: give columns (a column for each contender), or contender, names and value")
+        return False
+    before = len(problems)
+    key = "columns" if table.columns is not None else "names"
+    for base in table.columns or table.names or {}:
+        if base not in bases:
+            problems.add((*here, key, base), unknown("contender of the sweep", base, bases))
+    return len(problems) == before
+
+
+def _figures(table: SweepPaperTable, path: Path) -> list[tuple[str, str, float]]:
+    """Contender, point and figure of each line that the table means. Raises UserError."""
+    if table.columns is not None:
+        needed = [table.point, *table.where, *table.columns.values()]
+    else:
+        needed = [table.point, *table.where, str(table.contender), str(table.value)]
+    found = []
+    for row in read_table(path, needed):
+        if any(row[column] != wanted for column, wanted in table.where.items()):
+            continue
+        if table.columns is not None:
+            cells = [(base, row[column]) for base, column in table.columns.items()]
+        else:
+            cells = [
+                (base, row[str(table.value)])
+                for base, name in (table.names or {}).items()
+                if row[str(table.contender)] == name
+            ]
+        for base, text in cells:
+            try:
+                # A cell without a figure: the source does not give one.
+                found += [(base, row[table.point], float(text))] if text.strip() else []
+            except ValueError:
+                raise UserError(f"{path}: {show(text)} is no number, in {show(row)}") from None
+    return found
+
+
+def _plain(point: object) -> str:
+    """A number as it is written with the fewest digits, so that 15, 15.0 and "015" are one point."""
+    try:
+        return f"{float(str(point)):g}"
+    except ValueError:
+        return str(point)

@@ -178,9 +178,9 @@ def per_connections(summary: Summary) -> str:
     """What CPU figures are for, and on how many connections they were measured where these differ."""
     shown, measured = summary.study.normalise_connections, summary.study.connections_per_trial
     text = f"CPU seconds per {shown:,} connections"
-    return (
-        text if shown == measured else f"{text} (measured on {measured:,} connections, shown per {shown:,})"
-    )
+    if measured is None or shown == measured:
+        return text
+    return f"{text} (measured on {measured:,} connections, shown per {shown:,})"
 
 
 def legend(summary: Summary) -> list[str]:
@@ -202,8 +202,10 @@ def legend(summary: Summary) -> list[str]:
     if confidences:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own figure.")
     if any(each.clients_per_worker for each in summary.contenders):
+        measured = study.connections_per_trial
+        number = "" if measured is None else f"{measured:,} "
         lines.append(
-            f"Clients per worker: fewest to most of the {study.connections_per_trial:,} connections of a "
+            f"Clients per worker: fewest to most of the {number}connections of a "
             "trial, and standard deviation (sd), averaged over trials."
         )
     return lines

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use super::Counter;
+use super::{Counter, Reading};
 use crate::about::About;
 use crate::sys::process::Pid;
 
@@ -17,6 +17,7 @@ pub static ENTRY: Counter = Counter {
     },
     unit: "nanoseconds",
     available: || ControlGroup::new("probe").map(drop),
+    open: None,
 };
 
 /// How the names of our groups begin; they end with the number of the process that made them.
@@ -48,9 +49,11 @@ impl ControlGroup {
         let file = self.folder.join("cgroup.procs");
         fs::write(&file, process.to_string()).with_context(|| format!("{} could not be written", file.display()))
     }
+}
 
-    /// Nanoseconds so far, those of ended processes included.
-    pub fn read(&self) -> Result<u64> {
+impl Reading for ControlGroup {
+    /// Those of ended processes included.
+    fn read(&mut self) -> Result<u64> {
         let text = fs::read_to_string(self.folder.join("cpu.stat"))?;
         let microseconds = text
             .lines()

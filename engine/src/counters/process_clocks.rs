@@ -1,53 +1,39 @@
 //! CPU time of a process and all that it starts, from the clocks that the scheduler itself keeps: those of the living
 //! processes, and what the ended ones had used when they were waited for. It needs no permission.
 
-use std::fs;
-use std::sync::atomic::Ordering::Relaxed;
-
 use anyhow::{Context, Result};
 
-use super::Counter;
+use super::{Counter, Reading, try_here};
 use crate::about::About;
-use crate::sys::process::{self, Pid};
-use crate::tally::Tally;
+use crate::process_tree::{self, Tree};
+use crate::sys::process;
 
 pub static ENTRY: Counter = Counter {
     about: About {
-        summary: "CPU time of a server's whole process tree at any moment, without a control group; misses the last steps of \
-                  ended threads",
+        summary: "CPU time of a whole process tree at any moment, without a control group; misses the last steps of ended \
+                  threads",
         source: "clock_getcpuclockid(3), wait4(2)",
     },
     unit: "nanoseconds",
-    available: || ProcessClocks::open(Pid::this(), Tally::new(0)?).map(drop),
+    available: || try_here(open),
+    open: Some(open),
 };
 
-/// The clocks of one tree, whose processes add what they reap to the tally ([`process::count_reaped`]).
-pub struct ProcessClocks {
-    root: Pid,
-    tally: &'static Tally,
+/// The clocks of a tree.
+struct ProcessClocks(Tree);
+
+/// The clocks of a process, which has started nothing yet, and of all that it will start.
+pub fn open(tree: &Tree) -> Result<Box<dyn Reading>> {
+    process_tree::children(tree.root).context("/proc/PID/task/PID/children cannot be read (CONFIG_PROC_CHILDREN)")?;
+    Ok(Box::new(ProcessClocks(*tree)))
 }
 
-impl ProcessClocks {
-    /// The clocks of a process, which has started nothing yet, and of all that it will start.
-    pub fn open(root: Pid, tally: &'static Tally) -> Result<Self> {
-        children(root).context("/proc/PID/task/PID/children cannot be read (CONFIG_PROC_CHILDREN)")?;
-        Ok(ProcessClocks { root, tally })
+impl Reading for ProcessClocks {
+    /// Exact while no process begins or ends, as in a server at rest.
+    fn read(&mut self) -> Result<u64> {
+        // A process that ends meanwhile counts for nothing among the living.
+        let living: u64 = self.0.processes().into_iter().filter_map(|one| process::cpu_nanoseconds(one).ok()).sum();
+        let ended = self.0.reaped.usage();
+        Ok(living + (ended.user + ended.system).as_nanos() as u64)
     }
-
-    /// Nanoseconds so far. Exact while no process begins or ends, as in a server at rest.
-    pub fn read(&self) -> u64 {
-        tree(self.root) + self.tally.general().reaped.load(Relaxed)
-    }
-}
-
-/// The CPU time of a process and its living descendants; one that ends meanwhile counts for nothing here.
-fn tree(root: Pid) -> u64 {
-    let below: u64 = children(root).unwrap_or_default().into_iter().map(tree).sum();
-    below + process::cpu_nanoseconds(root).unwrap_or(0)
-}
-
-/// The children of a process's first thread: only single-threaded processes of ours fork.
-fn children(process: Pid) -> std::io::Result<Vec<Pid>> {
-    let text = fs::read_to_string(format!("/proc/{process}/task/{process}/children"))?;
-    Ok(text.split_whitespace().filter_map(|number| number.parse().ok()).map(Pid::from_raw).collect())
 }

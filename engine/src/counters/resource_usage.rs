@@ -10,4 +10,5 @@ pub static ENTRY: Counter = Counter {
     },
     unit: "nanoseconds and counts",
     available: || Ok(crate::sys::process::usage_of_children().map(drop)?),
+    open: None,
 };

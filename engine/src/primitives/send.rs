@@ -14,7 +14,7 @@ use crate::sys::socket;
 pub static ENTRY: Primitive = Primitive {
     about: About { summary: "One send a piece; recv", source: "send(2), recv(2)" },
     settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
+    waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
     prepare,
 };
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, send, sendmsg,
     socketpair,
@@ -72,6 +73,14 @@ pub fn poll(descriptors: &[(BorrowedFd<'_>, PollFlags)], timeout: Option<Duratio
     Ok(entries.iter().map(|entry| entry.revents().unwrap_or(PollFlags::empty())).collect())
 }
 
+/// Has calls on a descriptor, and on all copies of it, return EAGAIN where they would wait (O_NONBLOCK, fcntl(2)).
+pub fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let flags = OFlag::from_bits_retain(fcntl(descriptor, FcntlArg::F_GETFL)?);
+    fcntl(descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}
+
 /// Closes the copy of a descriptor that a forked child inherited and that its parent's code still owns.
 ///
 /// Only for code under [`super::process::fork`], which leaves by `_exit`: the owner is never dropped in the child, so
@@ -94,4 +103,41 @@ pub fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> 
 /// Writes.
 pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     retry(|| nix::unistd::write(descriptor, bytes).map_err(io::Error::from))
+}
+
+/// Whether a listener has been shut down (POLLHUP, poll(2)).
+pub fn is_shut_down(listener: BorrowedFd<'_>) -> io::Result<bool> {
+    let ready = poll(&[(listener, PollFlags::empty())], Some(Duration::ZERO))?;
+    Ok(ready[0].contains(PollFlags::POLLHUP))
+}
+
+/// A descriptor that is readable once somebody has notified it, from whatever thread or process shares it (eventfd(2)).
+pub struct EventDescriptor {
+    descriptor: EventFd,
+}
+
+impl EventDescriptor {
+    /// Opens the descriptor, which never waits.
+    pub fn new() -> io::Result<Self> {
+        let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(EventDescriptor { descriptor })
+    }
+
+    /// Makes it readable.
+    pub fn notify(&self) {
+        // It only fails where it has been notified 2^64 times without being read, and then it is readable.
+        let _ = self.descriptor.write(1);
+    }
+
+    /// Reads it, so that it is not readable until it is notified again.
+    pub fn clear(&self) {
+        // It fails where nobody has notified it, and then there is nothing to read.
+        let _ = self.descriptor.read();
+    }
+}
+
+impl AsFd for EventDescriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
 }

@@ -3,8 +3,13 @@
 #![allow(unsafe_code)]
 
 pub mod descriptor;
+pub mod epoll;
 pub mod lock;
+pub mod poll;
 pub mod process;
+pub mod readiness;
+pub mod ring;
+pub mod select;
 pub mod shared;
 pub mod signal;
 pub mod socket;

@@ -1,13 +1,16 @@
 //! Processes: fork, wait, kill, and what they used.
 
+use std::convert::Infallible;
+use std::ffi::{CString, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl;
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{getpid, getppid, setpgid};
 
@@ -74,6 +77,19 @@ pub fn kill_child(child: Pid) {
     let _ = kill(child, Signal::SIGKILL);
 }
 
+/// Passes a signal on to a child that has not been waited for; one that has ended is no error.
+pub fn pass_on(signal: Signal, child: Pid) {
+    let _ = kill(child, signal);
+}
+
+/// Becomes this very program anew, with these arguments behind its name (execv(2) of /proc/self/exe); says why if it fails.
+pub fn become_engine(arguments: &[OsString]) -> io::Result<Infallible> {
+    let name = OsString::from("thunderherd-engine");
+    let words = std::iter::once(&name).chain(arguments).map(|word| CString::new(word.as_bytes()));
+    let words: Vec<CString> = words.collect::<Result<_, _>>()?;
+    nix::unistd::execv(c"/proc/self/exe", &words).map_err(io::Error::from)
+}
+
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -126,14 +142,72 @@ fn wait_with(flags: libc::c_int) -> io::Result<Option<(Pid, Ended)>> {
     }
 }
 
-static REAPED: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Has this process, and all that it forks, add the CPU time of every child that it waits for to a counter.
-pub fn count_reaped(nanoseconds: &'static AtomicU64) {
-    REAPED.store(std::ptr::from_ref(nanoseconds).cast_mut(), Relaxed);
+/// What ended processes had used when they were waited for, added up in memory that several processes may share.
+#[derive(Default)]
+pub struct Reaped {
+    user: AtomicU64,
+    system: AtomicU64,
+    voluntary_switches: AtomicU64,
+    involuntary_switches: AtomicU64,
+    minor_faults: AtomicU64,
+    major_faults: AtomicU64,
 }
 
-/// Waits for a child and counts its CPU time; async-signal-safe.
+impl Reaped {
+    /// The sums so far, without the largest resident set.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            user: Duration::from_nanos(self.user.load(Relaxed)),
+            system: Duration::from_nanos(self.system.load(Relaxed)),
+            voluntary_switches: self.voluntary_switches.load(Relaxed),
+            involuntary_switches: self.involuntary_switches.load(Relaxed),
+            minor_faults: self.minor_faults.load(Relaxed),
+            major_faults: self.major_faults.load(Relaxed),
+            max_resident_kib: 0,
+        }
+    }
+
+    /// Takes off what a process has used that has not ended yet: when it ends, only the rest of its life will stand here.
+    pub fn take_off(&self, usage: &Usage) {
+        for (sum, part) in self.parts(usage) {
+            sum.fetch_sub(part, Relaxed);
+        }
+    }
+
+    /// Takes over the sums of somebody who has waited for all of them.
+    pub fn replace(&self, usage: &Usage) {
+        for (sum, part) in self.parts(usage) {
+            sum.store(part, Relaxed);
+        }
+    }
+
+    fn add(&self, usage: &Usage) {
+        for (sum, part) in self.parts(usage) {
+            sum.fetch_add(part, Relaxed);
+        }
+    }
+
+    fn parts(&self, usage: &Usage) -> [(&AtomicU64, u64); 6] {
+        [
+            (&self.user, usage.user.as_nanos() as u64),
+            (&self.system, usage.system.as_nanos() as u64),
+            (&self.voluntary_switches, usage.voluntary_switches),
+            (&self.involuntary_switches, usage.involuntary_switches),
+            (&self.minor_faults, usage.minor_faults),
+            (&self.major_faults, usage.major_faults),
+        ]
+    }
+}
+
+static REAPED: AtomicPtr<Reaped> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Has this process, and all that it forks, add up what every child had used that it waits for, the child's own children
+/// included. So in a tree of several levels only one of them may do so.
+pub fn count_reaped(reaped: &'static Reaped) {
+    REAPED.store(std::ptr::from_ref(reaped).cast_mut(), Relaxed);
+}
+
+/// Waits for a child and counts what it had used; async-signal-safe.
 pub(super) fn wait4(flags: libc::c_int) -> io::Result<Option<(Pid, libc::c_int)>> {
     let mut status = 0;
     // SAFETY: zero bytes are a valid rusage, and the call writes one int and one rusage.
@@ -141,12 +215,11 @@ pub(super) fn wait4(flags: libc::c_int) -> io::Result<Option<(Pid, libc::c_int)>
         let mut usage: libc::rusage = std::mem::zeroed();
         (check(libc::wait4(-1, &mut status, flags, &mut usage))?, usage)
     };
-    // SAFETY: the pointer is null or points to a counter that lives for ever.
+    // SAFETY: the pointer is null or points to sums that live for ever.
     if process > 0
-        && let Some(counter) = unsafe { REAPED.load(Relaxed).as_ref() }
+        && let Some(reaped) = unsafe { REAPED.load(Relaxed).as_ref() }
     {
-        let microseconds = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-        counter.fetch_add((microseconds(usage.ru_utime) + microseconds(usage.ru_stime)) * 1000, Relaxed);
+        reaped.add(&Usage::from(&usage));
     }
     Ok((process > 0).then(|| (Pid::from_raw(process), status)))
 }
@@ -203,19 +276,28 @@ pub fn usage_of_children() -> io::Result<Usage> {
 }
 
 fn usage(who: UsageWho) -> io::Result<Usage> {
-    let usage = getrusage(who)?;
-    let duration = |value: nix::sys::time::TimeVal| {
-        Duration::from_secs(value.tv_sec() as u64) + Duration::from_micros(value.tv_usec() as u64)
-    };
-    Ok(Usage {
-        user: duration(usage.user_time()),
-        system: duration(usage.system_time()),
-        voluntary_switches: usage.voluntary_context_switches() as u64,
-        involuntary_switches: usage.involuntary_context_switches() as u64,
-        minor_faults: usage.minor_page_faults() as u64,
-        major_faults: usage.major_page_faults() as u64,
-        max_resident_kib: usage.max_rss() as u64,
-    })
+    Ok(Usage::from(getrusage(who)?.as_ref()))
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(usage: &libc::rusage) -> Self {
+        let duration =
+            |time: libc::timeval| Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64);
+        Usage {
+            user: duration(usage.ru_utime),
+            system: duration(usage.ru_stime),
+            voluntary_switches: usage.ru_nvcsw as u64,
+            involuntary_switches: usage.ru_nivcsw as u64,
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+            max_resident_kib: usage.ru_maxrss as u64,
+        }
+    }
+}
+
+/// How many threads this process has (proc(5)).
+pub fn threads() -> io::Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
 /// Pins this process, and what it will fork, to these CPUs.
@@ -225,6 +307,26 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
         set.set(cpu)?;
     }
     sched_setaffinity(Pid::from_raw(0), &set).map_err(io::Error::from)
+}
+
+/// The CPUs that this process may run on.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
+}
+
+/// How many CPUs are online (sysconf(3)).
+pub fn online_cpus() -> io::Result<usize> {
+    let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN)?;
+    Ok(count.unwrap_or(1) as usize)
+}
+
+/// Allows this process, and what it will fork, as many descriptors as may be allowed without privilege: the soft limit
+/// becomes the hard one (RLIMIT_NOFILE, getrlimit(2)). Returns it.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok(hard)
 }
 
 /// CPU time of the calling thread so far.

@@ -2,13 +2,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::process;
 use super::shared::SharedArray;
 pub use nix::sys::signal::Signal;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, sigaction};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// A second signal so soon is the first one again: timeout(1) signals its child, and then its child's group.
+pub const ECHO: Duration = Duration::from_millis(100);
 
 /// The signals of a supervisor, read from a descriptor; they are blocked while it lives.
 pub struct SignalDescriptor {
@@ -26,8 +32,16 @@ impl SignalDescriptor {
 
     /// The next signal, if one has come.
     pub fn read(&self) -> io::Result<Option<Signal>> {
+        Ok(self.read_with_origin()?.map(|(signal, _)| signal))
+    }
+
+    /// The next signal, if one has come, and whether the kernel sent it, as it does for a key of the terminal.
+    pub fn read_with_origin(&self) -> io::Result<Option<(Signal, bool)>> {
         let information = self.descriptor.read_signal()?;
-        Ok(information.and_then(|information| Signal::try_from(information.ssi_signo as i32).ok()))
+        Ok(information.and_then(|information| {
+            let by_kernel = information.ssi_code == libc::SI_KERNEL;
+            Some((Signal::try_from(information.ssi_signo as i32).ok()?, by_kernel))
+        }))
     }
 }
 
@@ -93,6 +107,31 @@ pub fn interrupted() -> bool {
 extern "C" fn note(_signal: libc::c_int) {
     // SAFETY: the flag was set before the handler was, and lives for ever.
     unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) };
+}
+
+/// The signal by which a call that waits is interrupted.
+const INTERRUPTION: Signal = Signal::SIGUSR1;
+
+/// Lets [`interrupt_process`] and [`interrupt_thread`] end the calls that wait in this process, and in all that it forks,
+/// with EINTR. The signal does nothing else.
+pub fn allow_interruption() -> io::Result<()> {
+    handle(INTERRUPTION, do_nothing, SaFlags::empty())
+}
+
+extern "C" fn do_nothing(_signal: libc::c_int) {}
+
+/// Ends the call in which a child waits, if it does. One that was just about to call is not interrupted (signal(7)).
+pub fn interrupt_process(child: process::Pid) -> io::Result<()> {
+    Ok(nix::sys::signal::kill(child, INTERRUPTION)?)
+}
+
+/// As [`interrupt_process`], for a thread of this process.
+pub fn interrupt_thread<T>(thread: &JoinHandle<T>) -> io::Result<()> {
+    // SAFETY: a thread that has not been joined may be sent a signal, also when it has ended.
+    match unsafe { libc::pthread_kill(thread.as_pthread_t(), INTERRUPTION as libc::c_int) } {
+        0 | libc::ESRCH => Ok(()),
+        number => Err(io::Error::from_raw_os_error(number)),
+    }
 }
 
 fn handle(signal: Signal, handler: extern "C" fn(libc::c_int), flags: SaFlags) -> io::Result<()> {

@@ -30,9 +30,37 @@ pub fn send(socket: BorrowedFd<'_>, buffer: &[u8], flags: libc::c_int) -> io::Re
 }
 
 /// Shuts a listener down, so that every accept, select, poll and epoll of every process wakes, and accept returns EINVAL.
+/// One that has been shut down before (ENOTCONN) is no error.
 pub fn shutdown(socket: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the call takes two numbers.
-    check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) }).map(drop)
+    match check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) }) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOTCONN) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Has the kernel give a connection to the listener whose place in the group, by the order of listen(2), is the number of
+/// the CPU on which the connection's first segment was handled, modulo the size of the group (SO_ATTACH_REUSEPORT_CBPF,
+/// socket(7)).
+pub fn steer_by_cpu(listener: BorrowedFd<'_>, listeners: usize) -> io::Result<()> {
+    let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32),
+        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, listeners as u32),
+        instruction(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel reads the program, which lives through the call.
+    check(unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            std::ptr::from_ref(&program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
 }
 
 /// Connections that wait in a listener's queue, and the queue's limit as the kernel took it (TCP_INFO; tcp(7)).

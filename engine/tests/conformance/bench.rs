@@ -42,6 +42,8 @@ pub enum Kind {
     ThreadPerClient,
     ProcessPool,
     ThreadPool,
+    /// A pool that grows and shrinks.
+    DynamicPool,
 }
 
 /// A design and a workload to be tested together.

@@ -37,11 +37,11 @@ fn main() {
 fn trials() -> Vec<Trial> {
     let (designs, workloads) = (registered("designs"), registered("workloads"));
     let mut trials = Vec::new();
-    for design in &designs {
-        let kind = kind(&name(design));
+    for design in designs.iter().flat_map(variants) {
+        let kind = kind(&name(&design));
         for workload in workloads.iter().map(name) {
             let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.name == workload) else {
-                trials.push(without_exchanges(&name(design), &workload));
+                trials.push(without_exchanges(&name(&design), &workload));
                 continue;
             };
             for (fault, test) in faults(kind, protocol) {
@@ -54,12 +54,27 @@ fn trials() -> Vec<Trial> {
     trials
 }
 
+/// A design as it is by default, and once more for every other word that a setting of its may be: `NAME --option word`.
+fn variants(design: &Value) -> Vec<Value> {
+    let mut variants = vec![design.clone()];
+    for setting in design["settings"].as_array().into_iter().flatten() {
+        for word in setting["choices"].as_array().into_iter().flatten().filter(|&word| word != &setting["default"]) {
+            let (option, word) = (name(setting).replace('_', "-"), word.as_str().expect("a word"));
+            let mut variant = design.clone();
+            variant["name"] = format!("{} --{option} {word}", name(design)).into();
+            variants.push(variant);
+        }
+    }
+    variants
+}
+
 /// What can happen to a server of this kind.
 fn faults(kind: Kind, protocol: &'static Protocol) -> Vec<(String, Fault)> {
     let everywhere =
         [requests::FAULTS, clients::FAULTS, shortages::FAULTS, shortages::AS_A_USER, stopping::FAULTS, workers::FAULTS];
     let special: &[&[Listed]] = match kind {
-        Kind::OneAtATime | Kind::OneProcess => &[],
+        // What happens to the workers of a dynamic pool, tests/dynamic_pools.rs knows.
+        Kind::OneAtATime | Kind::OneProcess | Kind::DynamicPool => &[],
         Kind::ThreadPerClient => &[shortages::OF_THREADS_PER_CLIENT],
         Kind::ProcessPerClient => &[workers::OF_PROCESSES_PER_CLIENT],
         Kind::ThreadPool => &[shortages::OF_POOLS],
@@ -103,6 +118,7 @@ fn kind(design: &str) -> Kind {
     client.exchange(&(protocol.exchanges)()[0]);
     let (processes_serving, threads_serving) = look();
     match () {
+        () if server.setting("maximum_workers").is_some() => Kind::DynamicPool,
         () if processes > 0 => Kind::ProcessPool,
         () if server.setting("pool").is_some() && threads > 1 => Kind::ThreadPool,
         () if processes_serving > processes => Kind::ProcessPerClient,

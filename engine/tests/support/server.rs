@@ -38,7 +38,7 @@ pub struct Ending {
 }
 
 impl Server {
-    /// Starts a server on a port of the kernel's choice.
+    /// Starts a server on a port of the kernel's choice. Options may stand behind the design's name.
     ///
     /// Without `--parent`: a parent-death signal comes when the thread ends that forked, and tests run in threads.
     pub fn start(design: &str, workload: &str, options: &[&str]) -> Server {
@@ -48,7 +48,9 @@ impl Server {
     /// Starts a server with a command that runs the engine with the arguments that are appended.
     pub fn launch(command: &mut Command, design: &str, workload: &str, options: &[&str]) -> Server {
         let command = command
-            .args(["serve", design, "--workload", workload, "--control", "--listen", "127.0.0.1:0"])
+            .arg("serve")
+            .args(design.split(' '))
+            .args(["--workload", workload, "--control", "--listen", "127.0.0.1:0"])
             .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -133,7 +135,7 @@ impl Server {
 
     /// Waits until the pool, if the design has one, is there in full, and until every thread of the server sleeps.
     pub fn settle(&self) {
-        let pool = self.setting("pool").unwrap_or(0) as usize;
+        let pool = self.setting("pool").or(self.setting("start_workers")).unwrap_or(0) as usize;
         eventually("the server has made its pool", || {
             (self.processes().len() > pool || process::thread_states(self.first).len() > pool).then_some(())
         });

@@ -1,0 +1,23 @@
+//! Times that a thread of a process tree was made to give up its CPU, from /proc.
+
+use anyhow::{Context, Result};
+
+use super::{Counter, Reading, try_here};
+use crate::about::About;
+use crate::process_tree::{Kind, Switches, Tree};
+
+pub static ENTRY: Counter = Counter {
+    about: About {
+        summary: "Times that a thread was made to give up its CPU, in a process tree at any moment; exact for pools; what ended threads did is known in full only when their process ends",
+        source: "proc(5), /proc/PID/task/TID/status; wait4(2)",
+    },
+    unit: "switches",
+    available: || try_here(open),
+    open: Some(open),
+};
+
+const KIND: Kind = Kind { status: "nonvoluntary_ctxt_switches", used: |usage| usage.involuntary_switches };
+
+fn open(tree: &Tree) -> Result<Box<dyn Reading>> {
+    Ok(Box::new(Switches::open(*tree, KIND).context("/proc does not show the switches of this tree")?))
+}

@@ -1,0 +1,66 @@
+//! One process waits for many connections with epoll, level-triggered, and serves whichever is ready.
+//!
+//! The kernel keeps the list of what is watched: a wait costs what is ready, however much is not.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, RawFd};
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::connection::{Connection, Turn};
+use crate::design::{Accepted, COMMON, Design, Run};
+use crate::primitive::Waits;
+use crate::sys::descriptor::{PollFlags, set_nonblocking};
+use crate::sys::epoll::{self, Epoll, EpollFlags};
+
+pub static ENTRY: Design = Design {
+    about: About { summary: "One process, an event loop with epoll, level-triggered", source: "epoll(7)" },
+    waits: Waits::ForReadiness,
+    serve,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let mut worker = run.worker()?;
+    let listener = worker.listener().as_raw_fd();
+    set_nonblocking(worker.listener())?;
+    let epoll = Epoll::create()?;
+    epoll.add(worker.listener(), EpollFlags::EPOLLIN)?;
+    let mut events = epoll::no_events();
+    let mut accepting = true;
+    let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+    while accepting || !connections.is_empty() {
+        for (descriptor, ready) in epoll.wait(&mut events, true)? {
+            if descriptor == listener {
+                match worker.try_accept(libc::SOCK_NONBLOCK) {
+                    Accepted::Connection(socket) => {
+                        let descriptor = socket.as_raw_fd();
+                        if let Err(error) = epoll.add(&socket, EpollFlags::EPOLLIN) {
+                            worker.refused(&error);
+                        } else if let Some(connection) = worker.open(socket) {
+                            connections.insert(descriptor, (connection, PollFlags::POLLIN));
+                        }
+                    }
+                    Accepted::Nothing => worker.woke_for_nothing(),
+                    Accepted::Refused => {}
+                    Accepted::ShutDown => {
+                        epoll.delete(worker.listener())?;
+                        accepting = false;
+                    }
+                }
+                continue;
+            }
+            let Some((connection, watched)) = connections.get_mut(&descriptor) else { continue };
+            match connection.turn(ready) {
+                Turn::Blocked(flags) | Turn::Yields(flags) if flags == *watched => {}
+                Turn::Blocked(flags) | Turn::Yields(flags) => {
+                    epoll.modify(connection.socket(), epoll::flags(flags))?;
+                    *watched = flags;
+                }
+                Turn::Over => connections.remove(&descriptor).expect("it was there").0.finish(),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! One thread accepts and hands each connection to the next of several event loops, which serves it from then on.
+//!
+//! So memcached does: every loop has a queue of new connections, and a descriptor that wakes it from its epoll_wait when
+//! something is put there. What is an event loop's own, no other thread touches.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::take;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+
+use crate::about::About;
+use crate::connection::{Connection, Turn};
+use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::pool::threads;
+use crate::primitive::Waits;
+use crate::sys::descriptor::{EventDescriptor, PollFlags};
+use crate::sys::epoll::{self, Epoll, EpollFlags};
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "One thread accepts and hands over to event loops, a thread each, with epoll",
+        source: "memcached 1.6, doc/threads.txt; epoll(7)",
+    },
+    waits: Waits::ForReadiness,
+    settings: &[POOL],
+    workers: pool,
+    serve,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let queues: io::Result<Vec<Queue>> = (0..run.pool()).map(|_| Queue::new()).collect();
+    let queues = queues.context("a queue could not be made")?;
+    let accept = || {
+        let mut acceptor = run.acceptor();
+        let mut next = queues.iter().cycle();
+        loop {
+            match acceptor.try_accept(libc::SOCK_NONBLOCK) {
+                Accepted::Connection(socket) => {
+                    run.tally.general().handed_over.fetch_add(1, Relaxed);
+                    next.next().expect("a pool is not empty").put(socket);
+                }
+                Accepted::Nothing | Accepted::Refused => {}
+                Accepted::ShutDown => break,
+            }
+        }
+        queues.iter().for_each(Queue::close);
+        Ok(())
+    };
+    threads(run, |index| event_loop(run, index, &queues[index]), accept)
+}
+
+fn event_loop(run: &'static Run, index: usize, queue: &Queue) -> Result<()> {
+    let mut worker = run.pool_worker(index)?;
+    let epoll = Epoll::create()?;
+    epoll.add(&queue.event, EpollFlags::EPOLLIN)?;
+    let mut events = epoll::no_events();
+    let mut closed = false;
+    let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+    while !closed || !connections.is_empty() {
+        for (descriptor, ready) in epoll.wait(&mut events, true)? {
+            if descriptor == queue.event.as_fd().as_raw_fd() {
+                let new = queue.take();
+                closed = new.closed;
+                for socket in new.sockets {
+                    run.tally.general().handed_over.fetch_sub(1, Relaxed);
+                    let descriptor = socket.as_raw_fd();
+                    if let Err(error) = epoll.add(&socket, EpollFlags::EPOLLIN) {
+                        worker.refused(&error);
+                    } else if let Some(connection) = worker.open(socket) {
+                        connections.insert(descriptor, (connection, PollFlags::POLLIN));
+                    }
+                }
+                continue;
+            }
+            let Some((connection, watched)) = connections.get_mut(&descriptor) else { continue };
+            match connection.turn(ready) {
+                Turn::Blocked(flags) | Turn::Yields(flags) if flags == *watched => {}
+                Turn::Blocked(flags) | Turn::Yields(flags) => {
+                    epoll.modify(connection.socket(), epoll::flags(flags))?;
+                    *watched = flags;
+                }
+                Turn::Over => connections.remove(&descriptor).expect("it was there").0.finish(),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Connections on their way to an event loop.
+struct Queue {
+    waiting: Mutex<Waiting>,
+    event: EventDescriptor,
+}
+
+#[derive(Default)]
+struct Waiting {
+    sockets: Vec<OwnedFd>,
+    closed: bool,
+}
+
+impl Queue {
+    fn new() -> io::Result<Self> {
+        Ok(Queue { waiting: Mutex::default(), event: EventDescriptor::new()? })
+    }
+
+    fn put(&self, socket: OwnedFd) {
+        self.lock().sockets.push(socket);
+        self.event.notify();
+    }
+
+    /// Nothing more comes.
+    fn close(&self) {
+        self.lock().closed = true;
+        self.event.notify();
+    }
+
+    /// All that waits. What is put after the first line makes the event readable again.
+    fn take(&self) -> Waiting {
+        self.event.clear();
+        let mut waiting = self.lock();
+        Waiting { sockets: take(&mut waiting.sockets), closed: waiting.closed }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,253 @@
+//! One process, one ring: accepts, receives and sends are submitted, and what comes back is that they are done.
+//!
+//! One accept and one receive for each connection stay in the ring and bring a completion each time something comes.
+//! Bytes arrive in buffers that all connections share and that are given back at once. A connection with unsent output
+//! is not given what it has received; when that is more than an inbox holds, its receive is cancelled until then.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+
+use crate::about::About;
+use crate::connection::Connection;
+use crate::design::{COMMON, Design, Run, Worker, no_pool};
+use crate::inbox::{CAPACITY, Inbox};
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::{Received, Sent, Transfer, Waits, Want};
+use crate::setting::{Kind, Setting};
+use crate::sys::ring::{Buffer, Completion, Ring};
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "One process, io_uring: multishot accept and receive, a ring of provided buffers",
+        source: "io_uring(7); io_uring_enter(2), IORING_ACCEPT_MULTISHOT and IORING_RECV_MULTISHOT",
+    },
+    waits: Waits::ForCompletion,
+    settings: &[RECEIVE_BUFFERS, RECEIVE_BUFFER_BYTES],
+    workers: no_pool,
+    serve,
+    unavailable: || Ring::new(1, 64).err().map(|refusal| refusal.to_string()),
+    ..COMMON
+};
+
+const RECEIVE_BUFFERS: Setting = Setting {
+    name: "receive_buffers",
+    help: "Receive buffers that all connections share",
+    unit: Some("buffers"),
+    kind: Kind::Integer { minimum: 1, maximum: 1 << 15, default: 1024 },
+};
+
+const RECEIVE_BUFFER_BYTES: Setting = Setting {
+    name: "receive_buffer_bytes",
+    help: "Size of each of the receive buffers",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 64, maximum: 1 << 20, default: 4096 },
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let buffers = run.settings.integer(RECEIVE_BUFFERS.name) as u16;
+    let mut ring = Ring::new(buffers, run.settings.integer(RECEIVE_BUFFER_BYTES.name) as usize)
+        .context("the ring could not be made")?;
+    let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
+    let listener = run.listener().as_fd();
+    let mut clients = HashMap::new();
+    let mut listening = true;
+    ring.accept(listener)?;
+    while listening || !clients.is_empty() {
+        ring.wait()?;
+        while let Some(completion) = ring.completion() {
+            let socket = match completion {
+                Completion::Accepted { result: Ok(socket), more } => {
+                    if !more {
+                        ring.accept(listener)?;
+                    }
+                    let client = Client::new(&mut worker, socket);
+                    let socket = client.connection.as_raw_fd();
+                    clients.insert(socket, client);
+                    socket
+                }
+                Completion::Accepted { result: Err(error), .. } => {
+                    // An error ends the accept: EINVAL for good, since the listener was shut down.
+                    match error.raw_os_error() {
+                        Some(libc::EINVAL) => listening = false,
+                        Some(libc::EINTR) => ring.accept(listener)?,
+                        _ => match acceptor.tally_refusal(&error) {
+                            Some(pause) => ring.pause(pause)?,
+                            None => ring.accept(listener)?,
+                        },
+                    }
+                    continue;
+                }
+                Completion::Paused => {
+                    ring.accept(listener)?;
+                    continue;
+                }
+                Completion::Received { socket, result, more } => {
+                    let client = clients.get_mut(&socket).expect("a client stays while its receive is in flight");
+                    client.received(&mut ring, result, more);
+                    socket
+                }
+                Completion::Sent { socket, result } => {
+                    let client = clients.get_mut(&socket).expect("a client stays while its send is in flight");
+                    client.sending = false;
+                    client.parcels().sent = Some(result);
+                    socket
+                }
+            };
+            let client = clients.get_mut(&socket).expect("it was there just now");
+            client.advance(&mut ring)?;
+            if client.is_over()
+                && let Some(client) = clients.remove(&socket)
+            {
+                client.connection.finish();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A connection, and which of its operations are in flight. It stays until none is.
+struct Client {
+    connection: Connection,
+    parcels: Arc<Mutex<Parcels>>,
+    receiving: Receiving,
+    sending: bool,
+    closing: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Receiving {
+    No,
+    Yes,
+    /// Until the completion that says so.
+    Cancelled,
+}
+
+impl Client {
+    fn new(worker: &mut Worker, socket: OwnedFd) -> Self {
+        let parcels = Arc::default();
+        let transfer = ThroughRing { parcels: Arc::clone(&parcels) };
+        let connection = worker.open_with(socket, Box::new(transfer));
+        Client { connection, parcels, receiving: Receiving::No, sending: false, closing: false }
+    }
+
+    fn received(&mut self, ring: &mut Ring, result: io::Result<Option<Buffer>>, more: bool) {
+        if !more {
+            self.receiving = Receiving::No;
+        }
+        let mut parcels = self.parcels();
+        match result {
+            Ok(Some(buffer)) => ring.take(buffer, &mut parcels.received),
+            Ok(None) => parcels.ended = Some(Ok(())),
+            // Asked for again when it is wanted: all buffers have been given back by then.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ECANCELED | libc::EINTR)) => return,
+            Err(error) => parcels.ended = Some(Err(error)),
+        }
+        parcels.receives += 1;
+    }
+
+    /// Lets the connection go on, and submits what it wants to be done.
+    fn advance(&mut self, ring: &mut Ring) -> io::Result<()> {
+        // One with unsent output waits for nothing else.
+        if !self.sending && !self.closing {
+            self.closing = self.connection.advance_in_place().is_none();
+        }
+        let mut parcels = self.parcels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((bytes, range)) = parcels.to_send.take() {
+            ring.send(self.connection.socket(), bytes, range)?;
+            self.sending = true;
+        }
+        let wanted = !self.closing && parcels.ended.is_none() && parcels.received.len() < CAPACITY;
+        match self.receiving {
+            Receiving::No if wanted => {
+                ring.receive(self.connection.socket())?;
+                self.receiving = Receiving::Yes;
+            }
+            Receiving::Yes if !wanted => {
+                ring.cancel_receive(self.connection.socket())?;
+                self.receiving = Receiving::Cancelled;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.closing && !self.sending && self.receiving == Receiving::No
+    }
+
+    fn parcels(&self) -> MutexGuard<'_, Parcels> {
+        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What passes between the ring and the transfer of one connection. One thread has both, so nobody ever waits for it.
+#[derive(Default)]
+struct Parcels {
+    received: VecDeque<u8>,
+    /// Completions of receives that the connection has not counted.
+    receives: u64,
+    /// After what was received comes the end, or an error.
+    ended: Option<io::Result<()>>,
+    to_send: Option<(Arc<[u8]>, std::ops::Range<usize>)>,
+    sent: Option<io::Result<usize>>,
+}
+
+/// Stands where other designs have a primitive: takes from what completions have brought, and leaves what is to be
+/// submitted.
+struct ThroughRing {
+    parcels: Arc<Mutex<Parcels>>,
+}
+
+impl ThroughRing {
+    fn parcels(&self) -> MutexGuard<'_, Parcels> {
+        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transfer for ThroughRing {
+    fn receive(&mut self, _socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
+        let mut parcels = self.parcels();
+        (0..std::mem::take(&mut parcels.receives)).for_each(|_| inbox.count_call());
+        let bytes = parcels.received.read(inbox.room(want.most()))?;
+        if bytes > 0 {
+            inbox.filled(bytes);
+            return Ok(Received::Bytes(bytes));
+        }
+        // A client that has once sent too much too early does not keep the memory for it.
+        parcels.received.shrink_to(CAPACITY);
+        match &mut parcels.ended {
+            None => Ok(Received::Blocked),
+            Some(end) => std::mem::replace(end, Ok(())).map(|()| Received::End),
+        }
+    }
+
+    /// Called when no send is in flight: a piece is one operation, and a short one is followed by another.
+    fn send(&mut self, _socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        let mut parcels = self.parcels();
+        if let Some(result) = parcels.sent.take() {
+            outbox.count_call();
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => outbox.sent(result? as u64),
+            }
+        }
+        parcels.to_send = match outbox.front() {
+            None => return Ok(Sent::Done),
+            Some(Piece::Bytes(bytes, range)) => Some((Arc::clone(bytes), range.clone())),
+            Some(Piece::File(file, range)) => {
+                let mut buffer = [0; CAPACITY];
+                let most = buffer.len().min((range.end - range.start) as usize);
+                match file.read_at(&mut buffer[..most], range.start)? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    read => Some((Arc::from(&buffer[..read]), 0..read)),
+                }
+            }
+        };
+        Ok(Sent::Blocked)
+    }
+}

@@ -1,0 +1,76 @@
+//! One process waits for many connections with poll, and serves whichever is ready.
+//!
+//! The array has no limit of its own, but every wait copies all of it in and out, and looks at every descriptor.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, RawFd};
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::connection::{Connection, Turn};
+use crate::design::{Accepted, COMMON, Design, Run};
+use crate::primitive::Waits;
+use crate::sys::descriptor::{PollFlags, set_nonblocking};
+use crate::sys::poll::{PollFd, poll};
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "One process, an event loop with poll",
+        source: "UNP volume 1, third edition, section 6.11; poll(2)",
+    },
+    waits: Waits::ForReadiness,
+    serve,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let mut worker = run.worker()?;
+    let listener = worker.listener().as_raw_fd();
+    set_nonblocking(worker.listener())?;
+    let mut entries = vec![PollFd::new(listener, PollFlags::POLLIN)];
+    let mut accepting = true;
+    let mut connections: HashMap<RawFd, Connection> = HashMap::new();
+    while accepting || !connections.is_empty() {
+        poll(&mut entries)?;
+        let mut over = false;
+        for index in 0..entries.len() {
+            let (descriptor, ready) = (entries[index].descriptor(), entries[index].ready());
+            if ready.is_empty() {
+                continue;
+            }
+            if descriptor == listener {
+                match worker.try_accept(libc::SOCK_NONBLOCK) {
+                    Accepted::Connection(socket) => {
+                        let descriptor = socket.as_raw_fd();
+                        if let Some(connection) = worker.open(socket) {
+                            entries.push(PollFd::new(descriptor, PollFlags::POLLIN));
+                            connections.insert(descriptor, connection);
+                        }
+                    }
+                    Accepted::Nothing => worker.woke_for_nothing(),
+                    Accepted::Refused => {}
+                    Accepted::ShutDown => {
+                        entries[index] = PollFd::unused();
+                        over = true;
+                        accepting = false;
+                    }
+                }
+                continue;
+            }
+            let Some(connection) = connections.get_mut(&descriptor) else { continue };
+            match connection.turn(ready) {
+                Turn::Blocked(flags) | Turn::Yields(flags) => entries[index] = PollFd::new(descriptor, flags),
+                Turn::Over => {
+                    entries[index] = PollFd::unused();
+                    over = true;
+                    connections.remove(&descriptor).expect("it was there").finish();
+                }
+            }
+        }
+        if over {
+            entries.retain(|entry| entry.descriptor() >= 0);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! As many children as the load needs: the parent forks more when few are free, and ends those that are too many.
+//!
+//! UNP leaves open when a server should fork more children and when it should end some (section 30.6); Apache's prefork
+//! MPM has the rule. A child that becomes busy and leaves fewer than `minimum_spare` free wakes the parent. Every
+//! maintenance interval the parent tells the free ones above `maximum_spare` to leave. They all block in accept, as in
+//! `prefork`; a signal interrupts that, and no connection is lost: the call returns either EINTR or a connection.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::about::About;
+use crate::design::{COMMON, Design, Run, Worker};
+use crate::pool::report;
+use crate::primitive::Waits;
+use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::process::{self, Ended};
+use crate::sys::signal::{self, Signal, SignalDescriptor};
+use crate::tally::ErrorKind;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Processes made beforehand, more when few are free and fewer when many are",
+        source: "UNP volume 1, third edition, section 30.6; Apache HTTP Server 2.4, prefork MPM",
+    },
+    waits: Waits::InTheCall,
+    settings: SETTINGS,
+    workers: maximum_workers,
+    serve,
+    check,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let board = Scoreboard::new(&run.settings).context("the scoreboard could not be made")?;
+    let deaths = SignalDescriptor::new(&[Signal::SIGCHLD])?;
+    signal::allow_interruption()?;
+    let fork = |place| {
+        process::fork(|| {
+            descriptor::close_inherited(&deaths);
+            report(run.pool_worker(place).map(|mut worker| serve_connections(&mut worker, &board, place)))
+        })
+    };
+    let mut children = HashMap::new();
+    for place in board.take(board.start) {
+        let child = fork(place).with_context(|| {
+            format!("worker {place} of {} could not be forked (a lower --start-workers, or: ulimit -u)", board.start)
+        })?;
+        children.insert(child, place);
+    }
+    let mut maintenance = Instant::now() + board.interval;
+    // Not when a child could not be made or could not go on: then no earlier than at the next maintenance.
+    let mut growing = true;
+    while !descriptor::is_shut_down(run.listener().as_fd())? {
+        while growing && let Some(place) = board.take_missing() {
+            if let Ok(child) = fork(place) {
+                children.insert(child, place);
+            } else {
+                board.vacate(place);
+                run.tally.shared().error(ErrorKind::ResourceLimit);
+                growing = false;
+            }
+        }
+        let events = [
+            (board.event.as_fd(), PollFlags::POLLIN),
+            (deaths.as_fd(), PollFlags::POLLIN),
+            (run.listener().as_fd(), PollFlags::empty()),
+        ];
+        descriptor::poll(&events, Some(maintenance.saturating_duration_since(Instant::now())))?;
+        board.event.clear();
+        while deaths.read()?.is_some() {}
+        while let Some((child, ended)) = process::wait_without_hanging()? {
+            tally_loss(run, ended);
+            board.vacate(children.remove(&child).context("a child has ended that was never forked")?);
+            if let Ended::Exited(1..) = ended {
+                growing = false;
+                // Each has said why.
+                ensure!(!children.is_empty(), "no worker of the pool can go on");
+            }
+        }
+        if maintenance <= Instant::now() {
+            let told = board.tell_excess();
+            for (child, _) in children.iter().filter(|(_, place)| told.contains(place)) {
+                signal::interrupt_process(*child)?;
+            }
+            maintenance = Instant::now() + board.interval;
+            growing = true;
+        }
+    }
+    while let Some((_, ended)) = process::wait()? {
+        tally_loss(run, ended);
+    }
+    Ok(())
+}
+
+/// What a child does until it is told to leave or the listener is shut down.
+fn serve_connections(worker: &mut Worker, board: &Scoreboard, place: usize) {
+    while let Some(socket) = worker.accept_unless(|| board.is_told(place)) {
+        board.busy(place);
+        worker.serve(socket);
+        board.free(place);
+    }
+}
+
+/// A child ends by itself, with status 0, when it is told to and when the server is stopped.
+fn tally_loss(run: &Run, ended: Ended) {
+    run.tally.general().workers_lost.fetch_add(u64::from(ended != Ended::Exited(0)), Relaxed);
+}

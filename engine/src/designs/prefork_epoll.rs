@@ -1,0 +1,70 @@
+//! Children made beforehand, each an event loop with an epoll instance of its own, all watching the same listener.
+//!
+//! The thundering herd of today: a connection wakes every child that sleeps in epoll_wait, and one of them gets it.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::connection::{Connection, Turn};
+use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::pool::{RESPAWN, fork_pool};
+use crate::primitive::Waits;
+use crate::sys::descriptor::{PollFlags, set_nonblocking};
+use crate::sys::epoll::{self, Epoll, EpollFlags};
+
+pub static ENTRY: Design = Design {
+    about: About { summary: "Processes made beforehand, an epoll loop each, one listener", source: "epoll(7)" },
+    waits: Waits::ForReadiness,
+    settings: &[POOL, RESPAWN],
+    workers: pool,
+    serve,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    set_nonblocking(run.listener().as_fd())?;
+    fork_pool(run, |worker| {
+        let listener = worker.listener().as_raw_fd();
+        let epoll = Epoll::create()?;
+        epoll.add(worker.listener(), EpollFlags::EPOLLIN)?;
+        let mut events = epoll::no_events();
+        let mut accepting = true;
+        let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
+        while accepting || !connections.is_empty() {
+            for (descriptor, ready) in epoll.wait(&mut events, true)? {
+                if descriptor == listener {
+                    match worker.try_accept(libc::SOCK_NONBLOCK) {
+                        Accepted::Connection(socket) => {
+                            let descriptor = socket.as_raw_fd();
+                            if let Err(error) = epoll.add(&socket, EpollFlags::EPOLLIN) {
+                                worker.refused(&error);
+                            } else if let Some(connection) = worker.open(socket) {
+                                connections.insert(descriptor, (connection, PollFlags::POLLIN));
+                            }
+                        }
+                        Accepted::Nothing => worker.woke_for_nothing(),
+                        Accepted::Refused => {}
+                        Accepted::ShutDown => {
+                            epoll.delete(worker.listener())?;
+                            accepting = false;
+                        }
+                    }
+                    continue;
+                }
+                let Some((connection, watched)) = connections.get_mut(&descriptor) else { continue };
+                match connection.turn(ready) {
+                    Turn::Blocked(flags) | Turn::Yields(flags) if flags == *watched => {}
+                    Turn::Blocked(flags) | Turn::Yields(flags) => {
+                        epoll.modify(connection.socket(), epoll::flags(flags))?;
+                        *watched = flags;
+                    }
+                    Turn::Over => connections.remove(&descriptor).expect("it was there").0.finish(),
+                }
+            }
+        }
+        Ok(())
+    })
+}

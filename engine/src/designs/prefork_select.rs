@@ -1,0 +1,50 @@
+//! Children made beforehand, which all wait in select for the same listener, accept, and serve that connection to its end.
+//!
+//! The classical thundering herd: select wakes every child that waits, and one of them gets the connection. Most losers
+//! never leave the call, since the kernel looks again first: what shows them is their context switches. Those that do
+//! leave it find nothing, so the listener must not block, or they would wait in accept and no longer in select.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use anyhow::{Result, ensure};
+
+use crate::about::About;
+use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::pool::{RESPAWN, fork_pool};
+use crate::primitive::Waits;
+use crate::sys::descriptor::set_nonblocking;
+use crate::sys::select::{FD_SETSIZE, FdSet, select};
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Processes made beforehand, all in select before accept",
+        source: "UNP volume 1, third edition, section 30.6, \"select Collisions\"",
+    },
+    waits: Waits::InTheCall,
+    settings: &[POOL, RESPAWN],
+    workers: pool,
+    serve,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let listener = run.listener().as_raw_fd();
+    ensure!(
+        listener < FD_SETSIZE,
+        "the listener's descriptor is {listener}, and select takes those below {FD_SETSIZE}"
+    );
+    set_nonblocking(run.listener().as_fd())?;
+    fork_pool(run, |worker| {
+        let mut reading = FdSet::zero();
+        reading.set(listener);
+        loop {
+            select(listener, &mut reading.clone(), &mut FdSet::zero())?;
+            match worker.try_accept(0) {
+                Accepted::Connection(socket) => worker.serve(socket),
+                Accepted::Nothing => worker.woke_for_nothing(),
+                Accepted::Refused => {}
+                Accepted::ShutDown => return Ok(()),
+            }
+        }
+    })
+}

@@ -1,0 +1,115 @@
+//! As many threads as the load needs: the main thread makes more when few are free, and ends those that are too many.
+//!
+//! The rule is that of `prefork_dynamic`, for the threads of UNP section 30.11: one that becomes busy and leaves fewer than
+//! `minimum_spare` free wakes the main thread, which tells the free ones above `maximum_spare` to leave at every
+//! maintenance. A signal interrupts their accept, which returns either EINTR or a connection, and loses none.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::about::About;
+use crate::design::{COMMON, Design, Run};
+use crate::pool::report;
+use crate::primitive::Waits;
+use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::signal;
+use crate::tally::ErrorKind;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Threads made beforehand, more when few are free and fewer when many are",
+        source: "UNP volume 1, third edition, section 30.11; Apache HTTP Server 2.4, prefork MPM",
+    },
+    waits: Waits::InTheCall,
+    settings: SETTINGS,
+    workers: maximum_workers,
+    serve,
+    check,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let board = Scoreboard::new(&run.settings).context("the scoreboard could not be made")?;
+    // It lives as long as the process, as the threads may.
+    let board: &'static Scoreboard = Box::leak(Box::new(board));
+    signal::allow_interruption()?;
+    let spawn = |place| Builder::new().spawn(move || live(run, board, place));
+    let mut threads: Vec<Option<JoinHandle<Result<()>>>> = Vec::new();
+    threads.resize_with(maximum_workers(&run.settings), || None);
+    for place in board.take(board.start) {
+        let thread = spawn(place).with_context(|| {
+            format!("thread {place} of {} could not be made (a lower --start-workers, or: ulimit -u)", board.start)
+        })?;
+        threads[place] = Some(thread);
+    }
+    let mut maintenance = Instant::now() + board.interval;
+    // Not when a thread could not be made or could not go on: then no earlier than at the next maintenance.
+    let mut growing = true;
+    while !descriptor::is_shut_down(run.listener().as_fd())? {
+        while growing && let Some(place) = board.take_missing() {
+            threads[place] = spawn(place).ok();
+            if threads[place].is_none() {
+                board.vacate(place);
+                run.tally.shared().error(ErrorKind::ResourceLimit);
+                growing = false;
+            }
+        }
+        let events = [(board.event.as_fd(), PollFlags::POLLIN), (run.listener().as_fd(), PollFlags::empty())];
+        descriptor::poll(&events, Some(maintenance.saturating_duration_since(Instant::now())))?;
+        board.event.clear();
+        for place in board.left() {
+            let went_well = threads[place].take().is_none_or(|thread| join(run, thread));
+            board.vacate(place);
+            growing &= went_well;
+            // Each has said why.
+            ensure!(went_well || threads.iter().any(Option::is_some), "no worker of the pool can go on");
+        }
+        if maintenance <= Instant::now() {
+            for place in board.tell_excess() {
+                threads[place].as_ref().map_or(Ok(()), signal::interrupt_thread)?;
+            }
+            maintenance = Instant::now() + board.interval;
+            growing = true;
+        }
+    }
+    for thread in threads.into_iter().flatten() {
+        join(run, thread);
+    }
+    Ok(())
+}
+
+/// What a thread does until it is told to leave or the listener is shut down.
+fn live(run: &'static Run, board: &'static Scoreboard, place: usize) -> Result<()> {
+    let _leaves = Leaves { board, place };
+    let mut worker = run.pool_worker(place)?;
+    while let Some(socket) = worker.accept_unless(|| board.is_told(place)) {
+        board.busy(place);
+        worker.serve(socket);
+        board.free(place);
+    }
+    Ok(())
+}
+
+/// Says that a thread is about to end, however it does.
+struct Leaves {
+    board: &'static Scoreboard,
+    place: usize,
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.board.leave(self.place);
+    }
+}
+
+/// Waits for a thread that has left. False when it could not go on, which is tallied.
+fn join(run: &Run, thread: JoinHandle<Result<()>>) -> bool {
+    let went_well = thread.join().is_ok_and(|result| report(result) == 0);
+    run.tally.general().workers_lost.fetch_add(u64::from(!went_well), Relaxed);
+    went_well
+}

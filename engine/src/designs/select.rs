@@ -1,0 +1,82 @@
+//! One process waits for many connections with select, and serves whichever is ready.
+//!
+//! A set has room for the descriptors below FD_SETSIZE, 1,024, and FD_SET does not look: what does not fit is closed and
+//! tallied before it gets there. Every wait copies both sets in and out, and looks at every descriptor.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, RawFd};
+
+use anyhow::{Result, ensure};
+
+use crate::about::About;
+use crate::connection::{Connection, Turn};
+use crate::design::{Accepted, COMMON, Design, Run};
+use crate::primitive::Waits;
+use crate::sys::descriptor::{PollFlags, set_nonblocking};
+use crate::sys::select::{FD_SETSIZE, FdSet, select};
+use crate::tally::ErrorKind;
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "One process, an event loop with select",
+        source: "UNP volume 1, third edition, section 6.8; select(2)",
+    },
+    waits: Waits::ForReadiness,
+    serve,
+    ..COMMON
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    let mut worker = run.worker()?;
+    let listener = worker.listener().as_raw_fd();
+    set_nonblocking(worker.listener())?;
+    ensure!(
+        listener < FD_SETSIZE,
+        "the listener's descriptor is {listener}, and select takes those below {FD_SETSIZE}"
+    );
+    let (mut reading, mut writing) = (FdSet::zero(), FdSet::zero());
+    reading.set(listener);
+    let mut accepting = true;
+    let mut connections: HashMap<RawFd, Connection> = HashMap::new();
+    while accepting || !connections.is_empty() {
+        let (mut readable, mut writable) = (reading, writing);
+        let highest = connections.keys().copied().fold(listener, RawFd::max);
+        select(highest, &mut readable, &mut writable)?;
+        for descriptor in 0..=highest {
+            if !readable.is_set(descriptor) && !writable.is_set(descriptor) {
+                continue;
+            }
+            if descriptor == listener {
+                match worker.try_accept(libc::SOCK_NONBLOCK) {
+                    Accepted::Connection(socket) if socket.as_raw_fd() >= FD_SETSIZE => {
+                        run.tally.shared().error(ErrorKind::ResourceLimit);
+                    }
+                    Accepted::Connection(socket) => {
+                        let descriptor = socket.as_raw_fd();
+                        if let Some(connection) = worker.open(socket) {
+                            reading.set(descriptor);
+                            connections.insert(descriptor, connection);
+                        }
+                    }
+                    Accepted::Nothing => worker.woke_for_nothing(),
+                    Accepted::Refused => {}
+                    Accepted::ShutDown => {
+                        reading.clear(listener);
+                        accepting = false;
+                    }
+                }
+                continue;
+            }
+            let Some(connection) = connections.get_mut(&descriptor) else { continue };
+            reading.clear(descriptor);
+            writing.clear(descriptor);
+            // A socket with an error is readable and writable, and that is all that select says of it.
+            match connection.turn(PollFlags::POLLERR) {
+                Turn::Blocked(PollFlags::POLLOUT) | Turn::Yields(PollFlags::POLLOUT) => writing.set(descriptor),
+                Turn::Blocked(_) | Turn::Yields(_) => reading.set(descriptor),
+                Turn::Over => connections.remove(&descriptor).expect("it was there").finish(),
+            }
+        }
+    }
+    Ok(())
+}

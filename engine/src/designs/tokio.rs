@@ -1,0 +1,173 @@
+//! The runtime that most Rust servers use: a task for every connection, readiness from one epoll instance.
+//!
+//! The runtime is made after the fork. Tasks move between its threads, so nothing is counted by worker.
+
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use anyhow::{Context, Result, ensure};
+use socket2::SockRef;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::{coop, spawn_blocking};
+use tokio::time::sleep;
+
+use crate::about::About;
+use crate::connection::{Connection, Progress};
+use crate::design::{COMMON, Design, Run, no_pool};
+use crate::outbox::Outbox;
+use crate::primitive::Waits;
+use crate::setting::{Kind, Setting, Settings};
+use crate::sys::descriptor::PollFlags;
+use crate::sys::readiness::register;
+use crate::sys::{process, socket};
+use crate::tally::ErrorKind;
+use crate::workload::Job;
+
+pub static ENTRY: Design = Design {
+    about: About { summary: "A task for every connection, on the runtime tokio", source: "docs.rs/tokio; epoll(7)" },
+    waits: Waits::ForReadiness,
+    settings: &[RUNTIME, WORKER_THREADS, WORK],
+    workers: no_pool,
+    serve,
+    ..COMMON
+};
+
+const RUNTIME: Setting = Setting {
+    name: "runtime",
+    help: "The scheduler: one thread that does everything, or several that steal tasks from each other",
+    unit: None,
+    kind: Kind::Choice { choices: &["current_thread", "multi_thread"], default: "current_thread" },
+};
+
+const WORKER_THREADS: Setting = Setting {
+    name: "worker_threads",
+    help: "Threads of the multi_thread scheduler; 0: as many as there are CPUs to run on",
+    unit: Some("threads"),
+    kind: Kind::Integer { minimum: 0, maximum: 4096, default: 0 },
+};
+
+const WORK: Setting = Setting {
+    name: "work",
+    help: "Where the part of a request runs that computes: in its task, or on the runtime's pool for blocking work",
+    unit: None,
+    kind: Kind::Choice { choices: &["in_place", "blocking_pool"], default: "in_place" },
+};
+
+fn serve(run: &'static Run) -> Result<()> {
+    runtime(&run.settings)?.block_on(accept_all(run))
+}
+
+fn runtime(settings: &Settings) -> Result<Runtime> {
+    let advice = "the runtime could not be made (a lower --worker-threads, or: ulimit -u, ulimit -n)";
+    if settings.word(RUNTIME.name) == "current_thread" {
+        return Builder::new_current_thread().enable_all().build().context(advice);
+    }
+    let threads = match settings.integer(WORKER_THREADS.name) as usize {
+        0 => std::thread::available_parallelism()?.get(),
+        threads => threads,
+    };
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build().context(advice)?;
+    // The runtime is content with fewer threads than it was told to make, and says nothing.
+    let made = process::threads()? - 1;
+    ensure!(made >= threads, "{advice}: {made} of {threads} threads are there");
+    Ok(runtime)
+}
+
+/// Accepts until the listener is shut down, then waits until all connections have ended.
+async fn accept_all(run: &'static Run) -> Result<()> {
+    let (acceptor, mut worker) = (run.acceptor(), run.worker()?);
+    SockRef::from(run.listener()).set_nonblocking(true)?;
+    let listener = register(run.listener().as_fd()).map_err(|(_, error)| error)?;
+    // Every task holds a sender; when all are gone there is nothing more to receive.
+    let (alive, mut over) = mpsc::channel::<()>(1);
+    loop {
+        let mut ready = listener.readable().await?;
+        match socket::accept(run.listener().as_fd(), libc::SOCK_NONBLOCK) {
+            Ok(socket) => {
+                if let Some(connection) = worker.open(socket) {
+                    tokio::spawn(serve_connection(run, connection, alive.clone()));
+                }
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) => ready.clear_ready(),
+                Some(libc::EINVAL) => break,
+                _ => {
+                    if let Some(pause) = acceptor.tally_refusal(&error) {
+                        sleep(pause).await;
+                    }
+                }
+            },
+        }
+        coop::consume_budget().await;
+    }
+    drop(alive);
+    over.recv().await;
+    Ok(())
+}
+
+async fn serve_connection(run: &'static Run, connection: Connection, _alive: mpsc::Sender<()>) {
+    let in_place = run.settings.word(WORK.name) == "in_place";
+    let mut connection = match register(connection) {
+        Ok(connection) => connection,
+        Err((connection, error)) => {
+            run.tally.shared().error(ErrorKind::of(&error));
+            return connection.finish();
+        }
+    };
+    let mut waits_for = PollFlags::POLLIN;
+    loop {
+        let ready = match waits_for {
+            PollFlags::POLLIN => connection.readable_mut().await,
+            _ => connection.writable_mut().await,
+        };
+        // An error of the runtime, which is going down.
+        let Ok(mut ready) = ready else { break };
+        let connection = ready.get_inner_mut();
+        let blocked = if in_place { connection.advance_in_place() } else { advance(run, connection).await };
+        let Some(blocked) = blocked else { break };
+        // Readiness is used up when the socket has said so, and no sooner: the kernel tells of it only once.
+        if blocked == waits_for {
+            ready.clear_ready();
+        }
+        waits_for = blocked;
+        coop::consume_budget().await;
+    }
+    connection.into_inner().finish();
+}
+
+/// As [`Connection::advance_in_place`], with the work done elsewhere.
+async fn advance(run: &Run, connection: &mut Connection) -> Option<PollFlags> {
+    loop {
+        let progress = catch_unwind(AssertUnwindSafe(|| connection.advance()));
+        let answered = match progress.map_err(|_panic| ErrorKind::Fault) {
+            Ok(Progress::Blocked(flags)) => return Some(flags),
+            Ok(Progress::Closed) => return None,
+            Ok(Progress::Work(job)) => compute(job).await,
+            Err(fault) => Err(fault),
+        };
+        match answered {
+            Ok((answer, result)) => connection.work(Box::new(move |outbox| {
+                outbox.append(answer);
+                result
+            })),
+            Err(kind) => {
+                run.tally.shared().error(kind);
+                return None;
+            }
+        }
+    }
+}
+
+/// Runs a job on the pool for blocking work: its answer, and what the job says of it. An error where it did not run.
+async fn compute(job: Job) -> Result<(Outbox, Result<(), ErrorKind>), ErrorKind> {
+    let answer = move || {
+        let mut answer = Outbox::default();
+        let result = job(&mut answer);
+        (answer, result)
+    };
+    // It panics where it has no thread and cannot make one.
+    let task = catch_unwind(AssertUnwindSafe(|| spawn_blocking(answer))).map_err(|_panic| ErrorKind::ResourceLimit)?;
+    task.await.map_err(|_panic| ErrorKind::Fault)
+}

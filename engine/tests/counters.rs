@@ -1,0 +1,425 @@
+//! Counters that are asked for: over a window, over a whole life, from exec to exit; and where they are not to be had.
+//!
+//! They are held against what the kernel tells in other ways: getrusage, and the real `perf stat` where it is installed.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use support::server::Server;
+use support::{ENGINE, PATIENCE, Unprivileged, engine, eventually, process, run};
+
+const SWITCHES: [&str; 2] = ["voluntary_switches", "involuntary_switches"];
+const PERF: [&str; 4] = ["task_clock", "context_switches", "cpu_migrations", "page_faults"];
+
+/// The counters that can be read here, and what keeps the others from it.
+fn countable() -> (Vec<String>, Vec<String>) {
+    let listed = run(engine().args(["list", "counters", "--json"]));
+    let counters: Vec<Value> = serde_json::from_str(&listed.output).expect("the counters are listed");
+    let countable = counters.iter().filter(|entry| entry["countable"] == true);
+    let name = |entry: &Value| entry["name"].as_str().unwrap().to_owned();
+    let names: Vec<String> = countable.clone().map(name).collect();
+    for expected in SWITCHES.iter().chain(&PERF) {
+        assert!(names.iter().any(|name| name == expected), "{expected} is not among {names:?}");
+    }
+    let (here, elsewhere): (Vec<&Value>, Vec<&Value>) = countable.partition(|entry| entry["available"] == true);
+    let reasons = elsewhere.iter().map(|entry| format!("{}: {}", name(entry), entry["reason"])).collect();
+    (here.into_iter().map(name).collect(), reasons)
+}
+
+/// The counters that can be read here, for `--count`; nothing when those from perf are not among them.
+fn all_counters() -> Option<String> {
+    let (names, reasons) = countable();
+    if reasons.is_empty() {
+        return Some(names.join(","));
+    }
+    println!("skipped: {reasons:?}");
+    None
+}
+
+fn load(port: u16, children: u32, loops: u32, counters: &str) -> Value {
+    let (connect, children, loops) = (format!("127.0.0.1:{port}"), children.to_string(), loops.to_string());
+    let fixed = ["load", "bytes", "--json", "--connect", &connect, "--children", &children, "--loops", &loops];
+    let ran = run(engine().args(fixed).args(["--count", counters]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    serde_json::from_str(&ran.output).unwrap()
+}
+
+#[track_caller]
+fn number(line: &Value, name: &str) -> u64 {
+    line[name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {line}"))
+}
+
+#[track_caller]
+fn sum(line: &Value, names: [&str; 2]) -> u64 {
+    names.iter().map(|name| number(line, name)).sum()
+}
+
+/// Another figure of the same events, which may have begun somewhat earlier, and ended somewhat later.
+#[track_caller]
+fn at_most_below(what: &str, counted: u64, reference: u64, room: u64) {
+    assert!(counted <= reference + 2, "{what}: {counted} is more than {reference}");
+    assert!(counted + room >= reference, "{what}: {counted} is more than {room} below {reference}");
+}
+
+/// Living processes are counted exactly by both ways, at any moment. Of those that end perf misses the last switch, and
+/// of threads that end in a living process /proc shows nothing more.
+#[test]
+fn of_a_window_and_of_the_whole_life_of_a_server() {
+    let Some(counters) = all_counters() else { return };
+    for (design, processes_end) in [("prefork", false), ("prethread_queue", false), ("fork_per_client", true)] {
+        let mut server = Server::start(design, "bytes", &["--count", &counters]);
+        for name in counters.split(',') {
+            assert_eq!(server.ready["counters"].get(name), Some(&Value::Null), "{}", server.ready);
+        }
+        server.settle();
+        let before = server.snapshot();
+        let result = load(server.port, 3, 200, "voluntary_switches");
+        server.snapshot_when("all are closed", |snapshot| snapshot["tally"]["closed"] == 600);
+        server.sleeps();
+        let after = server.snapshot();
+        let window = |name| number(&after["counters"], name) - number(&before["counters"], name);
+        let from_proc = window("voluntary_switches") + window("involuntary_switches");
+        assert_eq!(result["unavailable"], json!({}), "{result}");
+        // A preempted teardown is a switch, too: on a busy machine an end has more than the last.
+        let room = if processes_end { 3 * 600 } else { 0 };
+        at_most_below(&format!("{design}, switches of a window"), window("context_switches"), from_proc, room + 2);
+        assert!(from_proc > 0 && window("page_faults") > 0, "{design}: {before} {after}");
+        let clock = after["cpu_ns"].as_u64().zip(before["cpu_ns"].as_u64()).map(|(after, before)| after - before);
+        if let Some(clock) = clock {
+            let share = window("task_clock") as f64 / clock as f64;
+            assert!((0.3..1.1).contains(&share), "{design}: task_clock is {share} of the CPU time");
+        }
+        let ending = server.stop();
+        ending.is_good();
+        let summary = ending.summary();
+        for name in SWITCHES {
+            assert_eq!(summary["counters"][name], summary[name], "{design}: {name} in {summary}");
+        }
+        let counted = |name| number(&summary["counters"], name);
+        at_most_below("switches of the life", counted("context_switches"), sum(summary, SWITCHES), room + 100);
+        let faults = sum(summary, ["minor_faults", "major_faults"]);
+        at_most_below("faults of the life", counted("page_faults"), faults, 100);
+    }
+}
+
+/// The sum over the living threads does not fall when threads end, and has what they did when their process has ended.
+#[test]
+fn of_threads_that_end() {
+    let mut server = Server::start("thread_per_client", "bytes", &["--count", "voluntary_switches"]);
+    server.settle();
+    let mut last = 0;
+    for round in 1..=4 {
+        let clients: Vec<_> = (0..20).map(|_| support::client::Client::connect(server.port)).collect();
+        eventually("every client has a thread", || (process::thread_states(server.first).len() == 21).then_some(()));
+        server.sleeps();
+        let with_threads = number(&server.snapshot()["counters"], "voluntary_switches");
+        assert!(with_threads >= last + 20, "round {round}: {with_threads} after {last}, and 20 threads sleep");
+        drop(clients);
+        server.snapshot_when("all are closed", |snapshot| snapshot["tally"]["closed"] == 20 * round);
+        eventually("the threads have ended", || (process::thread_states(server.first).len() == 1).then_some(()));
+        let without = number(&server.snapshot()["counters"], "voluntary_switches");
+        assert!(without >= with_threads, "round {round}: {without} after {with_threads}");
+        last = without;
+    }
+    let ending = server.stop();
+    let summary = ending.summary();
+    assert_eq!(summary["counters"]["voluntary_switches"], summary["voluntary_switches"], "{summary}");
+    assert!(number(summary, "voluntary_switches") >= last);
+}
+
+/// Workers that are reaped by the supervisor, since their parent was killed, are counted as well.
+#[test]
+fn of_a_server_whose_first_process_was_killed() {
+    let server = Server::start("prefork", "bytes", &["--count", "voluntary_switches,involuntary_switches"]);
+    server.settle();
+    load(server.port, 3, 100, "voluntary_switches");
+    process::signal(server.first, Signal::SIGKILL);
+    let ending = server.wait();
+    let summary = ending.summary();
+    for name in SWITCHES {
+        assert_eq!(summary["counters"][name], summary[name], "{name} in {summary}");
+    }
+    assert!(number(summary, "voluntary_switches") > 0, "{summary}");
+}
+
+#[test]
+fn of_a_load_with_its_children() {
+    let Some(counters) = all_counters() else { return };
+    let server = Server::start("prefork", "bytes", &[]);
+    let result = load(server.port, 4, 150, &counters);
+    assert_eq!(result["unavailable"], json!({}), "{result}");
+    let counted = |name| number(&result["counters"], name);
+    for name in SWITCHES {
+        assert!(counted(name).abs_diff(number(&result, name)) <= 3, "{name} in {result}");
+    }
+    at_most_below("switches", counted("context_switches"), sum(&result, SWITCHES) + 3, 50);
+    let faults = sum(&result, ["minor_faults", "major_faults"]);
+    assert!(counted("page_faults").abs_diff(faults) <= 50, "{result}");
+    assert!(counted("task_clock") > 0, "{result}");
+    let ran = run(engine().args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", server.port)]).args([
+        "--children",
+        "1",
+        "--loops",
+        "2",
+        "--count",
+        "page_faults",
+        "--count",
+        "voluntary_switches",
+    ]));
+    assert!(ran.output.contains("page faults: ") && ran.output.contains("voluntary switches: "), "{ran:?}");
+}
+
+/// The engine under `count`: its lines as they come, its standard input.
+struct Counted {
+    count: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<Value>,
+}
+
+impl Counted {
+    fn start(command: &mut Command) -> Counted {
+        let mut count =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the engine can be started");
+        let (sender, lines) = channel();
+        let output = BufReader::new(count.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| {
+                sender.send(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            })
+        });
+        Counted { input: count.stdin.take(), count, lines }
+    }
+
+    fn serve(design: &str) -> Counted {
+        let options = ["count", "--count", "voluntary_switches", "--", "serve", design, "--control", "--listen"];
+        Counted::start(engine().args(options).arg("127.0.0.1:0"))
+    }
+
+    fn id(&self) -> i32 {
+        self.count.id() as i32
+    }
+
+    #[track_caller]
+    fn line(&self, kind: &str) -> Value {
+        let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no line {kind}: {error}"));
+        assert_eq!(line["line"], kind, "{line}");
+        line
+    }
+
+    /// The line `life`, which must be the next and the last, and the exit status.
+    #[track_caller]
+    fn end(mut self) -> (Value, Option<i32>) {
+        let life = self.line("life");
+        assert!(self.lines.recv_timeout(PATIENCE).is_err(), "the life is the last line");
+        let status = eventually("count ends", || self.count.try_wait().unwrap());
+        (life, status.code())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let _ = self.count.kill();
+        let _ = self.count.wait();
+    }
+}
+
+#[test]
+fn of_a_server_from_exec_to_exit_with_its_protocol() {
+    let schema: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
+    let mut counted = Counted::serve("fork_per_client");
+    let ready = counted.line("ready");
+    let port = number(&ready, "port") as u16;
+    assert_ne!(number(&ready, "supervisor_pid") as i32, counted.id());
+    load(port, 2, 50, "voluntary_switches");
+    counted.input.as_mut().unwrap().write_all(b"snapshot\n").unwrap();
+    assert_eq!(counted.line("snapshot")["tally"]["requests"], 100);
+    counted.input = None;
+    let summary = counted.line("summary");
+    let (life, status) = counted.end();
+    support::schema::check(&schema, &life).unwrap();
+    assert_eq!((status, &life["status"]), (Some(0), &json!(0)), "{life}");
+    assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
+    // The supervisor is in it, too.
+    for name in ["user_ns", "system_ns", "voluntary_switches", "minor_faults"] {
+        assert!(number(&life, name) >= number(&summary, name), "{name} in {life} and in {summary}");
+    }
+    assert!(number(&life, "elapsed_ns") > 0, "{life}");
+}
+
+#[test]
+fn a_signal_is_passed_on() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let counted = Counted::serve("prefork");
+        counted.line("ready");
+        process::signal(counted.id(), signal);
+        counted.line("summary");
+        let (life, status) = counted.end();
+        assert_eq!((status, &life["status"]), (Some(0), &json!(0)), "{signal}: {life}");
+    }
+    // Twice at once, as timeout(1) does it: a load that hears a second interrupt ends without its line.
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    let fixed = ["count", "load", "bytes", "--json", "--connect", &connect, "--children", "2", "--loops", "10000000"];
+    let counted = Counted::start(engine().args(fixed));
+    eventually("the load asks", || (process::family(counted.id()).len() == 4).then_some(()));
+    process::signal(counted.id(), Signal::SIGINT);
+    process::signal(counted.id(), Signal::SIGINT);
+    assert_eq!(counted.line("load")["interrupted"], true);
+    let (life, status) = counted.end();
+    assert_eq!((status, &life["status"]), (Some(1), &json!(1)), "an interrupted load is not complete: {life}");
+}
+
+#[test]
+fn nothing_is_left_of_a_count_that_was_killed() {
+    for signal in [Signal::SIGKILL, Signal::SIGHUP] {
+        let counted = Counted::serve("prefork");
+        counted.line("ready");
+        let family = process::family(counted.id());
+        assert!(family.len() > 2, "{family:?}");
+        process::signal(counted.id(), signal);
+        eventually("none of the family lives", || family.iter().all(|&id| !process::lives(id)).then_some(()));
+    }
+}
+
+#[test]
+fn a_command_that_was_killed_is_counted_to_its_end() {
+    let counted = Counted::serve("prefork");
+    let ready = counted.line("ready");
+    let family = process::family(counted.id());
+    process::signal(number(&ready, "supervisor_pid") as i32, Signal::SIGKILL);
+    let (life, status) = counted.end();
+    assert_eq!((status, &life["status"]), (Some(137), &json!(137)), "128 and SIGKILL: {life}");
+    assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
+    assert!(family.iter().all(|&id| !process::lives(id)), "{family:?}");
+}
+
+/// What the counting process did before it became one, as a launcher, belongs to nobody's life.
+#[test]
+fn the_past_of_a_launcher_is_not_counted() {
+    let script = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); /bin/true; done; exec \"$0\" \"$@\"";
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--children", "1", "--json"];
+    let past = run(Command::new("sh").args(["-c", script, ENGINE, "count"]).args(load));
+    let alone = run(engine().arg("count").args(load));
+    let life = |ran: &support::Ran| -> Value { serde_json::from_str(ran.output.lines().last().unwrap()).unwrap() };
+    let faults = [&past, &alone].map(|ran| number(&life(ran), "minor_faults"));
+    assert!(faults[0].abs_diff(faults[1]) < 200, "each of 200 programs had dozens of faults: {faults:?}");
+    assert_eq!([past.status, alone.status], [Some(1); 2], "{past:?}");
+}
+
+#[test]
+fn as_perf_stat_counts() {
+    let Some(counters) = all_counters() else { return };
+    let events = "task-clock,context-switches,cpu-migrations,page-faults";
+    let probe = run(Command::new("sh").args(["-c", &format!("perf stat -x, -e {events} true")]));
+    if probe.status != Some(0) || !probe.errors.contains("context-switches") {
+        println!("skipped: perf stat does not work here: {}", probe.errors);
+        return;
+    }
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    // perf counts the counting process, too: as much as it takes to start the engine once, and to fork once.
+    let mut command = Command::new("perf");
+    command.args(["stat", "-x", ",", "-e", events, ENGINE, "count", "--count", &counters, "load", "bytes", "--json"]);
+    let ran = run(command.args(["--connect", &connect, "--children", "20", "--loops", "100"]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+    let of_perf = |event: &str| -> f64 {
+        let line = ran.errors.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{event}: {ran:?}"));
+        line.split(',').next().unwrap().parse().unwrap_or_else(|error| panic!("{error}: {line}"))
+    };
+    let counted = |name: &str| number(&life["counters"], name) as f64;
+    println!("perf stat: {}\ncount: {life}", ran.errors.trim());
+    // Milliseconds in perf's output.
+    let clock = counted("task_clock") / 1e6;
+    assert!(clock <= of_perf("task-clock") * 1.01 && clock >= of_perf("task-clock") * 0.7, "{clock}: {ran:?}");
+    for (name, event, room) in
+        [("context_switches", "context-switches", 30.0), ("cpu_migrations", "cpu-migrations", 10.0)]
+    {
+        let difference = of_perf(event) - counted(name);
+        assert!((0.0..=room).contains(&difference), "{name}: {difference} in {ran:?}");
+    }
+    let start = run(Command::new("perf").args(["stat", "-x", ",", "-e", "page-faults", ENGINE, "--version"]));
+    let start: f64 = start.errors.trim().split(',').next().unwrap().parse().unwrap();
+    let difference = of_perf("page-faults") - counted("page_faults");
+    assert!((0.0..=2.0 * start).contains(&difference), "{difference} faults, {start} for a start: {ran:?}");
+}
+
+/// perf_event_paranoid forbids a user events that see the kernel: null, with the reason, at every place.
+#[test]
+fn what_is_forbidden_is_unavailable_with_the_reason() {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if paranoid.trim().parse::<i32>().ok().is_none_or(|value| value < 2) {
+        println!("skipped: kernel.perf_event_paranoid is '{}', which forbids nothing", paranoid.trim());
+        return;
+    }
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let is_reason = |value: &Value| {
+        let text = value.as_str().unwrap_or_else(|| panic!("{value} is no reason"));
+        assert!(text.contains("perf_event_open") && text.contains("perf_event_paranoid=1"), "{text}");
+    };
+    let names = "context_switches,voluntary_switches";
+
+    let listed = run(user.command(None).args(["list", "counters", "--json"]));
+    let listed: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
+    for name in ["context_switches", "cpu_migrations", "page_faults"] {
+        let entry = listed.iter().find(|entry| entry["name"] == name).unwrap();
+        assert_eq!(entry["available"], false, "{entry}");
+        is_reason(&entry["reason"]);
+    }
+
+    let options = ["--count", names];
+    let mut server = Server::launch(&mut user.command(None), "prefork", "bytes", &options);
+    is_reason(&server.ready["counters"]["context_switches"]);
+    assert_eq!(server.ready["counters"]["voluntary_switches"], Value::Null);
+    let snapshot = server.snapshot();
+    assert_eq!(snapshot["counters"].get("context_switches"), Some(&Value::Null), "{snapshot}");
+    assert!(snapshot["counters"]["voluntary_switches"].is_u64(), "{snapshot}");
+    let connect = format!("127.0.0.1:{}", server.port);
+    let load = ["load", "bytes", "--connect", &connect, "--children", "1", "--loops", "2"];
+
+    let ran = run(user.command(None).args(load).args(["--count", names, "--json"]));
+    let result: Value = serde_json::from_str(&ran.output).unwrap();
+    assert_eq!((ran.status, result["counters"].get("context_switches")), (Some(0), Some(&Value::Null)), "{result}");
+    is_reason(&result["unavailable"]["context_switches"]);
+    let ran = run(user.command(None).args(load).args(["--count", names]));
+    assert!(ran.output.contains("context switches: not available here: perf_event_open was refused"), "{ran:?}");
+
+    let ran = run(user.command(None).args(["count", "--count", names, "--"]).args(load).arg("--json"));
+    let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+    assert_eq!((ran.status, life["counters"].get("context_switches")), (Some(0), Some(&Value::Null)), "{life}");
+    is_reason(&life["unavailable"]["context_switches"]);
+    assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
+
+    let ending = server.stop();
+    assert_eq!(ending.summary()["counters"].get("context_switches"), Some(&Value::Null), "{}", ending.summary());
+}
+
+#[test]
+fn what_count_cannot_run_or_read_is_refused() {
+    for (arguments, words) in [
+        ("serve prefork --count contxt_switches", &["contxt_switches", "similar", "'context_switches'"][..]),
+        ("load bytes --connect 127.0.0.1:1 --count page_falts", &["page_falts", "'page_faults'"]),
+        ("count --count cgroup_cpu -- serve prefork", &["cgroup_cpu", "possible values", "context_switches"]),
+        ("count --count= -- serve prefork", &["--count", "possible values"]),
+        ("count", &["serve"]),
+        ("count -- list", &["serve or load", "list"]),
+        ("count -- count -- serve prefork", &["serve or load", "count"]),
+        ("count -- serve prefrok", &["prefrok", "'prefork'"]),
+        ("count serve prefork --parent 1", &["--parent", "before serve or load"]),
+        ("count --parent 1 -- serve prefork", &["--parent 1"]),
+    ] {
+        let ran = run(engine().args(arguments.split(' ')));
+        assert_eq!((ran.status, ran.output.as_str()), (Some(2), ""), "{arguments}: {ran:?}");
+        assert_eq!(ran.errors.lines().count(), 1, "{arguments}: {ran:?}");
+        for word in words {
+            assert!(ran.errors.contains(word), "{arguments}: '{word}' is not in {}", ran.errors);
+        }
+    }
+    let ran = run(engine().args(["count", "--", "serve", "--help"]));
+    assert!(ran.status == Some(0) && ran.output.contains("Usage:"), "{ran:?}");
+}

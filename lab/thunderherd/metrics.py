@@ -1,0 +1,116 @@
+"""The one table of metrics: what a trial gives one number for, in words, with its unit and its better
+direction.
+
+Most have a fixed name (`METRICS`). Those of one side, `server.NAME` and `client.NAME`, are open-ended: NAME
+is a counter that the study asks both sides for, or what the system says of a process that has ended
+(`OF_A_LIFE`); each is also there `_per_request`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Better = Literal["less", "more"]
+"""Which of two values of a metric is the better one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a metric is read, compared and shown."""
+
+    name: str
+    words: str
+    """What it is, to stand in a sentence or as a heading."""
+    unit: str = ""
+    """Of one value: "s" (everything that lasts is in seconds), "1/s", "connections"; empty for a plain
+    number."""
+    better: Better = "less"
+    digits: int = 3
+    """Significant digits that are worth showing."""
+    whole: bool = False
+    """A count of things: in one trial it has no decimals."""
+
+
+def _table(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+METRICS = _table(
+    Metric("connections", "connections that the server accepted", "connections", "more", whole=True),
+    Metric("requests", "requests that the clients saw answered", "requests", "more", whole=True),
+    Metric("server_cpu_seconds", "CPU time of the server", "s"),
+    Metric("server_cpu_per_connection", "server CPU per connection", "s"),
+    Metric("server_cpu_per_request", "server CPU per request", "s"),
+    Metric("client_cpu_seconds", "CPU time of the clients", "s"),
+    Metric("client_cpu_per_request", "client CPU per request", "s"),
+    Metric("machine_cpu_seconds", "CPU time of everything on the machine", "s"),
+    Metric("elapsed_seconds", "elapsed time", "s"),
+    Metric("connections_per_second", "connections per second", "1/s", "more"),
+    Metric("requests_per_second", "requests per second", "1/s", "more"),
+    Metric("latency_mean_seconds", "mean latency", "s"),
+    Metric("latency_p50_seconds", "median latency", "s"),
+    Metric("latency_p90_seconds", "90th percentile of latency", "s"),
+    Metric("latency_p99_seconds", "99th percentile of latency", "s"),
+    Metric("latency_p999_seconds", "99.9th percentile of latency", "s"),
+    Metric("latency_maximum_seconds", "longest latency", "s"),
+    Metric("voluntary_switches_per_connection", "voluntary context switches of the server per connection"),
+    Metric("empty_wakeups_per_connection", "returns from a wait that found nothing to do, per connection"),
+    Metric("clients_per_worker_sd", "standard deviation of connections per worker", "connections"),
+    Metric("clients_per_worker_min", "fewest connections of a worker", "connections", "more", whole=True),
+    Metric("clients_per_worker_max", "most connections of a worker", "connections", whole=True),
+    Metric(
+        "listen_drops", "connections dropped because the listen queue was full", "connections", whole=True
+    ),
+)
+"""The metrics with a fixed name, in the order in which tables have them."""
+
+SIDES = {"server": "of the server", "client": "of the clients"}
+PER_REQUEST = "_per_request"
+
+OF_A_LIFE = {
+    "elapsed_seconds": "elapsed time",
+    "user_seconds": "user CPU time",
+    "system_seconds": "system CPU time",
+    "voluntary_switches": "voluntary context switches",
+    "involuntary_switches": "involuntary context switches",
+    "minor_faults": "minor page faults",
+    "major_faults": "major page faults",
+}
+"""What a process that has ended is known to have used; of the server only where the trial is its whole
+life."""
+
+COUNTERS_OF_TIME = frozenset({"task_clock"})
+"""Counters that the engine reads in nanoseconds; as metrics they are in seconds."""
+
+
+def metric(name: str) -> Metric:
+    """The metric of that name. Raises KeyError where no study can have one of that name."""
+    if name in METRICS:
+        return METRICS[name]
+    side, dot, what = name.partition(".")
+    if not dot or side not in SIDES or not what:
+        raise KeyError(name)
+    whole = what.removesuffix(PER_REQUEST)
+    words = f"{OF_A_LIFE.get(whole, whole.replace('_', ' '))} {SIDES[side]}"
+    is_time = whole in COUNTERS_OF_TIME or whole.endswith("_seconds")
+    found = Metric(name, words, "s" if is_time else "", whole=not is_time)
+    return found if whole == what else replace(found, words=f"{words} per request", whole=False)
+
+
+def metric_names(counters: Iterable[str] = ()) -> list[str]:
+    """Every metric that a study which asks for these counters may name."""
+    of_sides = [f"{side}.{figure}" for side in SIDES for figure in figures_of_sides(counters)]
+    return [*METRICS, *(f"{name}{per}" for name in of_sides for per in ("", PER_REQUEST))]
+
+
+def figures_of_sides(counters: Iterable[str] = ()) -> list[str]:
+    """What there is of each side, given the counters that are asked for."""
+    return list(dict.fromkeys([*OF_A_LIFE, *counters]))
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names of metrics, each once: those of the table in its order, then the others as they come."""
+    found = dict.fromkeys(names)
+    return [*(name for name in METRICS if name in found), *(name for name in found if name not in METRICS)]

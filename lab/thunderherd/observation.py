@@ -1,0 +1,422 @@
+"""What one trial has seen, and what follows from it: one number per metric, and every reason why it may not
+count.
+
+Correctness comes before statistics: one wrong reply, one connection too few, one overflow of the listen
+queue, and the trial is invalid and says why.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from thunderherd import noise
+from thunderherd.engine_lines import (
+    Counters,
+    Latency,
+    Life,
+    LoadResult,
+    Mark,
+    Ready,
+    ServerSummary,
+    Snapshot,
+    Tally,
+)
+from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST
+from thunderherd.records import CpuScope, Noise, TrialMetrics
+from thunderherd.study import Contender
+
+Number = int | float
+
+
+@dataclass
+class Observation:
+    """What a trial has found out so far; everything stays None that it did not come to.
+
+    `before` and `after` enclose the measured window, `rest_before` and `rest_after` everything that the
+    measured load did: they are the same, but for a load that ends by time, whose window lies inside.
+    """
+
+    contender: Contender
+    counters: Sequence[str] = ()
+    reasons: list[str] = field(default_factory=list)
+    ready: Ready | None = None
+    rest_before: Snapshot | None = None
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+    rest_after: Snapshot | None = None
+    summary: ServerSummary | None = None
+    server_life: Life | None = None
+    warm_up: list[LoadResult] = field(default_factory=list)
+    loads: list[LoadResult] = field(default_factory=list)
+    client_lives: list[Life] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    samples: tuple[noise.Sample, noise.Sample] | None = None
+    time_wait_before: int | None = None
+
+    @property
+    def is_whole_life(self) -> bool:
+        """Whether both sides are counted from exec to exit."""
+        return self.contender.trial == "whole_life"
+
+    def planned_connections(self) -> int:
+        """Connections of the whole trial, as far as they are known beforehand."""
+        load = self.contender.load
+        warm_up = 0 if self.is_whole_life else load.warm_up_connections
+        return warm_up + (load.connections_per_trial or 0)
+
+    # What the server did
+
+    def cpu_scope(self) -> CpuScope | None:
+        """What the server's CPU covers: the window or, where no clock allows that, its whole life."""
+        if self.ready is None:
+            return None
+        return "whole_life" if self.is_whole_life or self.ready.cpu_source == "whole_life" else "window"
+
+    def work(self) -> Tally | None:
+        """What the server counted while its clients were measured."""
+        if self.is_whole_life:
+            return self.summary.tally if self.summary else None
+        return (
+            None if self.before is None or self.after is None else _less(self.after.tally, self.before.tally)
+        )
+
+    def server_cpu(self) -> tuple[float, Tally] | None:
+        """The server's CPU in seconds, and the work that it was used for."""
+        work = self.work()
+        if work is None:
+            return None
+        if self.is_whole_life:
+            life = self.server_life
+            return None if life is None else ((life.user_ns + life.system_ns) / 1e9, work)
+        if self.cpu_scope() == "whole_life":
+            return None if self.summary is None else (self.summary.cpu_ns / 1e9, self.summary.tally)
+        used = _cpu_between(self.before, self.after)
+        return None if used is None else (used, work)
+
+    def workers(self) -> list[int] | None:
+        """Connections of each pool worker while its clients were measured."""
+        if self.is_whole_life:
+            return self.summary.workers if self.summary else None
+        if self.before is None or self.after is None:
+            return None
+        return workers_in_window(self.before.workers, self.after.workers)
+
+    def noise(self) -> Noise | None:
+        """What the machine did beside it."""
+        if self.samples is None:
+            return None
+        if self.is_whole_life:
+            # Both sides have ended between the samples: all of it is CPU of our ended children.
+            return noise.between(*self.samples, server_seconds=0.0)
+        used = _cpu_between(self.rest_before, self.rest_after)
+        if used is None:
+            used = self.summary.cpu_ns / 1e9 if self.summary else None
+        if used is None or self.rest_before is None or self.rest_after is None:
+            return None
+        if self.summary is not None and self.summary.tally.requests:
+            # A clock that stops before a process has quite ended would make the rest of it look foreign.
+            # So the window's share of the whole life stands in where it is more.
+            served = self.rest_after.tally.requests - self.rest_before.tally.requests
+            used = max(used, self.summary.cpu_ns / 1e9 * served / self.summary.tally.requests)
+        return noise.between(*self.samples, server_seconds=used)
+
+    # Metrics
+
+    def metrics(self) -> TrialMetrics | None:
+        """One number per metric; None when the window was not reached or not closed."""
+        work, cpu, outside = self.work(), self.server_cpu(), self.noise()
+        if work is None or not self.loads or cpu is None or outside is None:
+            return None
+        seconds, used_for = cpu
+        workers = self.workers()
+        clients = sum(load.user_ns + load.system_ns for load in self.loads) / 1e9
+        asked = sum(load.requests for load in self.loads)
+        answered = sum(load.window.requests if load.window else load.requests for load in self.loads)
+        elapsed = elapsed_seconds(self.loads)
+        return {
+            "connections": work.connections,
+            "requests": answered,
+            "server_cpu_seconds": seconds,
+            "server_cpu_per_connection": _share(seconds, used_for.connections),
+            "server_cpu_per_request": _share(seconds, used_for.requests),
+            "client_cpu_seconds": clients,
+            "client_cpu_per_request": _share(clients, asked),
+            "machine_cpu_seconds": outside.machine_busy_seconds,
+            "elapsed_seconds": elapsed,
+            "connections_per_second": _share(work.connections or None, elapsed),
+            "requests_per_second": _share(answered, elapsed),
+            **_latencies([load.latency for load in self.loads]),
+            "voluntary_switches_per_connection": self._switches_per_connection(work),
+            "empty_wakeups_per_connection": _share(work.empty_wakeups, work.connections),
+            "clients_per_worker_sd": statistics.pstdev(workers) if workers else None,
+            "clients_per_worker_min": min(workers) if workers else None,
+            "clients_per_worker_max": max(workers) if workers else None,
+            "listen_drops": self._listen_drops(),
+            **_of_side("server", self._of_server(), work.requests),
+            **_of_side("client", self._of_clients(), asked),
+        }
+
+    def _switches_per_connection(self, work: Tally) -> float | None:
+        """In the window where they are counted there, which is possible for a pool's workers; else of the
+        whole life."""
+        if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
+            return _share(self._counted_by_server().get(SWITCHES), work.connections)
+        life = self.server_life or self.summary
+        return (
+            _share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
+        )
+
+    def _listen_drops(self) -> int:
+        if self.is_whole_life:
+            return self.summary.listen_drops if self.summary else 0
+        return self.after.listen_drops - self.before.listen_drops if self.before and self.after else 0
+
+    def _counted_by_server(self) -> Counters:
+        if self.server_life is not None:
+            return {name: self.server_life.counters.get(name) for name in self.counters}
+        if self.before is None or self.after is None:
+            return {}
+        earlier, later = self.before.counters, self.after.counters
+        return {name: _difference(earlier.get(name), later.get(name)) for name in self.counters}
+
+    def _of_server(self) -> Mapping[str, Number | None]:
+        life = self.server_life
+        return {**(_of_life(life, life.elapsed_ns) if life else {}), **_in_seconds(self._counted_by_server())}
+
+    def _of_clients(self) -> Mapping[str, Number | None]:
+        said: list[Mapping[str, Number | None]] = []
+        if self.client_lives:
+            for life in self.client_lives:
+                counted = {name: life.counters.get(name) for name in self.counters}
+                said.append({**_of_life(life, life.elapsed_ns), **_in_seconds(counted)})
+        else:
+            for load in self.loads:
+                counted = {name: load.counters.get(name) for name in self.counters}
+                said.append({**_of_life(load, load.elapsed_ns), **_in_seconds(counted)})
+        added = {name: _sum(each[name] for each in said) for name in said[0]}
+        # Load processes run at the same time.
+        return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in said)}
+
+    def missing(self) -> str:
+        """In words, what `metrics` would have needed and the trial does not have."""
+        if self.before is None and not self.is_whole_life:
+            return "it was not reached"
+        if self.samples is None:
+            return "it was not closed"
+        if not self.loads:
+            return "there was no load in it"
+        if self.server_cpu() is None:
+            return "the engine did not tell the server's CPU time"
+        return "the engine gave too little to tell its figures"
+
+    # Warnings and faults
+
+    def warnings(self) -> list[str]:
+        """What does not forbid to count this trial but belongs beside its figures."""
+        said = []
+        if self.ready is not None and self.ready.cpu_source_reason is not None and not self.is_whole_life:
+            whole_life = self.cpu_scope() == "whole_life"
+            what = "that of the server's whole life, warm-up included" if whole_life else "not exact"
+            said.append(f"CPU is {what}: {self.ready.cpu_source_reason}")
+        limit = noise.time_wait_limit()
+        if self.time_wait_before is not None and self.time_wait_before + self.planned_connections() > limit:
+            said.append(
+                f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
+                "further ones were dropped at once"
+            )
+        missing = (
+            self.server_life.unavailable if self.server_life else self.ready.counters if self.ready else {}
+        )
+        said += [f"counter {name} is not available: {why}" for name, why in missing.items() if why]
+        return said
+
+    def faults(self) -> list[str]:
+        """Everything that forbids to count this trial, in the order in which one would look for a cause."""
+        return [
+            *self._load_faults(),
+            *self._server_faults(),
+            *self._tally_faults(),
+            *self._account_faults(),
+        ]
+
+    def _load_faults(self) -> Iterator[str]:
+        for what, results in (("warm-up", self.warm_up), ("load", self.loads)):
+            for result in results:
+                errors = ", ".join(f"{count} {kind}" for kind, count in result.errors.items() if count)
+                if errors:
+                    first = f" (first: {result.first_error})" if result.first_error else ""
+                    yield f"{what}: errors: {errors}{first}"
+                if result.interrupted:
+                    yield f"{what}: interrupted"
+                if result.children_lost:
+                    yield f"{what}: {result.children_lost} client processes died"
+                if result.expected_requests is not None and result.requests != result.expected_requests:
+                    yield f"{what}: {result.requests} right replies of {result.expected_requests}"
+        for result in self.loads:
+            if self.contender.load.is_timed and result.window is None:
+                yield "load: it ends by time and told no window"
+            elif result.window is not None and not result.window.requests:
+                yield "load: no reply came within the window"
+
+    def _server_faults(self) -> Iterator[str]:
+        last = self.summary or self.rest_after
+        if last is not None:
+            errors = ", ".join(f"{count} {kind}" for kind, count in last.tally.errors.items() if count)
+            if errors:
+                yield f"server: errors: {errors}"
+            if last.tally.workers_lost:
+                yield f"server: {last.tally.workers_lost} workers died"
+        if self.summary is not None and self.summary.died:
+            yield f"server: {self.summary.died}"
+        if (drops := self._listen_drops()) > 0:
+            yield (
+                f"listen queue overflowed: {drops} connections dropped; raise server.settings.backlog "
+                "or net.core.somaxconn"
+            )
+
+    def _tally_faults(self) -> Iterator[str]:
+        """The two ends must have counted the same."""
+        if not self.loads:
+            return
+        if self.is_whole_life:
+            counted = self.summary.tally if self.summary else None
+        elif self.rest_before and self.rest_after:
+            counted = _less(self.rest_after.tally, self.rest_before.tally)
+        else:
+            counted = None
+        if counted is None:
+            return
+        asked = sum(load.requests for load in self.loads)
+        if counted.requests != asked:
+            yield f"server counted {counted.requests} requests in the window, its clients {asked}"
+        opened = sum(load.connections for load in self.loads)
+        if counted.connections != opened:
+            yield f"server counted {counted.connections} connections in the window, its clients {opened}"
+        planned = self.contender.load.requests_per_trial
+        expected = _sum(load.expected_requests for load in self.loads)
+        if planned is not None and expected != planned:
+            yield f"the clients planned {expected} requests, the study {planned}"
+
+    def _account_faults(self) -> Iterator[str]:
+        """The books of both ends, kept over the server's whole life, must agree on what both know."""
+        if self.summary is None:
+            return
+        if self.summary.account_fault:
+            yield f"server: its books do not balance: {self.summary.account_fault}"
+        clients: dict[str, int] = {}
+        for load in (*self.warm_up, *self.loads):
+            for name, amount in load.account.items():
+                clients[name] = clients.get(name, 0) + amount
+        for name, amount in self.summary.account.items():
+            if name in clients and clients[name] != amount:
+                yield f"account: {name}: the server has {amount}, its clients {clients[name]}"
+
+
+SWITCHES, ELAPSED = "voluntary_switches", "elapsed_seconds"
+
+
+def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
+    """From the first client's start to the last client's end; of timed loads, of their windows."""
+    spans = [load.window or load for load in loads]
+    first = min(span.started_monotonic_ns for span in spans)
+    return (max(span.ended_monotonic_ns for span in spans) - first) / 1e9
+
+
+def workers_in_window(before: Sequence[int] | None, after: Sequence[int] | None) -> list[int] | None:
+    """Connections of each pool worker between two snapshots; None without a pool.
+
+    A slot that came later (a replaced worker's) starts from 0.
+    """
+    if before is None or after is None:
+        return None
+    earlier = [*before, *[0] * (len(after) - len(before))]
+    return [now - then for now, then in zip(after, earlier, strict=False)]
+
+
+def _share(whole: float | None, parts: float) -> float | None:
+    return whole / parts if whole is not None and parts > 0 else None
+
+
+def _sum(numbers: Iterator[Number | None]) -> Number | None:
+    """The sum; None where one of them is not known."""
+    known = list(numbers)
+    return None if any(number is None for number in known) else sum(number or 0 for number in known)
+
+
+def _difference(earlier: int | None, later: int | None) -> int | None:
+    return None if earlier is None or later is None else later - earlier
+
+
+def _cpu_between(earlier: Snapshot | None, later: Snapshot | None) -> float | None:
+    """Seconds of the server's CPU between two snapshots; None where its clock cannot be read while it
+    lives."""
+    if earlier is None or later is None or earlier.cpu_ns is None or later.cpu_ns is None:
+        return None
+    return (later.cpu_ns - earlier.cpu_ns) / 1e9
+
+
+def _less(later: Tally, earlier: Tally) -> Tally:
+    """What was counted from the one to the other; errors and lost workers are those of all the time."""
+    kept = {"workers_lost", "workers_replaced", "errors"}
+    return later.model_copy(
+        update={
+            name: getattr(later, name) - getattr(earlier, name)
+            for name in Tally.model_fields
+            if name not in kept
+        }
+    )
+
+
+def _of_life(life: Life | LoadResult, elapsed_ns: int) -> dict[str, Number | None]:
+    """The figures of `metrics.OF_A_LIFE`."""
+    return {
+        ELAPSED: elapsed_ns / 1e9,
+        "user_seconds": life.user_ns / 1e9,
+        "system_seconds": life.system_ns / 1e9,
+        **{
+            name: getattr(life, name)
+            for name in (SWITCHES, "involuntary_switches", "minor_faults", "major_faults")
+        },
+    }
+
+
+def _in_seconds(counters: Counters) -> dict[str, Number | None]:
+    return {
+        name: value / 1e9 if value is not None and name in COUNTERS_OF_TIME else value
+        for name, value in counters.items()
+    }
+
+
+def _of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> TrialMetrics:
+    """The figures of one side under their names as metrics, each per request too."""
+    return {
+        name: value
+        for figure, amount in figures.items()
+        for name, value in (
+            (f"{side}.{figure}", amount),
+            (f"{side}.{figure}{PER_REQUEST}", _share(amount, requests)),
+        )
+    }
+
+
+def _latencies(latencies: Sequence[Latency | None]) -> TrialMetrics:
+    """In seconds. Percentiles of several processes cannot be added, means and maxima can."""
+    known = [each for each in latencies if each is not None]
+    if not known or len(known) < len(latencies):
+        return {f"latency_{name}_seconds": None for name in ("mean", *PERCENTILES, "maximum")}
+    requests = sum(each.requests for each in known)
+    total = _sum(None if each.mean_ns is None else each.mean_ns * each.requests for each in known)
+    longest = [each.maximum_ns for each in known if each.maximum_ns is not None]
+    alone = known[0] if len(known) == 1 else None
+    return {
+        "latency_mean_seconds": _share(total, requests * 1e9),
+        **{
+            f"latency_{name}_seconds": _share(getattr(alone, f"{name}_ns", None), 1e9) for name in PERCENTILES
+        },
+        "latency_maximum_seconds": _share(max(longest), 1e9) if longest else None,
+    }
+
+
+PERCENTILES = ("p50", "p90", "p99", "p999")

@@ -1,0 +1,255 @@
+"""Every contender of a study before its defaults are filled in: those of the main table, and those of each
+sweep's points, with the place in the file that each of their keys comes from.
+
+A point of a sweep is a contender like any other, made of these, the later winning: the study's tables, the
+contender that it varies (its base), the sweep's `set`, and the point's own value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from thunderherd.catalogue import Catalogue
+from thunderherd.records import TrialForm
+from thunderherd.study_file import KeyPath, assign, flat
+from thunderherd.study_form import (
+    ContenderTable,
+    LabTable,
+    LoadTable,
+    StudyForm,
+    SweepTable,
+    Table,
+    ValueTable,
+)
+
+MAIN = "main"
+"""The name of the main table among the parts of a size."""
+
+OWN = frozenset({"name", "label", "row", "row_note", "control_of"})
+"""What a contender does not hand on to those that vary it."""
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key of contenders that a sweep gives another value, and where the file says so."""
+
+    path: KeyPath
+    value: Any
+    place: KeyPath
+    required: bool
+    """Whether every contender must have the key; where not, those that have it get the value."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a sweep's axis. `number` says where it stands; None if it has a name only."""
+
+    name: str
+    number: float | None
+    changes: tuple[Change, ...]
+    place: KeyPath
+
+
+@dataclass(frozen=True)
+class Base:
+    """A contender as the file has it, with the one whose configuration it starts from (often itself)."""
+
+    table: ContenderTable
+    start: ContenderTable
+    place: KeyPath
+    start_place: KeyPath
+
+    def own(self) -> tuple[dict[str, Any], dict[KeyPath, KeyPath]]:
+        """What it says of its configuration, and where it says it."""
+        data: dict[str, Any] = {}
+        places: dict[KeyPath, KeyPath] = {}
+        for table, place in ((self.start, self.start_place), (self.table, self.place)):
+            said = table.model_dump(exclude_unset=True, exclude=set(OWN))
+            for path, value in flat(said):
+                assign(data, path, value)
+                places[path] = (*place, *path)
+        return data, places
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One complete configuration as the file has it: a contender of the main table, or of a sweep's point."""
+
+    name: str
+    form: StudyForm
+    base: Base
+    sweep: SweepTable | None
+    point: Point | None
+    table: ContenderTable
+    """With all of its base and its point."""
+    places: Mapping[KeyPath, KeyPath]
+
+    @property
+    def place(self) -> KeyPath:
+        """Where the file declares it."""
+        return self.point.place if self.point else self.base.place
+
+    @property
+    def part(self) -> str:
+        """The part of the study that it belongs to."""
+        return self.sweep.name if self.sweep else MAIN
+
+    @property
+    def design(self) -> str:
+        return self.table.design or ""
+
+    @property
+    def primitive(self) -> str:
+        return self.table.primitive or self.form.server.primitive
+
+    @cached_property
+    def load(self) -> LoadTable:
+        """The study's load with its own keys."""
+        return _merged(self.form.load, self.table.load)
+
+    @cached_property
+    def lab(self) -> LabTable:
+        """The study's placement with its own keys."""
+        return _merged(self.form.lab, self.table.lab)
+
+    @property
+    def trial(self) -> TrialForm:
+        sweeps = self.sweep.trial if self.sweep else None
+        return self.table.trial or sweeps or self.form.measure.trial
+
+    @property
+    def metric(self) -> str:
+        """What it is judged by."""
+        return (self.sweep.metric if self.sweep else None) or self.form.measure.metric
+
+    def where(self, *path: str) -> KeyPath:
+        """Where the value of one of its keys comes from: `where("load", "settings", "loops")`."""
+        if path in self.places:
+            return self.places[path]
+        return ("server", *path) if path[0] in ("settings", "primitive") else path
+
+
+def _merged(table: AnyTable, changes: BaseModel) -> AnyTable:
+    data = table.model_dump()
+    for path, value in flat(changes.model_dump(exclude_unset=True, exclude_none=True)):
+        assign(data, path, value)
+    return type(table).model_validate(data)
+
+
+# Expanding --------------------------------------------------------------------------------------------------
+
+
+def bases(form: StudyForm, sweep: int | None = None) -> list[Base]:
+    """The contenders of the main table; or those that a sweep, by its place, names or declares."""
+    tables: dict[str, tuple[ContenderTable, KeyPath]] = {}
+    for index, table in enumerate(form.contenders):
+        tables.setdefault(table.name, (table, ("contenders", index)))
+
+    def based(table: ContenderTable, place: KeyPath) -> Base:
+        start, start_place = tables.get(table.control_of or "", (table, place))
+        return Base(table, start, place, start_place)
+
+    if sweep is None:
+        return [based(table, ("contenders", index)) for index, table in enumerate(form.contenders)]
+    return [
+        based(named, ("sweeps", sweep, "contenders", index))
+        if isinstance(named, ContenderTable)
+        else based(*tables[named])
+        for index, named in enumerate(form.sweeps[sweep].contenders)
+        if isinstance(named, ContenderTable) or named in tables
+    ]
+
+
+def declared(form: StudyForm) -> list[Base]:
+    """Every contender that a file declares, once: the main table's, and sweeps' own."""
+    own = [
+        base for index in range(len(form.sweeps)) for base in bases(form, index) if base.place[0] == "sweeps"
+    ]
+    return [*bases(form), *own]
+
+
+def points(sweep: SweepTable, place: KeyPath) -> list[Point]:
+    """The points of a sweep, once its values have been checked; those without a key to be of are left out."""
+    found = []
+    for index, value in enumerate(sweep.values):
+        here = (*place, "values", index)
+        if isinstance(value, dict):
+            table = ValueTable.model_validate(value)
+            changes = tuple(_changes(table.set, (*here, "set")))
+            found.append(Point(table.name, _number(table.name), changes, here))
+        elif sweep.key:
+            change = Change(tuple(sweep.key.split(".")), value, here, required=True)
+            found.append(Point(_name(value), _number(value), (change,), here))
+    return found
+
+
+def common_changes(sweep: SweepTable, place: KeyPath) -> list[Change]:
+    """What differs at all points of a sweep."""
+    return list(_changes(sweep.set, (*place, "set")))
+
+
+def _changes(table: Mapping[str, Any], place: KeyPath) -> Iterator[Change]:
+    for key, value in flat(table):
+        yield Change(tuple(".".join(map(str, key)).split(".")), value, (*place, *key), required=False)
+
+
+def _name(value: Any) -> str:
+    """`30`, `free`, `true`, `0+1`."""
+    if isinstance(value, list):
+        return "+".join(map(_name, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _number(value: Any) -> float | None:
+    """Where a value stands on an axis; a list of CPUs by how many they are."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, list):
+        return float(len(value))
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def configurations(form: StudyForm, catalogue: Catalogue) -> list[Configuration]:
+    """All contenders of a study: the main table's, then each sweep's, point by point."""
+    found = []
+    for base in bases(form):
+        data, places = base.own()
+        table = ContenderTable.model_validate({**data, "name": base.table.name})
+        found.append(Configuration(base.table.name, form, base, None, None, table, places))
+    for index, sweep in enumerate(form.sweeps):
+        common = common_changes(sweep, ("sweeps", index))
+        for point in points(sweep, ("sweeps", index)):
+            for base in bases(form, index):
+                found.append(_at(form, base, sweep, point, [*common, *point.changes], catalogue))
+    return found
+
+
+def _at(
+    form: StudyForm, base: Base, sweep: SweepTable, point: Point, changes: list[Change], catalogue: Catalogue
+) -> Configuration:
+    """A base at a point of a sweep."""
+    data, places = base.own()
+    # What a server can be told depends on its design, so settings come last.
+    for change in sorted(changes, key=lambda change: change.path[0] == "settings"):
+        if change.path[0] == "settings" and not change.required:
+            design, primitive = data.get("design", ""), data.get("primitive", form.server.primitive)
+            if change.path[-1] not in catalogue.settings_of_server(design, primitive, form.server.workload):
+                continue
+        assign(data, change.path, deepcopy(change.value))
+        places[change.path] = change.place
+    name = base.table.name
+    table = ContenderTable.model_validate({**data, "name": name})
+    return Configuration(f"{name}@{sweep.name}={point.name}", form, base, sweep, point, table, places)

@@ -1,0 +1,203 @@
+"""What a study becomes: frozen models in which nothing is left to be guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from thunderherd.catalogue import SettingValue
+from thunderherd.errors import UserError
+from thunderherd.metrics import Better
+from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
+from thunderherd.study_checks import requests_of
+from thunderherd.study_file import unknown
+from thunderherd.study_paper import Inconsistency, notes_about
+
+Settings = dict[str, SettingValue]
+
+CONNECTIONS, KEPT = "connections", "kept"
+"""The setting of a load that says whether a client makes a connection for each request or keeps one for
+all."""
+
+
+class _Resolved(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Measure(_Resolved):
+    """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
+
+    `counters` are read on both sides in every trial.
+    """
+
+    metric: str
+    better: Better
+    baseline: str | None
+    normalise_connections: int
+    equivalence_percent: float
+    alpha: float
+    counters: tuple[str, ...]
+
+
+class LoadPlan(_Resolved):
+    """The load of a trial: `clients` load processes at once, each with these settings.
+
+    `requests` names the settings whose product is the number of requests of one process, `duration` the
+    setting that ends it by time where it is not 0; the engine says so.
+    """
+
+    kind: str
+    workload: str
+    clients: int
+    settings: Settings
+    warm_up_connections: int
+    requests: tuple[str, ...] = Field(exclude=True)
+    duration: str | None = Field(default=None, exclude=True)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it ends by time: the number of its requests is not known beforehand."""
+        return bool(self.duration and self.settings.get(self.duration))
+
+    @property
+    def requests_per_trial(self) -> int | None:
+        """Requests in the measured window, all clients together; None where the load ends by time."""
+        return None if self.is_timed else requests_of(self.requests, self.clients, self.settings)
+
+    @property
+    def connections_per_trial(self) -> int | None:
+        """Connections that the measured load opens, all clients together; None where that is not known
+        beforehand."""
+        if self.settings.get(CONNECTIONS) == KEPT:
+            return self.clients * int(self.settings.get("clients", 1))
+        return self.requests_per_trial
+
+
+class Lab(_Resolved):
+    """CPU numbers; None lets the kernel choose."""
+
+    server_cpus: tuple[int, ...] | None
+    client_cpus: tuple[int, ...] | None
+
+
+class Contender(_Resolved):
+    """One complete configuration; `settings` holds a value for everything that its server can be told.
+
+    A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
+    """
+
+    name: str
+    label: str
+    base: str
+    sweep: str | None
+    point: str | None
+    row: int | None
+    design: str
+    primitive: str
+    workload: str
+    settings: Settings
+    load: LoadPlan
+    lab: Lab
+    trial: TrialForm
+    metric: str
+    better: Better
+    control_of: str | None
+    paper_seconds: float | None
+    paper_note: str | None
+
+
+class Comparison(_Resolved):
+    """A pair of the declared family, by names: of the main table, or at one point of a sweep."""
+
+    a: str
+    b: str
+    metric: str
+    better: Better
+    sweep: str | None = None
+    point: str | None = None
+
+
+class Sweep(_Resolved):
+    """Contenders over the points of an axis; `contenders` are their bases, those that can run here.
+
+    `absent` are declared contenders that this machine cannot run, by name, and why.
+    """
+
+    name: str
+    title: str
+    key: str | None
+    x_label: str
+    axis: Axis
+    metric: str
+    better: Better
+    metrics: tuple[str, ...]
+    trial: TrialForm
+    points: tuple[SweepPoint, ...]
+    contenders: tuple[str, ...]
+    absent: dict[str, str]
+    paper: tuple[PaperFigure, ...]
+
+
+class Look(_Resolved):
+    """A planned look at the data after that many blocks, with the part of alpha that it may spend."""
+
+    blocks: int
+    alpha: float
+
+
+class Noise(_Resolved):
+    """Percent of the machine's CPU time that make a block noisy; percent of blocks that may be rejected."""
+
+    steal_percent: float
+    foreign_percent: float
+    reject_at_most_percent: float
+
+
+class Study(_Resolved):
+    """A study with everything resolved.
+
+    `contenders` holds those of the main table, then those of each sweep's points. `absent` names the
+    declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
+    `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
+    SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
+    `notes` belong beside every figure.
+    """
+
+    name: str
+    title: str
+    question: str
+    source: str
+    size: str
+    measure: Measure
+    contenders: tuple[Contender, ...]
+    sweeps: tuple[Sweep, ...]
+    absent: dict[str, str]
+    comparisons: tuple[Comparison, ...]
+    looks: tuple[Look, ...]
+    repetitions: int | None
+    load: LoadPlan
+    lab: Lab
+    noise: Noise
+    notes: tuple[str, ...]
+    inconsistencies: tuple[Inconsistency, ...]
+    path: Path = Field(exclude=True)
+    claims_path: Path | None = Field(exclude=True)
+    overrides: tuple[str, ...] = Field(exclude=True)
+    digest: str = ""
+
+    def contender(self, name: str) -> Contender:
+        """The contender of that name; UserError when there is none."""
+        for contender in self.contenders:
+            if contender.name == name:
+                return contender
+        raise UserError(f"{self.name}: {unknown('contender', name, (each.name for each in self.contenders))}")
+
+    @property
+    def main(self) -> tuple[Contender, ...]:
+        """The contenders of the main table; a study of sweeps alone has none."""
+        return tuple(contender for contender in self.contenders if contender.sweep is None)
+
+    def notes_about(self, subject: str) -> str | None:
+        """What the source gets wrong about "row 7", "claim H66" or another subject; None if nothing."""
+        return notes_about(self.inconsistencies, subject)

@@ -1,0 +1,354 @@
+"""From a study's form to the resolved study: one pass for each size, with or without the user's overrides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import combinations
+from typing import Any
+
+from thunderherd import study_checks as checks
+from thunderherd.catalogue import Catalogue, Setting, defaults
+from thunderherd.errors import UserError
+from thunderherd.metrics import Better, metric
+from thunderherd.records import PaperFigure, SweepPoint
+from thunderherd.study_configurations import MAIN, Configuration, configurations, points
+from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
+from thunderherd.study_form import ContenderTable, LabTable, LoadTable, StudyForm, SweepTable
+from thunderherd.study_overrides import SettableKeys, parse_override
+from thunderherd.study_paper import Paper
+from thunderherd.study_resolved import (
+    Comparison,
+    Contender,
+    Lab,
+    LoadPlan,
+    Look,
+    Measure,
+    Noise,
+    Settings,
+    Study,
+    Sweep,
+)
+from thunderherd.study_shape import shaped
+from thunderherd.study_sweeps import check_measurable, check_sweeps
+
+JUDGED_OR_REPEATED = {
+    "repetitions": ("looks", "alpha_split"),
+    "looks": ("repetitions",),
+    "alpha_split": ("repetitions",),
+}
+"""Keys of a size that exclude each other: where one is overridden, the others are left out."""
+
+
+class Resolver:
+    """One pass over a study: one size, with or without overrides."""
+
+    def __init__(
+        self,
+        form: StudyForm,
+        data: dict[str, Any],
+        size: str,
+        overrides: Sequence[str],
+        catalogue: Catalogue,
+        problems: Problems,
+        whole: bool,
+    ) -> None:
+        self.size, self.overrides, self.catalogue, self.problems = size, tuple(overrides), catalogue, problems
+        changed = deepcopy(data)
+        keys = SettableKeys(form, size, catalogue)
+        for key, value in flat(form.sizes[size].set):
+            place: KeyPath = ("sizes", size, "set", *key)
+            self._set(changed, keys, dotted(key), value, problems.file.where(place))
+        for text in overrides:
+            try:
+                name, value = parse_override(text)
+            except UserError as error:
+                problems.note(str(error))
+            else:
+                paths = self._set(changed, keys, name, value, f"--set {text}")
+                problems.overridden.update(paths)
+        self.form, _, unchanged = shaped(changed, problems)
+        self.whole = whole and unchanged
+
+    def _set(
+        self, data: dict[str, Any], keys: SettableKeys, key: str, value: Any, origin: str
+    ) -> list[KeyPath]:
+        """Gives all the places that a key means another value, and returns them."""
+        try:
+            paths = keys.find(key)
+        except UserError as error:
+            self.problems.note(f"{origin}: {error}")
+            return []
+        for path in paths:
+            assign(data, path, value)
+            if path[0] == "sizes" and path[-1] in JUDGED_OR_REPEATED:
+                for other in JUDGED_OR_REPEATED[str(path[-1])]:
+                    data["sizes"][path[1]].pop(other, None)
+            self.problems.origins[path] = origin
+        return paths
+
+    def study(self, *, on_this_machine: bool) -> Study | None:
+        """The study of this pass; None if anything is wrong with it."""
+        problems = self.problems
+        self.form, everything = self._configurations()
+        form = self.form
+        chosen = [each for each in everything if each.part in self.parts()]
+        absent = {each.name: f"not part of size {self.size}" for each in everything if each not in chosen}
+        paper = Paper.read(form, problems)
+        if on_this_machine:
+            missing = self._missing(chosen)
+            absent |= missing
+            chosen = [each for each in chosen if each.name not in missing]
+        figures = {
+            sweep.name: paper.figures_of(sweep, ("sweeps", index), points(sweep, ("sweeps", index)), problems)
+            for index, sweep in enumerate(form.sweeps)
+        }
+        contenders = [self._contender(each, paper) for each in chosen]
+        sweeps = [
+            self._sweep(sweep, chosen, absent, figures) for sweep in form.sweeps if sweep.name in self.parts()
+        ]
+        size = form.sizes[self.size]
+        family = [] if size.repetitions else self._family(chosen)
+        if self.whole:
+            loads = [
+                (each, made.settings, made.load.settings)
+                for each, made in zip(chosen, contenders, strict=True)
+            ]
+            checks.check_workload(loads, form.server.workload, problems)
+        # Of a file that had to be mended, neither the family nor alpha are sure.
+        checks.check_size(form, self.size, len(family) if self.whole else None, problems)
+        if self.whole and on_this_machine:
+            for each, made in zip(chosen, contenders, strict=True):
+                checks.check_ports(each, made.load.requests, made.load.connections_per_trial, problems)
+            if not chosen and not len(problems):
+                problems.add(
+                    ("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine"
+                )
+        if len(problems) or not self.whole:
+            return None
+        measure = form.measure.model_dump(exclude={"trial"}) | {"better": better_of(form.measure.metric)}
+        load = self._load(form.load)
+        return Study(
+            **form.model_dump(include={"name", "title", "question", "source"}),
+            size=self.size,
+            measure=Measure.model_validate(measure),
+            contenders=tuple(contenders),
+            sweeps=tuple(sweeps),
+            absent=absent,
+            comparisons=tuple(family),
+            looks=self._looks(),
+            repetitions=size.repetitions,
+            load=load,
+            lab=_place(form.lab),
+            noise=Noise.model_validate(form.noise.model_dump()),
+            notes=tuple(self._notes(contenders, load, missing if on_this_machine else {})),
+            inconsistencies=paper.inconsistencies,
+            path=problems.file.path,
+            claims_path=paper.claims,
+            overrides=self.overrides,
+        )
+
+    def parts(self) -> list[str]:
+        """What this size runs: the main table, and sweeps by name."""
+        return self.form.sizes[self.size].parts or [MAIN, *(sweep.name for sweep in self.form.sweeps)]
+
+    def _configurations(self) -> tuple[StudyForm, list[Configuration]]:
+        """The form, and its contenders held against what there is; without the sweeps where one is not well
+        formed."""
+        form, problems = self.form, self.problems
+        if not check_sweeps(form, self.catalogue, problems):
+            form = form.model_copy(update={"sweeps": []})
+            self.whole = False
+        found = configurations(form, self.catalogue)
+        checks.check_names(form, found, self.catalogue, problems)
+        for each in found:
+            check_measurable(each, problems)
+        return form, found
+
+    def _missing(self, chosen: Sequence[Configuration]) -> dict[str, str]:
+        """The contenders that this machine cannot run and that may be left out, and why; others are a
+        problem."""
+        missing: dict[str, str] = {}
+        for each in chosen:
+            checks.check_cpus(each, self.problems)
+            for key, reason in checks.unavailable(each, self.catalogue):
+                if each.sweep and each.sweep.skip_unavailable:
+                    missing[each.name] = reason
+                else:
+                    self.problems.add(key, reason)
+        return missing
+
+    def _contender(self, each: Configuration, paper: Paper) -> Contender:
+        table, base, workload = each.base.table, each.base.start, self.form.server.workload
+        allowed = self.catalogue.settings_of_server(each.design, each.primitive, workload)
+        label = table.label or _label(table, base)
+        if each.sweep and each.point:
+            label = f"{label}; {x_label(each.sweep)} {each.point.name}"
+        is_main = each.sweep is None
+        return Contender(
+            name=each.name,
+            label=label,
+            base=table.name,
+            sweep=each.sweep.name if each.sweep else None,
+            point=each.point.name if each.point else None,
+            row=table.row if is_main and isinstance(table.row, int) else None,
+            design=each.design,
+            primitive=each.primitive,
+            workload=workload,
+            settings=defaults(allowed)
+            | _known(self.form.server.settings, allowed)
+            | _known(each.table.settings, allowed),
+            load=self._load(each.load),
+            lab=_place(each.lab),
+            trial=each.trial,
+            metric=each.metric,
+            better=(each.sweep.better if each.sweep else None) or better_of(each.metric),
+            control_of=table.control_of if is_main else None,
+            paper_seconds=paper.seconds_of(table, each.base.place, self.problems) if is_main else None,
+            paper_note=paper.note_of(table) if is_main else None,
+        )
+
+    def _load(self, load: LoadTable) -> LoadPlan:
+        workload = self.form.server.workload
+        allowed, kind = self.catalogue.settings_of_load(load.kind, workload), self.catalogue.load(load.kind)
+        return LoadPlan(
+            kind=load.kind,
+            workload=workload,
+            clients=load.clients,
+            settings=defaults(allowed) | _known(load.settings, allowed),
+            warm_up_connections=load.warm_up_connections,
+            requests=kind.requests if kind else (),
+            duration=kind.duration if kind else None,
+        )
+
+    def _sweep(
+        self,
+        sweep: SweepTable,
+        chosen: Sequence[Configuration],
+        absent: Mapping[str, str],
+        figures: Mapping[str, tuple[PaperFigure, ...]],
+    ) -> Sweep:
+        own = [each for each in chosen if each.sweep is sweep]
+        metric = sweep.metric or self.form.measure.metric
+        index = self.form.sweeps.index(sweep)
+        return Sweep(
+            **sweep.model_dump(include={"name", "title", "key", "axis"}),
+            x_label=x_label(sweep),
+            metric=metric,
+            better=sweep.better or better_of(metric),
+            metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
+            trial=sweep.trial or self.form.measure.trial,
+            points=tuple(
+                SweepPoint(name=point.name, number=point.number) for point in points(sweep, ("sweeps", index))
+            ),
+            contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
+            absent={name: why for name, why in absent.items() if f"@{sweep.name}=" in name},
+            paper=figures[sweep.name],
+        )
+
+    def _family(self, chosen: Sequence[Configuration]) -> list[Comparison]:
+        """Each pair once, whichever of the two is named first where it is declared again."""
+        metric = self.form.measure.metric
+        family: dict[frozenset[str], Comparison] = {}
+        for a, b in self._main_pairs() if MAIN in self.parts() else ():
+            pair = Comparison(a=a, b=b, metric=metric, better=better_of(metric))
+            family.setdefault(frozenset((a, b)), pair)
+        for one, other in combinations(chosen, 2):
+            sweep, point = one.sweep, one.point
+            if sweep is None or point is None or sweep.compare == "none" or point is not other.point:
+                continue
+            family[frozenset((one.name, other.name))] = Comparison(
+                a=one.name,
+                b=other.name,
+                metric=one.metric,
+                better=sweep.better or better_of(one.metric),
+                sweep=sweep.name,
+                point=point.name,
+            )
+        return list(family.values())
+
+    def _main_pairs(self) -> list[tuple[str, str]]:
+        """The pairs of the main table, as they are declared."""
+        tables = self.form.contenders
+        pairs = [(pair[0], pair[1]) for pair in self.form.comparisons.pairs if len(pair) == 2]
+        if self.form.comparisons.all_pairs:
+            pairs += combinations((table.name for table in tables if not table.control_of), 2)
+        return pairs + [(table.name, table.control_of) for table in tables if table.control_of]
+
+    def _looks(self) -> tuple[Look, ...]:
+        """The planned looks; with repetitions one, which spends no alpha."""
+        # Imported when it is needed: `thunderherd list` should answer without numpy.
+        from thunderherd.statistics import planned_looks
+
+        size = self.form.sizes[self.size]
+        if size.repetitions is not None:
+            return (Look(blocks=size.repetitions, alpha=0.0),)
+        looks = planned_looks(size.looks or (), self.form.measure.alpha, size.alpha_split or ())
+        return tuple(Look(blocks=look.blocks, alpha=look.alpha) for look in looks)
+
+    def _notes(
+        self, contenders: Sequence[Contender], load: LoadPlan, missing: Mapping[str, str]
+    ) -> Iterator[str]:
+        """What belongs beside every figure."""
+        shown = self.form.measure.normalise_connections
+        requests = load.requests_per_trial
+        if any(each.sweep is None for each in contenders) and requests is not None and requests != shown:
+            yield (
+                f"{requests} connections a trial, shown per {shown}: "
+                "what a trial costs is scaled, not measured at that length"
+            )
+        lab, table = _place(self.form.lab), self.form.lab
+        if lab.server_cpus or lab.client_cpus:
+            server, client = (_cpus(cpus) for cpus in (lab.server_cpus, lab.client_cpus))
+            yield f"the server runs on {server}, the clients on {client}"
+        elif table.placement == "apart":
+            yield "this process may use one CPU only: server and clients share it"
+        for reason in dict.fromkeys(missing.values()):
+            names = ", ".join(name for name, why in missing.items() if why == reason)
+            yield f"left out: {names}: {reason}"
+        counters = {each.name: each for each in self.catalogue.counters}
+        for name in self.form.measure.counters:
+            if name in counters and not counters[name].available:
+                yield f"counter {name} is not available here: {counters[name].reason}"
+
+
+def x_label(sweep: SweepTable) -> str:
+    """A word for the axis of a sweep: what its key says, where it does not say so itself."""
+    return sweep.x_label or (sweep.key or sweep.name).rpartition(".")[2].replace("_", " ")
+
+
+def better_of(name: str) -> Better:
+    """The better direction of a metric; of one that does not exist, which was complained about, less."""
+    try:
+        return metric(name).better
+    except KeyError:
+        return "less"
+
+
+def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:
+    """The settings that are right; the others have been complained about."""
+    return {key: value for key, value in settings.items() if key in allowed and allowed[key].accepts(value)}
+
+
+def _label(table: ContenderTable, base: ContenderTable) -> str:
+    if table is base:
+        return table.name
+    changed = ", ".join(f"{key} {show(value)}" for key, value in table.settings.items())
+    return f"{base.label or base.name}; {changed}"
+
+
+def _place(table: LabTable) -> Lab:
+    """The CPUs of both sides, with what `apart` means on this machine."""
+    server, client = table.server_cpus, table.client_cpus
+    usable = sorted(os.sched_getaffinity(0))
+    if table.placement == "apart" and len(usable) > 1:
+        server = server or [cpu for cpu in usable if cpu not in (client or ())][:1]
+        client = client or [cpu for cpu in usable if cpu not in server]
+    return Lab(server_cpus=tuple(server) if server else None, client_cpus=tuple(client) if client else None)
+
+
+def _cpus(cpus: tuple[int, ...] | None) -> str:
+    if cpus is None:
+        return "any CPU"
+    return f"CPU {cpus[0]}" if len(cpus) == 1 else f"CPUs {', '.join(map(str, cpus))}"

@@ -1,0 +1,167 @@
+"""What makes a sweep impossible: its points, its keys, its contenders, its metrics. Problems are noted at
+their key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from thunderherd.catalogue import Catalogue
+from thunderherd.metrics import OF_A_LIFE, PER_REQUEST
+from thunderherd.study_checks import check_metric
+from thunderherd.study_configurations import (
+    MAIN,
+    Change,
+    Configuration,
+    bases,
+    common_changes,
+    points,
+)
+from thunderherd.study_file import KeyPath, Problems, assign, check_shape, show, unknown
+from thunderherd.study_form import (
+    ChangesTable,
+    ContenderTable,
+    LabChanges,
+    LoadChanges,
+    StudyForm,
+    SweepTable,
+    ValueTable,
+)
+
+KEYS = (
+    "design",
+    "primitive",
+    *(f"load.{name}" for name in LoadChanges.model_fields if name != "settings"),
+    *(f"lab.{name}" for name in LabChanges.model_fields),
+)
+"""The keys of contenders that a sweep may give another value, beside `settings.NAME` and
+`load.settings.NAME`."""
+
+SUCH_AS = "such as settings.pool, load.settings.loops, load.clients, lab.placement or primitive"
+
+
+def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> bool:
+    """Each sweep has points and contenders; whether all are well formed, so that they can be expanded."""
+    before = len(problems)
+    names = [sweep.name for sweep in form.sweeps]
+    for index, sweep in enumerate(form.sweeps):
+        here: KeyPath = ("sweeps", index)
+        if sweep.name == MAIN or sweep.name in names[:index]:
+            whose = "the main table" if sweep.name == MAIN else f"the {names.index(sweep.name) + 1}. sweep"
+            problems.add((*here, "name"), f"the name {show(sweep.name)} is taken by {whose}")
+        _check_contenders(form, sweep, here, problems)
+        for name, key in (
+            (sweep.metric, (*here, "metric")),
+            *((each, (*here, "metrics", place)) for place, each in enumerate(sweep.metrics)),
+        ):
+            if name is not None:
+                check_metric(name, key, form.measure.counters, problems)
+        if _check_values(sweep, here, problems):
+            _check_changes(form, index, catalogue, problems)
+    return len(problems) == before
+
+
+def _check_contenders(form: StudyForm, sweep: SweepTable, here: KeyPath, problems: Problems) -> None:
+    known = [table.name for table in form.contenders]
+    seen: list[str] = []
+    for index, named in enumerate(sweep.contenders):
+        key = (*here, "contenders", index)
+        if isinstance(named, ContenderTable):
+            continue
+        if named not in known:
+            problems.add(key, unknown("contender", named, known))
+        elif named in seen:
+            problems.add(key, f"contenders: {show(named)} is named twice")
+        seen.append(named)
+
+
+def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
+    """The form of the values, which may be plain or tables; whether points can be made of them."""
+    before = len(problems)
+    for index, value in enumerate(sweep.values):
+        key = (*here, "values", index)
+        if isinstance(value, dict):
+            check_shape(ValueTable, value, problems, key)
+        elif sweep.key is None:
+            problems.add(
+                key, f"values: what is {show(value)} the value of? Give key, {SUCH_AS}; or write tables"
+            )
+        elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+            problems.add(key, f"values: {show(value)} is no value of {sweep.key}")
+    if len(problems) > before:
+        return False
+    names: dict[str, int] = {}
+    for index, point in enumerate(points(sweep, here)):
+        if point.name in names:
+            problems.add(point.place, f"values: the point {point.name} is there twice")
+        names.setdefault(point.name, index)
+    return True
+
+
+def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: Problems) -> None:
+    """Every key that the sweep gives another value is one of a contender, and one contender at least has
+    it."""
+    sweep, here = form.sweeps[index], ("sweeps", index)
+    # Once, for its own sake: with each value it would be complained about as often.
+    sound = sweep.key is None or _check_key(tuple(sweep.key.split(".")), (*here, "key"), problems)
+    changes = [*common_changes(sweep, here)]
+    changes += [change for point in points(sweep, here) for change in point.changes]
+    for change in changes:
+        if sound if change.required else _check_key(change.path, change.place, problems):
+            data: dict[str, Any] = {}
+            assign(data, change.path, change.value)
+            check_shape(ChangesTable, data, problems, change.place)
+            if (
+                change.path[0] == "settings"
+                and not change.required
+                and not _is_owned(form, index, change, catalogue)
+            ):
+                what = f"has a setting {show(change.path[-1])}"
+                problems.add(change.place, f"no contender of sweep {show(sweep.name)} {what}")
+
+
+def _check_key(path: Sequence[str | int], place: KeyPath, problems: Problems) -> bool:
+    """Whether it is a key of contenders."""
+    key = ".".join(map(str, path))
+    depth = {"settings": 2, "load": 3}.get(str(path[0]))
+    if key in KEYS or (len(path) == depth and "settings" in path[:2]):
+        return True
+    problems.add(
+        place,
+        f"{unknown('key of contenders', key, [*KEYS, 'settings.NAME', 'load.settings.NAME'])}; {SUCH_AS}",
+    )
+    return False
+
+
+def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue) -> bool:
+    for base in bases(form, index):
+        data, _ = base.own()
+        primitive = data.get("primitive", form.server.primitive)
+        settings = catalogue.settings_of_server(data.get("design", ""), primitive, form.server.workload)
+        if change.path[-1] in settings:
+            return True
+    return False
+
+
+def check_measurable(each: Configuration, problems: Problems) -> None:
+    """What a contender is judged by, and what is shown of it, is something that its trial gives."""
+    named: list[tuple[str, KeyPath]] = []
+    if each.sweep is None:
+        named = [(each.form.measure.metric, ("measure", "metric"))]
+    if each.sweep is not None:
+        here = each.place[:2]
+        named = [(each.sweep.metric, (*here, "metric"))] if each.sweep.metric else []
+        named += [(name, (*here, "metrics", place)) for place, name in enumerate(each.sweep.metrics)]
+    for name, key in named:
+        side, _, figure = name.partition(".")
+        if side == "server" and figure.removesuffix(PER_REQUEST) in OF_A_LIFE and each.trial == "window":
+            problems.add(
+                key,
+                f'{name} is known of a whole life only: give trial = "whole_life", or ask for a counter',
+            )
+        if name.startswith("latency_") and name != "latency_mean_seconds" and each.load.clients > 1:
+            problems.add(
+                key,
+                f"{name} is of one load process, and load.clients = {each.load.clients}: percentiles of "
+                "several cannot be added; say load.clients = 1, with more clients in load.settings",
+            )
