@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::Value;
@@ -24,10 +25,14 @@ fn name(entry: &Value) -> &str {
 
 /// The designs that can run here.
 fn designs() -> Vec<String> {
-    let (there, not_there): (Vec<_>, Vec<_>) = list("designs").into_iter().partition(|design| design["available"] == true);
+    let (there, not_there): (Vec<_>, Vec<_>) =
+        list("designs").into_iter().partition(|design| design["available"] == true);
     not_there.iter().for_each(|design| eprintln!("{} is left out: {}", name(design), design["reason"]));
     there.iter().map(|design| name(design).to_owned()).collect()
 }
+
+/// Held by the test that fills the machine with processes, and by those that read all of them: not at the same time.
+static PROCESSES: Mutex<()> = Mutex::new(());
 
 /// Runs a load of 4 children with 25 requests each, all of which have to come and be right.
 fn load(port: u16, workload: &str, options: &[&str]) -> Value {
@@ -53,6 +58,7 @@ fn books_agree(ending: &Ending, loads: &[Value]) {
 
 #[test]
 fn both_ends_agree_under_every_design() {
+    let _alone = PROCESSES.lock();
     for design in designs() {
         for workload in list("workloads") {
             let options: &[&str] = if workload["name"] == "bucket" { &["--unit-microseconds", "1"] } else { &[] };
@@ -73,10 +79,15 @@ fn both_ends_agree_under_every_design() {
 fn no_bucket_loses_anything() {
     for design in ["prefork", "prethread", "fork_per_client", "thread_per_client"] {
         for lock in ["one", "per_bucket", "atomic"] {
-            for busy in [["--busy", "wall_clock", "--unit-microseconds", "1"], ["--busy", "fixed_work", "--unit-iterations", "7"]] {
-                let server = Server::start(design, "bucket", &[&["--lock", lock, "--buckets", "2"], &busy[..]].concat());
+            for busy in [
+                ["--busy", "wall_clock", "--unit-microseconds", "1"],
+                ["--busy", "fixed_work", "--unit-iterations", "7"],
+            ] {
+                let server =
+                    Server::start(design, "bucket", &[&["--lock", lock, "--buckets", "2"], &busy[..]].concat());
                 let options = ["--buckets", "2", "--delay-minimum", "0", "--delay-maximum", "20"];
-                let loads = ["1", "2"].map(|seed| load(server.port, "bucket", &[&options[..], &["--seed", seed]].concat()));
+                let loads =
+                    ["1", "2"].map(|seed| load(server.port, "bucket", &[&options[..], &["--seed", seed]].concat()));
                 assert_ne!(loads[0]["account"], loads[1]["account"]);
                 let ending = server.stop();
                 ending.is_good();
@@ -103,7 +114,8 @@ fn every_server_is_asked_for_the_same_delays() {
 #[test]
 fn killed_workers_leave_the_books_in_order() {
     for lock in ["one", "per_bucket", "atomic"] {
-        let options = ["--pool", "4", "--respawn", "true", "--lock", lock, "--buckets", "1", "--keep-connections", "true"];
+        let options =
+            ["--pool", "4", "--respawn", "true", "--lock", lock, "--buckets", "1", "--keep-connections", "true"];
         let mut server = Server::start("prefork", "bucket", &[&options[..], &["--unit-microseconds", "1"]].concat());
         server.settle();
         let (port, over) = (server.port, AtomicBool::new(false));
@@ -170,10 +182,9 @@ fn the_names_of_real_processes_come_as_they_are() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let ended = run(engine().args(["load", "top_processes", "--form", "long", "--loops", "1", "--children", "1"]).args([
-        "--connect",
-        &format!("127.0.0.1:{}", server.port),
-    ]));
+    let ended = run(engine()
+        .args(["load", "top_processes", "--form", "long", "--loops", "1", "--children", "1"])
+        .args(["--connect", &format!("127.0.0.1:{}", server.port)]));
     assert_eq!(ended.status, Some(0), "a client is answered also when there is no process: {ended:?}");
     server.stop().is_good();
     std::fs::remove_dir_all(folder).unwrap();
@@ -182,9 +193,10 @@ fn the_names_of_real_processes_come_as_they_are() {
 /// Some thousand processes, some of which come and go while they are read.
 #[test]
 fn a_machine_full_of_processes_is_read() {
-    const PROCESSES: usize = 2000;
+    const CROWD: usize = 2000;
+    let _alone = PROCESSES.lock();
     let script = format!(
-        "i=0; while [ $i -lt {PROCESSES} ]; do sleep 600 & i=$((i+1)); done; echo made; while :; do /bin/true; done"
+        "i=0; while [ $i -lt {CROWD} ]; do sleep 600 & i=$((i+1)); done; echo made; while :; do /bin/true; done"
     );
     let mut command = Command::new("sh");
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -199,7 +211,7 @@ fn a_machine_full_of_processes_is_read() {
     let mut made = [0; 5];
     crowd.stdout.take().unwrap().read_exact(&mut made).unwrap();
     let sleeping = process::of_group(group.0).len();
-    if sleeping < PROCESSES / 2 {
+    if sleeping < CROWD / 2 {
         eprintln!("only {sleeping} processes could be made here (ulimit -u)");
     }
     for design in ["prefork", "prethread"] {
@@ -216,8 +228,7 @@ fn a_machine_full_of_processes_is_read() {
 fn the_connection_of_top_processes_is_closed_by_whom_it_should_be() {
     let waits = |design: &str| list("designs").iter().find(|entry| name(entry) == design).unwrap()["waits"].clone();
     for design in designs() {
-        for (closes, by_server) in
-            [("by_design", waits(&design) == "in_the_call"), ("server", true), ("client", false)]
+        for (closes, by_server) in [("by_design", waits(&design) == "in_the_call"), ("server", true), ("client", false)]
         {
             let options = ["--proc", support::protocol::proc::path(), "--closes", closes];
             let server = Server::start(&design, "top_processes", &options);
@@ -234,7 +245,9 @@ fn the_connection_of_top_processes_is_closed_by_whom_it_should_be() {
                 client.receive_to_end(b"");
             }
             drop(client);
-            server.stop().is_good();
+            let ending = server.stop();
+            assert_eq!(ending.errors, "", "{design} --closes {closes}");
+            ending.is_good();
         }
     }
     support::protocol::proc::remove();
