@@ -2,16 +2,19 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
 use crate::about::Entry;
 use crate::counters::{self, Counter, Counting};
-use crate::lines::{LoadResult, SCHEMA};
-use crate::load::{FirstError, Load, LoadRun};
+use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
+use crate::load::{Edge, FirstError, Load, LoadRun};
+use crate::measure::{Measured, Window};
 use crate::primitive::Primitive;
 use crate::process_tree::Tree;
 use crate::setting::Settings;
+use crate::show::Show;
 use crate::sys::{process, signal};
 use crate::tally::Tally;
 use crate::workload::Workload;
@@ -28,19 +31,31 @@ pub struct Plan {
     pub target: Vec<SocketAddr>,
     /// The complete settings.
     pub settings: Settings,
+    /// Called with the marks of a load that ends by time, as they come.
+    pub mark: fn(Mark),
+    /// Whether everything that goes over the connections is shown on standard output.
+    pub show: bool,
     /// What is to be counted.
     pub counters: Vec<&'static Entry<Counter>>,
 }
 
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
+    let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: plan.target.clone(),
         settings: plan.settings.clone(),
         tally: Tally::new((plan.load.item.workers)(&plan.settings))?,
         client: (plan.workload.item.client)(&plan.settings)?,
         primitive: plan.primitive.item,
-        first_error: FirstError::new().context("shared memory could not be mapped")?,
+        first_error: FirstError::new().context(UNMAPPED)?,
+        window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
+        measured: Mutex::default(),
+        mark: {
+            let mark = plan.mark;
+            Box::new(move |edge, monotonic_ns| mark(Mark { mark: edge.into(), monotonic_ns }))
+        },
+        show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
     }));
     let reaped = &run.tally.general().reaped;
     process::count_reaped(reaped);
@@ -54,13 +69,14 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let usage = [process::usage_of_self()?.since(&before), reaped.usage()];
     let counters = counters::between(&counted_before, &counting.read()?);
     let counts = run.tally.counts();
+    let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(LoadResult {
         schema: SCHEMA,
         workload: plan.workload.name,
         load: plan.load.name,
         primitive: plan.primitive.name,
         settings: plan.settings.values().clone(),
-        expected_requests: plan.load.item.expected_requests(&plan.settings),
+        expected_requests,
         requests: counts.requests,
         connections: counts.connections,
         bytes_received: counts.bytes_received,
@@ -69,8 +85,13 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         ended_monotonic_ns: ended,
         user_ns: usage.iter().map(|usage| usage.user.as_nanos() as u64).sum(),
         system_ns: usage.iter().map(|usage| usage.system.as_nanos() as u64).sum(),
-        window: None,
-        latency: None,
+        window: measured.window.clone().map(|window| lines::Window {
+            started_monotonic_ns: window.start,
+            ended_monotonic_ns: window.end,
+            requests: measured.requests,
+            connections: measured.connections,
+        }),
+        latency: latency(&measured)?,
         voluntary_switches: usage.iter().map(|usage| usage.voluntary_switches).sum(),
         involuntary_switches: usage.iter().map(|usage| usage.involuntary_switches).sum(),
         minor_faults: usage.iter().map(|usage| usage.minor_faults).sum(),
@@ -85,6 +106,35 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     })
 }
 
+const UNMAPPED: &str = "shared memory could not be mapped";
+
+/// How long replies took; `None` where the load did not measure it, or no reply came.
+fn latency(measured: &Measured) -> Result<Option<Latency>> {
+    let latency = &measured.latency;
+    if latency.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Latency {
+        requests: latency.len(),
+        mean_ns: latency.mean(),
+        p50_ns: measured.percentile(0.5),
+        p90_ns: measured.percentile(0.9),
+        p99_ns: measured.percentile(0.99),
+        p999_ns: measured.percentile(0.999),
+        maximum_ns: latency.max(),
+        histogram: measured.encoded()?,
+    }))
+}
+
+impl From<Edge> for MarkKind {
+    fn from(edge: Edge) -> Self {
+        match edge {
+            Edge::Started => MarkKind::WindowStarted,
+            Edge::Ended => MarkKind::WindowEnded,
+        }
+    }
+}
+
 /// The result for a person.
 pub fn in_words(result: &LoadResult) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
@@ -95,6 +145,18 @@ pub fn in_words(result: &LoadResult) -> String {
         result.bytes_received,
         result.requests as f64 / seconds
     );
+    if let Some(window) = &result.window {
+        let seconds = (window.ended_monotonic_ns - window.started_monotonic_ns) as f64 / 1e9;
+        text += &format!(
+            "in the window of {seconds:.3} s: {} replies ({:.0} a second), {} connections\n",
+            window.requests,
+            window.requests as f64 / seconds,
+            window.connections
+        );
+    }
+    if let Some(latency) = &result.latency {
+        text += &latency_in_words(latency);
+    }
     text += &format!(
         "client CPU: user {:.6} s, system {:.6} s\n",
         result.user_ns as f64 / 1e9,
@@ -112,4 +174,18 @@ pub fn in_words(result: &LoadResult) -> String {
         text += "stopped by an interrupt before its end\n";
     }
     text
+}
+
+fn latency_in_words(latency: &Latency) -> String {
+    let milliseconds = |nanoseconds: u64| format!("{:.3} ms", nanoseconds as f64 / 1e6);
+    let known = [
+        ("half within", latency.p50_ns),
+        ("90 % within", latency.p90_ns),
+        ("99 % within", latency.p99_ns),
+        ("99.9 % within", latency.p999_ns),
+        ("all within", Some(latency.maximum_ns)),
+    ];
+    let known: Vec<String> =
+        known.iter().filter_map(|(name, value)| Some(format!("{name} {}", milliseconds((*value)?)))).collect();
+    format!("replies (closed loop): {}\n", known.join(", "))
 }

@@ -95,7 +95,12 @@ fn load_command() -> Command {
         .arg(chosen("load", LOADS).long("load").default_value("closed").help("Who asks, how often"))
         .arg(chosen("primitive", PRIMITIVES).long("primitive").default_value("send").help("How bytes are moved"))
         .arg(flag("allow-remote").help("Load a server that is not on a loopback address"))
-        .arg(flag("json").help("Print the result as a JSON line"));
+        .arg(
+            flag("show")
+                .conflicts_with("json")
+                .help("Print every connection, request and reply, and what failed, each with its client's number"),
+        )
+        .arg(flag("json").help("Print the result as a JSON line, and before it the marks of a load that ends by time"));
     let groups = [
         ("Settings of loads", settings(LOADS, |load| load.settings)),
         ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
@@ -279,6 +284,8 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let declared = registry::server_settings(design.item, primitive.item, workload.item);
     let chosen = format!("{} with {} and {}", design.name, workload.name, primitive.name);
     let settings = given_settings(matches, &declared, &chosen)?;
+    // What a design can be told may depend on the CPUs that it may use.
+    let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     supervisor::serve(&supervisor::Plan {
@@ -287,7 +294,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
         workload,
         listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
         settings,
-        cpus: pin(matches)?,
+        cpus,
         cpu_source: word(matches, "cpu-source").to_owned(),
         counters: asked(matches),
         control: matches.get_flag("control"),
@@ -317,17 +324,28 @@ fn load(matches: &ArgMatches) -> Result<()> {
         workload,
         target,
         settings: given_settings(matches, &declared, &chosen)?,
+        // A reader that has gone away cannot be told that the window begins; the load is made all the same.
+        mark: if matches.get_flag("json") { |mark| drop(print_line(&lines::Line::Mark(mark))) } else { |_| () },
+        show: matches.get_flag("show"),
         counters: asked(matches),
     })?;
     let all = result.expected_requests.is_none_or(|expected| result.requests == expected);
     let complete = all && result.errors.is_empty() && result.children_lost == 0;
-    let text = if matches.get_flag("json") {
-        serde_json::to_string(&lines::Line::Load(result))? + "\n"
+    let interrupted = result.interrupted;
+    if matches.get_flag("json") {
+        print_line(&lines::Line::Load(result))?;
     } else {
-        asking::in_words(&result)
-    };
-    print(&text)?;
-    if complete { Ok(()) } else { bail!("not every reply came and was right") }
+        print(&asking::in_words(&result))?;
+    }
+    match (complete, interrupted) {
+        (false, _) => bail!("not every reply came and was right"),
+        (true, true) => bail!("stopped by an interrupt before its end"),
+        (true, false) => Ok(()),
+    }
+}
+
+fn print_line(line: &lines::Line) -> Result<()> {
+    print(&(serde_json::to_string(line)? + "\n"))
 }
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {

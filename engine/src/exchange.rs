@@ -1,19 +1,24 @@
-//! One request and its reply on a blocking socket: the asking end of what [`crate::connection`] is to the serving end.
+//! A load's connection and what goes over it: the asking end of what [`crate::connection`] is to the serving end. Clients
+//! that wait in their calls and clients of an event loop run this same code; they differ in when they call it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
 use crate::inbox::Inbox;
-use crate::outbox::Outbox;
-use crate::primitive::{Received, Sent, Transfer};
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::{Received, Sent, Transfer, Want};
+use crate::show::Shown;
+use crate::sys::descriptor::PollFlags;
 use crate::tally::{ErrorKind, Slot};
 use crate::workload::{Answer, Conversation, Input};
 
 /// A request that failed: the kind that is counted, and the words for the user.
+#[derive(Debug)]
 pub struct Failure {
     /// What is counted.
     pub kind: ErrorKind,
@@ -22,17 +27,23 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn system(doing: &str, error: &std::io::Error) -> Self {
+    /// An error of the system, met while doing this.
+    pub fn system(doing: &str, error: &io::Error) -> Self {
         match ErrorKind::of(error) {
             ErrorKind::TimedOut => Failure::timed_out(doing),
             kind => Failure { kind, message: format!("{doing}: {error}") },
         }
     }
 
-    fn timed_out(doing: &str) -> Self {
+    /// Nothing came of doing this in time.
+    pub fn timed_out(doing: &str) -> Self {
         let message = format!("{doing}: no progress within the time allowed (--timeout-milliseconds)");
         Failure { kind: ErrorKind::TimedOut, message }
     }
+}
+
+fn connecting(address: &SocketAddr) -> String {
+    format!("connecting to {address}")
 }
 
 /// Connects to the first address that answers. Every later call on the socket fails after `timeout` without progress.
@@ -41,61 +52,263 @@ pub fn connect(target: &[SocketAddr], timeout: Duration, nodelay: bool) -> Resul
     for address in target {
         match connect_to(address, timeout, nodelay) {
             Ok(socket) => return Ok(socket.into()),
-            Err(error) => failure = Some(Failure::system(&format!("connecting to {address}"), &error)),
+            Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
         }
     }
     Err(failure.expect("a target has at least one address"))
 }
 
-fn connect_to(address: &SocketAddr, timeout: Duration, nodelay: bool) -> std::io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None)?;
+fn connect_to(address: &SocketAddr, timeout: Duration, nodelay: bool) -> io::Result<Socket> {
+    let socket = open(address, Type::STREAM, nodelay)?;
     socket.set_read_timeout(Some(timeout))?;
     socket.set_write_timeout(Some(timeout))?;
-    if nodelay {
-        socket.set_tcp_nodelay(true)?;
-    }
     socket.connect(&(*address).into())?;
     Ok(socket)
 }
 
-/// Asks once and takes the reply, counting in the slot.
-pub fn exchange(
-    socket: BorrowedFd<'_>,
-    conversation: &mut dyn Conversation,
-    transfer: &mut dyn Transfer,
-    slot: &Slot,
-) -> Result<(), Failure> {
-    let (mut outbox, mut inbox) = (Outbox::default(), Inbox::default());
-    let mut want = conversation.ask(&mut outbox);
-    let asked = outbox.bytes();
-    let sent = transfer.send(socket.as_fd(), &mut outbox);
-    slot.send_calls.fetch_add(outbox.take_calls(), Relaxed);
-    slot.bytes_sent.fetch_add(asked - outbox.bytes(), Relaxed);
-    if sent.map_err(|error| Failure::system("sending a request", &error))? == Sent::Blocked {
-        return Err(Failure::timed_out("sending a request"));
+fn open(address: &SocketAddr, kind: Type, nodelay: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(*address), kind, None)?;
+    if nodelay {
+        socket.set_tcp_nodelay(true)?;
     }
-    loop {
-        let received = transfer.receive(socket.as_fd(), want, &mut inbox);
-        let calls = inbox.take_calls();
-        slot.receive_calls.fetch_add(calls, Relaxed);
-        let (stored, not_stored, ended) =
-            match received.map_err(|error| Failure::system("receiving a reply", &error))? {
-                Received::Bytes(bytes) => (bytes, 0, false),
-                Received::Discarded(bytes) | Received::Mapped(bytes) => (0, bytes, false),
-                Received::End => (0, 0, true),
-                Received::Blocked => {
-                    return Err(Failure::timed_out("receiving a reply"));
-                }
-            };
-        slot.bytes_received.fetch_add((stored + not_stored) as u64, Relaxed);
-        let answer = conversation.receive(&mut Input::new(&mut inbox, calls, not_stored, ended));
-        let kind = if ended { ErrorKind::Truncated } else { ErrorKind::WrongReply };
-        match answer.map_err(|message| Failure { kind, message })? {
-            Answer::Complete => {
-                slot.requests.fetch_add(1, Relaxed);
-                return Ok(());
+    Ok(socket)
+}
+
+/// A connection that is being made without waiting for it (connect(2), EINPROGRESS).
+pub struct Attempt<'run> {
+    socket: Socket,
+    /// The address tried now, and those that are left.
+    target: &'run [SocketAddr],
+    nodelay: bool,
+}
+
+/// What became of an [`Attempt`].
+pub enum Attempted<'run> {
+    /// The connection is there; its socket does not block.
+    Connected(OwnedFd),
+    /// This address did not answer; the next one is being tried, with another socket.
+    Again(Attempt<'run>),
+}
+
+impl<'run> Attempt<'run> {
+    /// Begins to connect to the first address that can be tried.
+    pub fn begin(mut target: &'run [SocketAddr], nodelay: bool) -> Result<Self, Failure> {
+        loop {
+            let (address, others) = target.split_first().expect("a target has at least one address");
+            match Self::begin_with(address, nodelay) {
+                Ok(socket) => return Ok(Attempt { socket, target, nodelay }),
+                Err(error) if others.is_empty() => return Err(Failure::system(&connecting(address), &error)),
+                Err(_) => target = others,
             }
-            Answer::Receive(more) => want = more,
+        }
+    }
+
+    fn begin_with(address: &SocketAddr, nodelay: bool) -> io::Result<Socket> {
+        let socket = open(address, Type::STREAM.nonblocking(), nodelay)?;
+        match socket.connect(&(*address).into()) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Ok(socket),
+        }
+    }
+
+    /// The socket, for whoever waits until it is writable.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// To be called when the socket has become writable.
+    pub fn finish(self) -> Result<Attempted<'run>, Failure> {
+        match self.socket.take_error() {
+            Ok(None) => Ok(Attempted::Connected(self.socket.into())),
+            Ok(Some(error)) | Err(error) => self.next(Failure::system(&connecting(&self.target[0]), &error)),
+        }
+    }
+
+    /// To be called when it has taken too long.
+    pub fn give_up(self) -> Result<Attempted<'run>, Failure> {
+        self.next(Failure::timed_out(&connecting(&self.target[0])))
+    }
+
+    fn next(&self, failure: Failure) -> Result<Attempted<'run>, Failure> {
+        match &self.target[1..] {
+            [] => Err(failure),
+            others => Attempt::begin(others, self.nodelay).map(Attempted::Again),
         }
     }
 }
+
+/// One connection of a load.
+pub struct Caller<'run> {
+    socket: OwnedFd,
+    conversation: Box<dyn Conversation>,
+    transfer: Box<dyn Transfer>,
+    slot: &'run Slot,
+    shown: Option<Shown<'run>>,
+    inbox: Inbox,
+    outbox: Outbox,
+    want: Want,
+    /// Receive calls of which the conversation has not been told.
+    calls: u64,
+    /// Something may be left in the outbox, or in a pipe or queue of the transfer.
+    unsent: bool,
+}
+
+/// Why [`Caller::ask`] or [`Caller::advance`] came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The socket would block until it is ready for this.
+    Blocked(PollFlags),
+    /// The reply came and was right.
+    Answered {
+        /// The connection takes another request.
+        open: bool,
+    },
+}
+
+impl<'run> Caller<'run> {
+    /// Takes a connected socket, blocking or not.
+    pub fn new(
+        socket: OwnedFd,
+        conversation: Box<dyn Conversation>,
+        transfer: Box<dyn Transfer>,
+        slot: &'run Slot,
+        shown: Option<Shown<'run>>,
+    ) -> Self {
+        slot.connections.fetch_add(1, Relaxed);
+        if let Some(shown) = &shown {
+            shown.connected(socket.as_fd());
+        }
+        Caller {
+            socket,
+            conversation,
+            transfer,
+            slot,
+            shown,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            want: Want::AtMost(0),
+            calls: 0,
+            unsent: false,
+        }
+    }
+
+    /// Asks, and waits for the reply in the calls of a blocking socket, whose own time limit ends the waiting. Says
+    /// whether the connection takes another request.
+    pub fn exchange(&mut self) -> Result<bool, Failure> {
+        if self.ask()? == Progress::Blocked(PollFlags::POLLOUT) {
+            return Err(self.timed_out());
+        }
+        match self.advance()? {
+            Progress::Answered { open } => Ok(open),
+            Progress::Blocked(_) => Err(self.timed_out()),
+        }
+    }
+
+    /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet.
+    pub fn ask(&mut self) -> Result<Progress, Failure> {
+        self.want = self.conversation.ask(&mut self.outbox);
+        if let Some(shown) = &mut self.shown {
+            shown.asks(self.outbox.message().filter_map(|piece| match piece {
+                Piece::Bytes(bytes, range) => Some(&bytes[range.clone()]),
+                Piece::File(..) => None,
+            }));
+        }
+        self.unsent = true;
+        self.send()
+    }
+
+    /// Goes on as far as the socket allows.
+    pub fn advance(&mut self) -> Result<Progress, Failure> {
+        if self.unsent && self.send()? == Progress::Blocked(PollFlags::POLLOUT) {
+            return Ok(Progress::Blocked(PollFlags::POLLOUT));
+        }
+        loop {
+            let received = self.receive().map_err(|error| Failure::system(RECEIVING, &error))?;
+            let (stored, not_stored, ended) = match received {
+                Received::Bytes(bytes) => (bytes, 0, false),
+                Received::Discarded(bytes) | Received::Mapped(bytes) => (0, bytes, false),
+                Received::End => (0, 0, true),
+                Received::Blocked => return Ok(Progress::Blocked(PollFlags::POLLIN)),
+            };
+            self.slot.bytes_received.fetch_add((stored + not_stored) as u64, Relaxed);
+            if let Some(shown) = &mut self.shown {
+                let unread = self.inbox.unread();
+                shown.receives(&unread[unread.len() - stored..], not_stored);
+            }
+            let calls = std::mem::take(&mut self.calls);
+            let answer = self.conversation.receive(&mut Input::new(&mut self.inbox, calls, not_stored, ended));
+            let kind = if ended { ErrorKind::Truncated } else { ErrorKind::WrongReply };
+            let last = match answer.map_err(|message| Failure { kind, message })? {
+                Answer::Receive(want) => {
+                    self.want = want;
+                    continue;
+                }
+                Answer::Complete => ended,
+                Answer::Last => true,
+            };
+            self.nothing_is_left()?;
+            self.slot.requests.fetch_add(1, Relaxed);
+            if let Some(shown) = &mut self.shown {
+                shown.replied();
+            }
+            return Ok(Progress::Answered { open: !last });
+        }
+    }
+
+    /// The socket, for whoever waits for it.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Collects completions of the transfer: to be called on error readiness, before that counts as a failure.
+    pub fn reap(&mut self) -> io::Result<usize> {
+        self.transfer.reap(self.socket.as_fd())
+    }
+
+    /// What is being waited for has not come in time.
+    pub fn timed_out(&self) -> Failure {
+        Failure::timed_out(if self.unsent { SENDING } else { RECEIVING })
+    }
+
+    /// Closes, and gives the transfer the time that the kernel needs for its pieces.
+    pub fn finish(self, patience: Duration) {
+        self.transfer.finish(self.socket, Instant::now() + patience);
+        self.slot.closed.fetch_add(1, Relaxed);
+    }
+
+    fn send(&mut self) -> Result<Progress, Failure> {
+        let before = self.outbox.bytes();
+        let result = self.transfer.send(self.socket.as_fd(), &mut self.outbox);
+        self.slot.send_calls.fetch_add(self.outbox.take_calls(), Relaxed);
+        self.slot.bytes_sent.fetch_add(before - self.outbox.bytes(), Relaxed);
+        match result.map_err(|error| Failure::system(SENDING, &error))? {
+            Sent::Blocked => Ok(Progress::Blocked(PollFlags::POLLOUT)),
+            Sent::Done => {
+                self.unsent = false;
+                Ok(Progress::Blocked(PollFlags::POLLIN))
+            }
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<Received> {
+        let result = self.transfer.receive(self.socket.as_fd(), self.want, &mut self.inbox);
+        let calls = self.inbox.take_calls();
+        self.calls += calls;
+        self.slot.receive_calls.fetch_add(calls, Relaxed);
+        result
+    }
+
+    /// A server that says more than it was asked would be taken at its word by the next request.
+    fn nothing_is_left(&self) -> Result<(), Failure> {
+        match self.inbox.unread().len() {
+            0 => Ok(()),
+            bytes => Err(Failure {
+                kind: ErrorKind::WrongReply,
+                message: format!("{bytes} bytes more came than the reply has"),
+            }),
+        }
+    }
+}
+
+const SENDING: &str = "sending a request";
+const RECEIVING: &str = "receiving a reply";

@@ -257,7 +257,8 @@ pub struct Window {
     pub connections: u64,
 }
 
-/// How long replies took, in nanoseconds. A percentile is null where too few requests lie beyond it to know it.
+/// How long replies took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
+/// would be a matter of single requests.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Latency {
     /// Requests that it is of.

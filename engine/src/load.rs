@@ -1,13 +1,19 @@
 //! The vocabulary of loads: who asks, and how often.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::about::About;
+use crate::measure::{Measured, Window};
+use crate::mistake::mistake;
 use crate::primitive::Primitive;
 use crate::setting::{Kind, Setting, Settings};
+use crate::show::Show;
+use crate::sys::process;
 use crate::sys::shared::SharedArray;
 use crate::tally::Tally;
 use crate::workload::Client;
@@ -44,6 +50,59 @@ pub const TIMEOUT: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
 };
 
+/// How many clients there are, in loads whose clients are not processes.
+pub const CLIENTS: Setting = Setting {
+    name: "clients",
+    help: "Clients that ask at the same time, each on a connection of its own",
+    unit: Some("clients"),
+    kind: Kind::Integer { minimum: 1, maximum: 100_000, default: 4 },
+};
+
+/// Whether a client keeps its connection.
+pub const CONNECTIONS: Setting = Setting {
+    name: "connections",
+    help: "A connection for every request, or one kept for all requests of a client (as far as the protocol allows)",
+    unit: None,
+    kind: Kind::Choice { choices: &["per_request", "kept"], default: "per_request" },
+};
+
+/// How many requests a client makes.
+pub const LOOPS: Setting = Setting {
+    name: "loops",
+    help: "Requests that each client makes, unless the load ends by time",
+    unit: Some("requests"),
+    kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 500 },
+};
+
+/// How long the measured window is.
+pub const MILLISECONDS: Setting = Setting {
+    name: "milliseconds",
+    help: "Length of the measured window, after which the load ends; 0: when every client has made its loops",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 86_400_000, default: 0 },
+};
+
+/// How long clients ask before the window begins.
+pub const WARM_UP: Setting = Setting {
+    name: "warm_up_milliseconds",
+    help: "Time from the first request, every kept connection made, to the beginning of the measured window",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+};
+
+/// How long a client waits between two requests.
+pub const THINK: Setting = Setting {
+    name: "think_microseconds",
+    help: "Pause of a client between a reply and its next request",
+    unit: Some("microseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 3_600_000_000, default: 0 },
+};
+
+/// For [`Load::workers`] of a load with the setting [`CLIENTS`], and for the load itself.
+pub fn clients(settings: &Settings) -> usize {
+    settings.integer(CLIENTS.name) as usize
+}
+
 /// One life of a load.
 pub struct LoadRun {
     /// The addresses of the server's name, the first that answers is used.
@@ -58,6 +117,77 @@ pub struct LoadRun {
     pub primitive: &'static Primitive,
     /// The first thing that went wrong.
     pub first_error: FirstError,
+    /// The part of its life that is counted.
+    pub window: Window,
+    /// What was measured in that part; each thread of the load adds what it has as it ends.
+    pub measured: Mutex<Measured>,
+    /// Called as the window begins and as it ends, with that moment (CLOCK_MONOTONIC, nanoseconds).
+    pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
+    /// Where everything is shown, if it is.
+    pub show: Option<Show>,
+}
+
+/// An edge of the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// Its beginning.
+    Started,
+    /// Its end.
+    Ended,
+}
+
+/// Descriptors that a load needs beside those of its connections: the standard ones, an epoll, files that are read.
+const OTHER_DESCRIPTORS: u64 = 24;
+
+impl LoadRun {
+    /// How long to wait for progress.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.settings.integer(TIMEOUT.name))
+    }
+
+    /// Whether connections are kept; panics where the load has no such setting.
+    pub fn keeps(&self) -> bool {
+        self.settings.word(CONNECTIONS.name) == "kept"
+    }
+
+    /// Whether the load ends by time; panics where the load has no such setting.
+    pub fn is_timed(&self) -> bool {
+        self.settings.integer(MILLISECONDS.name) > 0
+    }
+
+    /// Makes room in this process for a connection of each client, or says what is in the way: before the first
+    /// connection, since a load of fewer clients is another load.
+    pub fn make_room(&self, clients: usize) -> Result<()> {
+        let needed = clients as u64 + OTHER_DESCRIPTORS;
+        let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
+        if allowed < needed {
+            return Err(mistake(format!(
+                "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; \
+                 fewer --clients, or raise the limit: ulimit -Hn {needed} && ulimit -n {needed}"
+            )));
+        }
+        let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
+        match (range, self.target.first()) {
+            // Where the range cannot be read, ports that run out are counted as they do.
+            (Some((first, last)), Some(address)) if clients as u64 > u64::from(last - first) + 1 => {
+                Err(mistake(format!(
+                    "--clients {clients} needs as many local ports towards {address}, and there are {} \
+                     ({first} to {last}); fewer --clients, or more ports: \
+                     sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
+                    last - first + 1
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The ports that connect(2) chooses from, of IPv6 too (ip(7)).
+const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+
+fn port_range(text: &str) -> Option<(u32, u32)> {
+    let (first, last) = text.trim().split_once(char::is_whitespace)?;
+    Some((first.parse().ok()?, last.trim().parse().ok()?)).filter(|(first, last)| first <= last)
 }
 
 /// The first error of a load, in words, in memory that its processes share.
@@ -85,5 +215,18 @@ impl FirstError {
     pub fn get(&self) -> Option<String> {
         let bytes: Vec<u8> = self.text.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
         (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_ports_is_read() {
+        assert_eq!(port_range("32768\t60999\n"), Some((32768, 60999)));
+        for text in ["", "32768", "a b", "60999 32768"] {
+            assert_eq!(port_range(text), None, "{text}");
+        }
     }
 }

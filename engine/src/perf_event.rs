@@ -49,21 +49,20 @@ impl PerfEvent {
     }
 }
 
-/// The error with what would help.
+/// The error with what would help. The setting forbids with EACCES; a filter of system calls mostly answers EPERM or ENOSYS.
 fn refused(error: io::Error, modes: Modes) -> Error {
-    let forbidden = matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::ENOSYS));
-    let text = if forbidden {
-        let most = modes.paranoid_at_most();
-        let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
-        match paranoid.and_then(|text| text.trim().parse::<i32>().ok()) {
-            Some(value) if value > most => format!(
-                "perf_event_open was refused: kernel.perf_event_paranoid is {value}; sysctl kernel.perf_event_paranoid={most} \
-                 allows it"
-            ),
-            _ => "perf_event_open was refused by a policy, such as the seccomp filter of a container".to_owned(),
+    let most = modes.paranoid_at_most();
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+    let paranoid = paranoid.and_then(|text| text.trim().parse::<i32>().ok()).filter(|&value| value > most);
+    let text = match (error.raw_os_error(), paranoid) {
+        (Some(libc::EACCES), Some(value)) => format!(
+            "perf_event_open was refused: kernel.perf_event_paranoid is {value}; sysctl kernel.perf_event_paranoid={most} \
+             allows it"
+        ),
+        (Some(libc::EACCES | libc::EPERM | libc::ENOSYS), _) => {
+            "perf_event_open was refused by a policy, such as the seccomp filter of a container".to_owned()
         }
-    } else {
-        "perf_event_open failed".to_owned()
+        _ => "perf_event_open failed".to_owned(),
     };
     Error::new(error).context(text)
 }

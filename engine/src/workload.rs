@@ -109,6 +109,9 @@ pub enum Answer {
     Receive(Want),
     /// It is complete and right.
     Complete,
+    /// It is complete and right, and the protocol says that the peer closes now: the next request needs another
+    /// connection. An end of the input makes every complete reply the last one.
+    Last,
 }
 
 /// What was received: a view of the inbox from which a session takes.

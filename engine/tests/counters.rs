@@ -237,9 +237,11 @@ fn of_a_server_from_exec_to_exit_with_its_protocol() {
     assert_ne!(number(&ready, "supervisor_pid") as i32, counted.id());
     load(port, 2, 50, "voluntary_switches");
     counted.input.as_mut().unwrap().write_all(b"snapshot\n").unwrap();
-    assert_eq!(counted.line("snapshot")["tally"]["requests"], 100);
+    // The last ones may not have been counted yet.
+    assert!(number(&counted.line("snapshot")["tally"], "connections") > 0);
     counted.input = None;
     let summary = counted.line("summary");
+    assert_eq!(summary["tally"]["requests"], 100, "{summary}");
     let (life, status) = counted.end();
     support::schema::check(&schema, &life).unwrap();
     assert_eq!((status, &life["status"]), (Some(0), &json!(0)), "{life}");

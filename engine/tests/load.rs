@@ -13,11 +13,23 @@ use socket2::Socket;
 use support::server::Server;
 use support::{Ran, engine, engine_with_descriptors, eventually, process, protocol, run};
 
-/// Runs a load of 2 children with 5 requests each against a port.
-fn load(port: u16, options: &[&str]) -> (Ran, Value) {
+/// Every load, with 2 clients.
+const LOADS: [&[&str]; 5] = [
+    &["--load", "closed", "--children", "2"],
+    &["--load", "closed_threads", "--clients", "2"],
+    &["--load", "closed_threads", "--clients", "2", "--connections", "kept"],
+    &["--load", "closed_connections", "--clients", "2"],
+    &["--load", "closed_connections", "--clients", "2", "--connections", "kept"],
+];
+
+/// Those that make a connection for every request, for servers that answer once.
+const ONCE: [&[&str]; 3] = [LOADS[0], LOADS[1], LOADS[3]];
+
+/// Runs a load with 5 requests of each client against a port.
+fn load(load: &[&str], port: u16, options: &[&str]) -> (Ran, Value) {
     let connect = format!("127.0.0.1:{port}");
-    let fixed = ["load", "bytes", "--json", "--connect", &connect, "--children", "2", "--loops", "5"];
-    let ran = run(engine().args(fixed).args(options));
+    let fixed = ["load", "bytes", "--json", "--connect", &connect, "--loops", "5"];
+    let ran = run(engine().args(fixed).args(load).args(options));
     let line = serde_json::from_str(&ran.output).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     (ran, line)
 }
@@ -46,47 +58,60 @@ fn wait_for_close(mut stream: TcpStream) {
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
 }
 
-/// Nothing of the load succeeded, and all of it was counted under this kind.
+/// In no load anything succeeds, and all of it is counted under this kind.
 #[track_caller]
-fn all_failed((ran, line): &(Ran, Value), kind: &str, word: &str) {
-    assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
-    assert!(ran.errors.starts_with("thunderherd-engine: "), "{ran:?}");
-    assert_eq!((&line["requests"], &line["expected_requests"]), (&0.into(), &10.into()), "{line}");
-    let errors = line["errors"].as_object().unwrap();
-    assert_eq!(errors.keys().collect::<Vec<_>>(), [kind], "{line}");
-    // A child may give up when there is no server to be measured, but not before it has tried.
-    assert!((2..=10).contains(&errors[kind].as_u64().unwrap()), "{line}");
-    assert_eq!(line["children_lost"], 0, "{line}");
-    assert!(line["first_error"].as_str().is_some_and(|text| text.contains(word)), "'{word}' is not in {line}");
+fn all_fails(port: u16, options: &[&str], kind: &str, word: &str) {
+    for chosen in LOADS {
+        let (ran, line) = load(chosen, port, options);
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
+        assert!(ran.errors.starts_with("thunderherd-engine: "), "{ran:?}");
+        assert_eq!((&line["requests"], &line["expected_requests"]), (&0.into(), &10.into()), "{line}");
+        let errors = line["errors"].as_object().unwrap();
+        assert_eq!(errors.keys().collect::<Vec<_>>(), [kind], "{line}");
+        // A client may give up when there is no server to be measured, but not before it has tried.
+        assert!((2..=10).contains(&errors[kind].as_u64().unwrap()), "{line}");
+        assert_eq!((&line["children_lost"], &line["latency"]), (&0.into(), &Value::Null), "{line}");
+        assert!(line["first_error"].as_str().is_some_and(|text| text.contains(word)), "'{word}' is not in {line}");
+    }
 }
 
 #[test]
 fn all_is_right() {
-    let server = Server::start("prefork", "bytes", &[]);
-    let (ran, line) = load(server.port, &["--bytes", "4000"]);
-    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
-    assert_eq!(line["line"], "load");
-    for (name, value) in [("expected_requests", 10), ("requests", 10), ("connections", 10), ("bytes_received", 40_000)]
-    {
-        assert_eq!(line[name], value, "{name} in {line}");
+    for chosen in LOADS {
+        let kept = chosen.contains(&"kept");
+        // Kept connections need a server that serves all of them at the same time.
+        let server = Server::start("prefork", "bytes", &["--pool", "2"]);
+        let (ran, line) = load(chosen, server.port, &["--bytes", "4000"]);
+        assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
+        assert_eq!(line["line"], "load");
+        let connections = if kept { 2 } else { 10 };
+        for (name, value) in
+            [("expected_requests", 10), ("requests", 10), ("connections", connections), ("bytes_received", 40_000)]
+        {
+            assert_eq!(line[name], value, "{name} in {line}");
+        }
+        for (name, value) in [("children_lost", 0.into()), ("first_error", Value::Null), ("window", Value::Null)] {
+            assert_eq!(line[name], value, "{name} in {line}");
+        }
+        let number = |name: &str| line[name].as_u64().unwrap();
+        assert_eq!(number("elapsed_ns"), number("ended_monotonic_ns") - number("started_monotonic_ns"));
+        assert!(number("user_ns") + number("system_ns") > 0, "{line}");
+        let ending = server.stop();
+        let tally = &ending.summary()["tally"];
+        for (name, value) in
+            [("connections", connections), ("closed", connections), ("requests", 10), ("bytes_sent", 40_000)]
+        {
+            assert_eq!(tally[name], value, "{name} in {tally}");
+        }
+        ending.is_good();
     }
-    assert_eq!((&line["children_lost"], &line["first_error"]), (&0.into(), &Value::Null), "{line}");
-    let number = |name: &str| line[name].as_u64().unwrap();
-    assert_eq!(number("elapsed_ns"), number("ended_monotonic_ns") - number("started_monotonic_ns"));
-    assert!(number("user_ns") + number("system_ns") > 0, "{line}");
-    let ending = server.stop();
-    let tally = &ending.summary()["tally"];
-    for (name, value) in [("connections", 10), ("closed", 10), ("requests", 10), ("bytes_sent", 40_000)] {
-        assert_eq!(tally[name], value, "{name} in {tally}");
-    }
-    ending.is_good();
 }
 
 #[test]
 fn nobody_listens() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    all_failed(&load(port, &[]), "refused", "Connection refused");
+    all_fails(port, &[], "refused", "Connection refused");
 }
 
 #[test]
@@ -95,13 +120,13 @@ fn a_reply_that_is_short() {
         take_request(&mut stream);
         let _ = stream.write_all(&protocol::bytes(3999).reply);
     });
-    all_failed(&load(port, &[]), "truncated", "3999 of 4000");
+    all_fails(port, &[], "truncated", "3999 of 4000");
 }
 
 #[test]
 fn no_reply_but_the_end() {
     let port = serve(|mut stream| take_request(&mut stream));
-    all_failed(&load(port, &[]), "truncated", "0 of 4000");
+    all_fails(port, &[], "truncated", "0 of 4000");
 }
 
 #[test]
@@ -113,10 +138,12 @@ fn a_reply_with_a_wrong_byte() {
         let _ = stream.write_all(&reply);
         wait_for_close(stream);
     };
-    all_failed(&load(serve(answer), &[]), "wrong_reply", "byte 3999");
+    all_fails(serve(answer), &[], "wrong_reply", "byte 3999");
     // For servers that send other bytes the count alone can be checked.
-    let (ran, line) = load(serve(answer), &["--check", "count"]);
-    assert_eq!((ran.status, &line["requests"]), (Some(0), &10.into()), "{ran:?}");
+    for chosen in ONCE {
+        let (ran, line) = load(chosen, serve(answer), &["--check", "count"]);
+        assert_eq!((ran.status, &line["requests"]), (Some(0), &10.into()), "{ran:?}");
+    }
 }
 
 #[test]
@@ -127,7 +154,7 @@ fn a_reply_that_is_too_long() {
             let _ = stream.write_all(&protocol::bytes(4001).reply);
             wait_for_close(stream);
         });
-        all_failed(&load(port, &["--check", check]), "wrong_reply", "more than the 4000");
+        all_fails(port, &["--check", check], "wrong_reply", "more than the 4000");
     }
 }
 
@@ -139,7 +166,7 @@ fn a_reply_that_is_too_long_beyond_the_buffer() {
         let _ = stream.write_all(&protocol::bytes(16384 + 1000).reply);
         wait_for_close(stream);
     });
-    all_failed(&load(port, &["--bytes", "16384"]), "wrong_reply", "more than the 16384");
+    all_fails(port, &["--bytes", "16384"], "wrong_reply", "more than the 16384");
 }
 
 #[test]
@@ -148,7 +175,7 @@ fn a_reply_that_never_comes() {
         take_request(&mut stream);
         wait_for_close(stream);
     });
-    all_failed(&load(port, &["--timeout-milliseconds", "50"]), "timed_out", "--timeout-milliseconds");
+    all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
 }
 
 #[test]
@@ -158,7 +185,7 @@ fn a_reply_that_never_ends_to_come() {
         let _ = stream.write_all(&protocol::bytes(3999).reply);
         wait_for_close(stream);
     });
-    all_failed(&load(port, &["--timeout-milliseconds", "50"]), "timed_out", "--timeout-milliseconds");
+    all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
 }
 
 #[test]
@@ -167,7 +194,7 @@ fn a_server_that_accepts_nobody() {
     listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     listener.listen(0).unwrap();
     let port = listener.local_addr().unwrap().as_socket().unwrap().port();
-    all_failed(&load(port, &["--timeout-milliseconds", "50"]), "timed_out", "--timeout-milliseconds");
+    all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
 }
 
 #[test]
@@ -177,13 +204,13 @@ fn a_connection_that_is_reset() {
         take_request(&mut stream);
         reset(stream);
     });
-    all_failed(&load(port, &[]), "reset", "reset");
+    all_fails(port, &[], "reset", "reset");
     let port = serve(move |mut stream| {
         take_request(&mut stream);
         let _ = stream.write_all(&protocol::bytes(1000).reply);
         reset(stream);
     });
-    all_failed(&load(port, &[]), "reset", "reset");
+    all_fails(port, &[], "reset", "reset");
 }
 
 /// Most replies are right: those are counted, and so is each of the others.
@@ -198,10 +225,12 @@ fn now_and_then_a_reply_is_wrong() {
         let _ = stream.shutdown(std::net::Shutdown::Write);
         wait_for_close(stream);
     });
-    let (ran, line) = load(port, &[]);
-    assert_eq!(ran.status, Some(1));
-    assert_eq!((&line["requests"], &line["connections"]), (&8.into(), &10.into()), "{line}");
-    assert_eq!(line["errors"], serde_json::json!({"truncated": 2}), "{line}");
+    for chosen in ONCE {
+        let (ran, line) = load(chosen, port, &[]);
+        assert_eq!(ran.status, Some(1));
+        assert_eq!((&line["requests"], &line["connections"]), (&8.into(), &10.into()), "{line}");
+        assert_eq!(line["errors"], serde_json::json!({"truncated": 2}), "{line}");
+    }
 }
 
 #[test]

@@ -7,14 +7,15 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::mistake::mistake;
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
-use crate::setting::{Kind, Setting};
+use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::{PollFlags, close_inherited, set_nonblocking};
 use crate::sys::epoll::{self, Epoll, EpollFlags};
 use crate::sys::process::{allowed_cpus, online_cpus, pin};
@@ -29,6 +30,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN, STEER],
     workers: pool,
     listeners: pool,
+    check,
     serve,
     ..COMMON
 };
@@ -44,7 +46,6 @@ fn serve(run: &'static Run) -> Result<()> {
     run.listeners.iter().try_for_each(|listener| set_nonblocking(listener.as_fd()))?;
     let by_cpu = run.settings.word(STEER.name) == "cpu";
     if by_cpu {
-        one_worker_a_cpu(run)?;
         let steered = steer_by_cpu(run.listener().as_fd(), run.pool());
         steered.context("--steer cpu: the kernel refused SO_ATTACH_REUSEPORT_CBPF")?;
     }
@@ -101,16 +102,20 @@ fn serve(run: &'static Run) -> Result<()> {
 /// The kernel's program can say no more than that a CPU's connections go to the listener of the same number, and it is only
 /// of use if that listener's worker runs there. SO_INCOMING_CPU would take any number of workers, but before Linux 6.2
 /// a group of SO_REUSEPORT does not heed it.
-fn one_worker_a_cpu(run: &Run) -> Result<()> {
-    let (online, allowed) = (online_cpus()?, allowed_cpus()?);
-    ensure!(
-        (0..online).eq(allowed.iter().copied()),
-        "--steer cpu takes all CPUs, numbered without a gap: {online} are online, and this server may use {allowed:?}"
-    );
-    ensure!(
-        run.pool() == online,
-        "--steer cpu takes one worker for each of the {online} CPUs, and --pool is {}: --pool {online}",
-        run.pool()
-    );
+fn check(settings: &Settings) -> Result<()> {
+    if settings.word(STEER.name) == "none" {
+        return Ok(());
+    }
+    let (online, allowed, pool) = (online_cpus()?, allowed_cpus()?, pool(settings));
+    if !(0..online).eq(allowed.iter().copied()) {
+        return Err(mistake(format!(
+            "--steer cpu takes all {online} CPUs, and this server may use {allowed:?}; without --cpus, or: --steer none"
+        )));
+    }
+    if pool != online {
+        return Err(mistake(format!(
+            "--steer cpu takes one worker for each of the {online} CPUs, and --pool is {pool}: --pool {online}"
+        )));
+    }
     Ok(())
 }

@@ -2,9 +2,14 @@
 
 use crate::load::Load;
 
+#[cfg(test)]
+mod last_answers;
+
 crate::register! {
     /// All loads.
     LOADS: Load {
         closed,
+        closed_threads,
+        closed_connections,
     }
 }

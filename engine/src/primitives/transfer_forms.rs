@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, Progress};
-use crate::exchange::exchange;
+use crate::exchange::Caller;
 use crate::inbox::Inbox;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Received, Sent, Transfer, Waits, Want};
@@ -266,10 +266,10 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     server.write_all(&[1; 4000]).unwrap();
     let workload = bytes_workload();
     let given = BTreeMap::from([("check", Value::Word("pattern".to_owned()))]);
-    let mut conversation = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap().open();
+    let conversation = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap().open();
     let tally = Tally::new(0).unwrap();
-    let result = exchange(client.as_fd(), conversation.as_mut(), &mut Discard, tally.shared());
-    assert!(result.is_ok());
+    let mut caller = Caller::new(client.into(), conversation, Box::new(Discard), tally.shared(), None);
+    assert!(caller.exchange().is_ok());
     assert_eq!(tally.shared().bytes_received.load(Relaxed), 4000);
 }
 

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
 
-use nix::poll::PollFlags;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::epoll::{self, EpollCreateFlags, EpollEvent, EpollTimeout};
 
 pub use nix::sys::epoll::EpollFlags;
@@ -53,9 +55,36 @@ impl Epoll {
     ) -> io::Result<impl Iterator<Item = (RawFd, PollFlags)> + use<'a>> {
         let timeout = if waiting { EpollTimeout::NONE } else { EpollTimeout::ZERO };
         let count = retry(|| self.0.wait(events, timeout).map_err(io::Error::from))?;
-        let ready = |event: &EpollEvent| PollFlags::from_bits_retain(event.events().bits() as libc::c_short);
-        Ok(events[..count].iter().map(move |event| (event.data() as RawFd, ready(event))))
+        Ok(ready(&events[..count]))
     }
+
+    /// As [`Epoll::wait`], for so long at most; a signal ends the waiting too.
+    pub fn wait_at_most<'a>(
+        &self,
+        events: &'a mut Events,
+        time: Duration,
+    ) -> io::Result<impl Iterator<Item = (RawFd, PollFlags)> + use<'a>> {
+        // epoll_wait counts whole milliseconds, so it is let wait for most of the time, and ppoll for the end of it.
+        let whole = time.as_millis().saturating_sub(1);
+        if whole == 0 && !time.is_zero() {
+            let mut this = [PollFd::new(self.0.0.as_fd(), PollFlags::POLLIN)];
+            if let Err(error) = nix::poll::ppoll(&mut this, Some(time.into()), None)
+                && error != Errno::EINTR
+            {
+                return Err(error.into());
+            }
+        }
+        match self.0.wait(events, EpollTimeout::try_from(whole).unwrap_or(EpollTimeout::MAX)) {
+            Ok(count) => Ok(ready(&events[..count])),
+            Err(Errno::EINTR) => Ok(ready(&events[..0])),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn ready(events: &[EpollEvent]) -> impl Iterator<Item = (RawFd, PollFlags)> + use<'_> {
+    let flags = |event: &EpollEvent| PollFlags::from_bits_retain(event.events().bits() as libc::c_short);
+    events.iter().map(move |event| (event.data() as RawFd, flags(event)))
 }
 
 fn event(descriptor: &impl AsFd, flags: EpollFlags) -> EpollEvent {

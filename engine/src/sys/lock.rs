@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::shared::SharedArray;
-use super::{check, retry};
+use super::{check, check_number, retry};
 
 /// A record lock, fcntl(2) F_SETLKW, as UNP section 30.7 puts around accept. The book locks a file that it has unlinked at
 /// once; this one never had a name (memfd_create(2)).
@@ -129,9 +129,4 @@ impl Drop for SharedMutexGuard<'_> {
         // SAFETY: this thread locked the mutex.
         unsafe { libc::pthread_mutex_unlock(self.mutex.0.get()) };
     }
-}
-
-/// pthread functions return the error's number instead of setting errno.
-fn check_number(number: libc::c_int) -> io::Result<()> {
-    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
 }

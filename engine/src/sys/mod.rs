@@ -29,6 +29,11 @@ fn check_size(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
+/// pthread functions return the error's number instead of setting errno.
+fn check_number(number: libc::c_int) -> io::Result<()> {
+    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
+}
+
 /// Calls again for as long as a signal interrupted the call (signal(7)).
 pub fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {

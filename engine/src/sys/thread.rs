@@ -1,4 +1,4 @@
-//! A detached thread as C makes it: pthread_create(3) with default attributes.
+//! A detached thread as C makes it: pthread_create(3).
 //!
 //! The standard library's threads also set up an alternate signal stack, eight more system calls a thread (strace -f -c
 //! counts them), which a design that makes a thread for every connection would be charged with.
@@ -6,18 +6,40 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::check_number;
+
 type Body = Box<dyn FnOnce() + Send>;
 
-/// Starts a thread that nobody waits for.
+/// Starts a thread that nobody waits for, with default attributes.
 pub fn spawn_detached(body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let body: *mut Body = Box::into_raw(Box::new(Box::new(body) as Body));
+    // SAFETY: no attributes are the default ones.
+    unsafe { spawn(std::ptr::null(), Box::new(body)) }
+}
+
+/// Starts a thread that nobody waits for, with a stack of so many bytes (pthread_attr_setstacksize(3)).
+pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // SAFETY: the attributes are initialised before use and destroyed after it.
+    unsafe {
+        let mut attributes = std::mem::zeroed();
+        check_number(libc::pthread_attr_init(&mut attributes))?;
+        let result = check_number(libc::pthread_attr_setstacksize(&mut attributes, bytes))
+            .and_then(|()| spawn(&attributes, Box::new(body)));
+        libc::pthread_attr_destroy(&mut attributes);
+        result
+    }
+}
+
+/// # Safety
+/// The attributes are null or initialised.
+unsafe fn spawn(attributes: *const libc::pthread_attr_t, body: Body) -> io::Result<()> {
+    let body: *mut Body = Box::into_raw(Box::new(body));
     let mut thread = 0;
     // SAFETY: `enter` takes the box over; it is taken back below if there is no thread to do so.
-    let result = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), enter, body.cast()) };
+    let result = unsafe { libc::pthread_create(&mut thread, attributes, enter, body.cast()) };
     if result != 0 {
         // SAFETY: no thread was made, so the box is still ours.
         drop(unsafe { Box::from_raw(body) });
-        return Err(io::Error::from_raw_os_error(result));
+        return check_number(result);
     }
     // SAFETY: the thread exists, and its number is not used again.
     unsafe { libc::pthread_detach(thread) };

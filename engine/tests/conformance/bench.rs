@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Completion;
 use serde_json::Value;
@@ -31,13 +32,20 @@ macro_rules! faults {
     };
 }
 
-/// What a design makes its processes and threads for, as seen from outside.
+/// How a design divides its work, as seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// One process with one thread, which serves a connection to its end before it looks at the next.
-    OneAtATime,
-    /// One process with one thread, which serves many connections at once.
-    OneProcess,
+pub struct Kind {
+    /// What it makes its processes and threads for.
+    pub workers: Workers,
+    /// Whether one worker, or the only process, serves many connections at once.
+    pub many: bool,
+}
+
+/// What a design makes its processes and threads for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    /// One process with one thread does all.
+    None,
     ProcessPerClient,
     ThreadPerClient,
     ProcessPool,
@@ -65,7 +73,7 @@ impl Case {
     /// It serves one connection to its end before it looks at the next: that is its nature, so a client that says
     /// nothing makes all others wait.
     pub fn one_at_a_time(&self) -> bool {
-        self.kind == Kind::OneAtATime
+        self.kind == Kind { workers: Workers::None, many: false }
     }
 
     /// Whether the design has a setting.
@@ -125,6 +133,40 @@ impl Case {
     /// Why a test that needs a large reply cannot be run.
     pub fn needs_a_large_reply(&self) -> Option<String> {
         self.protocol.large.is_none().then(|| format!("no reply of the workload {} is large", self.protocol.name))
+    }
+
+    /// Why a test that needs workers that serve many connections at once cannot be run.
+    pub fn needs_workers_that_serve_many(&self) -> Option<String> {
+        (!self.kind.many).then(|| "a worker of this design serves one connection at a time".to_owned())
+    }
+
+    /// Why a test that needs a connection to be served beside another cannot be run.
+    pub fn needs_company(&self) -> Option<String> {
+        self.one_at_a_time().then(|| "this design serves one connection to its end before the next".to_owned())
+    }
+
+    /// More bytes of requests than any buffer of a connection takes: an exchange, and how often.
+    pub fn many_quick_requests(&self) -> (Exchange, usize) {
+        let exchanges = (self.protocol.exchanges)();
+        let exchange = exchanges.into_iter().min_by_key(|exchange| exchange.reply.len()).expect("there is one");
+        let times = (40 << 10) / exchange.request.len();
+        (exchange, times)
+    }
+
+    /// Why a test with [`Case::many_quick_requests`] cannot be run: they take too much CPU time, as tried on a server with
+    /// one connection.
+    pub fn needs_quick_requests(&self) -> Option<String> {
+        const TRIED: u64 = 20;
+        const ALLOWED: u64 = 5_000_000_000;
+        let (exchange, times) = self.many_quick_requests();
+        let server = self.start(&[]);
+        let mut client = Client::connect(server.port);
+        let cpu = process::cpu_nanoseconds_of_group(server.first);
+        (0..TRIED).for_each(|_| client.exchange(&exchange));
+        let all = (process::cpu_nanoseconds_of_group(server.first) - cpu) / TRIED * times as u64;
+        let name = self.protocol.name;
+        (all > ALLOWED)
+            .then(|| format!("{times} requests of the workload {name} take {} s of CPU time", all / 1_000_000_000))
     }
 
     fn settings(&self) -> impl Iterator<Item = &Value> {
@@ -231,6 +273,25 @@ impl<'a> Bench<'a> {
         self.server.snapshot_when(&format!("{name} of at least {at_least}"), |snapshot| {
             snapshot["tally"][name].as_u64().expect("a number") >= at_least
         });
+    }
+
+    /// Waits until every connection has been closed, and takes the number of requests as it is: where clients give up, it is
+    /// for chance to say how many were answered first.
+    pub fn catches_up_with_whatever_was_answered(&mut self) {
+        let connections = self.expected.connections;
+        let snapshot = self.server.snapshot_when("all connections closed", |snapshot| {
+            snapshot["tally"]["connections"] == connections && snapshot["tally"]["closed"] == connections
+        });
+        self.expected.requests = snapshot["tally"]["requests"].as_u64().expect("a count");
+    }
+
+    /// The server has nothing to do, so it does nothing: it would take a CPU for itself if it asked again and again.
+    pub fn does_not_spin(&self) {
+        let (time, cpu) = (Instant::now(), process::cpu_nanoseconds_of_group(self.server.first));
+        std::thread::sleep(Duration::from_millis(150));
+        let cpu = process::cpu_nanoseconds_of_group(self.server.first) - cpu;
+        let time = time.elapsed().as_nanos() as u64;
+        assert!(cpu < time / 2, "a server with nothing to do took {cpu} ns of CPU time in {time} ns");
     }
 
     /// The end of every test: the server still serves, has nothing open that it had not open before, stops as told, and

@@ -1,5 +1,6 @@
 //! Clients that are silent, slow, gone, or many.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -17,6 +18,10 @@ pub const FAULTS: &[Listed] = faults![
     resets_before_the_request_is_complete,
     resets_before_accept,
     resets_at_once,
+    a_thousand_resets_at_random_moments,
+    nothing_to_do,
+    #[needs_company]
+    a_client_that_never_stops_asking,
     silent_clients,
     more_silent_clients_than_workers,
     two_hundred_clients_at_once,
@@ -86,6 +91,98 @@ fn resets_at_once(case: &Case) {
         }
     }
     bench.expected.error(RESET, 200);
+    bench.finish();
+}
+
+/// Connections that are reset before a request, amid it, after it, and amid the reply, many of them open at once; which and
+/// when is chance, the same in every run.
+fn a_thousand_resets_at_random_moments(case: &Case) {
+    const RESETS: usize = 1000;
+    const OPEN: usize = 50;
+    let mut exchanges = (case.protocol.exchanges)();
+    exchanges.extend(case.protocol.large.map(|large| large()));
+    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+    let mut open: Vec<(Client, &[u8])> = Vec::new();
+    for _ in 0..RESETS {
+        let request = &exchanges[chance.below(exchanges.len())].request;
+        open.push((bench.connect_slow(), request));
+        while chance.below(4) > 0 {
+            let one = chance.below(open.len());
+            let (client, unsent) = &mut open[one];
+            let (now, later) = unsent.split_at(chance.below(unsent.len() + 1));
+            client.send(now);
+            *unsent = later;
+            client.take_what_came();
+        }
+        while open.len() > chance.below(OPEN) {
+            open.swap_remove(chance.below(open.len())).0.reset();
+        }
+    }
+    open.into_iter().for_each(|(client, _)| client.reset());
+    bench.catches_up_with_whatever_was_answered();
+    bench.expected.errors_allowed = RESET;
+    bench.finish();
+}
+
+/// Numbers as a die would throw them (xorshift64, G. Marsaglia 2003).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+}
+
+/// Connections that are idle, amid a request, amid a reply that nobody reads, half closed, reset: there is nothing to do,
+/// and a server that is woken again and again by what it does not handle takes a CPU for itself.
+fn nothing_to_do(case: &Case) {
+    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut idle = bench.connect();
+    bench.asks(&mut idle, &case.exchange());
+    let mut incomplete = bench.connect();
+    incomplete.send(case.protocol.incomplete);
+    let unread = case.protocol.large.map(|large| {
+        let mut unread = bench.connect_slow();
+        unread.send(&large().request);
+        unread.half_close();
+        unread
+    });
+    bench.connect().reset();
+    bench.server.sleeps();
+    bench.does_not_spin();
+    bench.expected.error(RESET, 1 + u64::from(unread.is_some()));
+    unread.into_iter().for_each(Client::reset);
+    incomplete.half_close();
+    bench.expected.error(&["truncated"], 1);
+    drop(idle);
+    incomplete.receive_to_end(b"");
+    bench.finish();
+}
+
+/// A client with always more requests on the way than are being answered: it gets its share, and others get theirs.
+fn a_client_that_never_stops_asking(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    let requests = case.exchange().request.repeat(1000);
+    let greedy = bench.connect();
+    let (mut asks, mut takes) = (greedy.also(), greedy.also());
+    std::thread::scope(|scope| {
+        scope.spawn(|| while asks.sends(&requests) {});
+        scope.spawn(|| takes.take_everything());
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            bench.until("requests", 100);
+            (0..5).for_each(|_| bench.serves());
+        }));
+        greedy.shut_down();
+        served.unwrap_or_else(|panic| resume_unwind(panic));
+    });
+    drop((asks, takes));
+    greedy.reset();
+    bench.catches_up_with_whatever_was_answered();
+    bench.expected.errors_allowed = RESET;
     bench.finish();
 }
 

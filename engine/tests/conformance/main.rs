@@ -13,39 +13,50 @@ mod support;
 
 mod bench;
 mod clients;
+mod draining;
 mod requests;
 mod shortages;
 mod stopping;
 mod workers;
 
+use std::process::ExitCode;
+
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 
-use bench::{Case, Fault, Kind, Listed};
-use support::protocol::{Exchange, PROTOCOLS, Protocol};
+use bench::{Case, Fault, Kind, Listed, Workers};
+use support::protocol::{Exchange, PROTOCOLS};
 use support::server::Server;
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(status) = draining::serve() {
+        return status;
+    }
     let mut arguments = Arguments::from_args();
     // Tests wait more than they compute, but several of them make some hundred processes.
     arguments.test_threads.get_or_insert(4);
     let conclusion = libtest_mimic::run(&arguments, trials());
     support::protocol::proc::remove();
-    conclusion.exit();
+    conclusion.exit_code()
 }
 
 fn trials() -> Vec<Trial> {
     let (designs, workloads) = (registered("designs"), registered("workloads"));
-    let mut trials = Vec::new();
-    for design in designs.iter().flat_map(variants) {
-        let kind = kind(&name(&design));
+    let mut trials = draining::trials();
+    for design in &designs.iter().flat_map(variants).collect::<Vec<_>>() {
+        if design["available"] == false {
+            trials.push(not_available(design));
+            continue;
+        }
+        let kind = kind(design);
         for workload in workloads.iter().map(name) {
             let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.name == workload) else {
-                trials.push(without_exchanges(&name(&design), &workload));
+                trials.push(without_exchanges(&name(design), &workload));
                 continue;
             };
-            for (fault, test) in faults(kind, protocol) {
-                let case = Case { design: design.clone(), kind, protocol };
+            let case = || Case { design: design.clone(), kind, protocol };
+            for (fault, test) in faults(&case()) {
+                let case = case();
                 let title = format!("{}::{workload}::{fault}", case.name());
                 trials.push(Trial::ignorable_test(title, move || test(&case)));
             }
@@ -62,29 +73,49 @@ fn variants(design: &Value) -> Vec<Value> {
             let (option, word) = (name(setting).replace('_', "-"), word.as_str().expect("a word"));
             let mut variant = design.clone();
             variant["name"] = format!("{} --{option} {word}", name(design)).into();
+            follow_advice(&mut variant);
             variants.push(variant);
         }
     }
     variants
 }
 
+/// A word that contradicts another setting is refused, and the refusal ends with what to type instead: that is done, and
+/// the setting is no longer free.
+fn follow_advice(variant: &mut Value) {
+    let mut command = support::engine();
+    let command = command.arg("serve").args(name(variant).split(' ')).args(["--listen", "127.0.0.1:0"]);
+    let refused = support::run(command.args(["--control"]));
+    if refused.status == Some(0) || variant["available"] == false {
+        return;
+    }
+    let advice = refused.errors.trim_end().rsplit_once(": --").expect("a refusal says what to type").1.to_owned();
+    let setting = advice.split(' ').next().expect("an option").replace('-', "_");
+    variant["name"] = format!("{} --{advice}", name(variant)).into();
+    variant["settings"].as_array_mut().expect("a list").retain(|known| known["name"] != setting.as_str());
+}
+
 /// What can happen to a server of this kind.
-fn faults(kind: Kind, protocol: &'static Protocol) -> Vec<(String, Fault)> {
+fn faults(case: &Case) -> Vec<(String, Fault)> {
     let everywhere =
         [requests::FAULTS, clients::FAULTS, shortages::FAULTS, shortages::AS_A_USER, stopping::FAULTS, workers::FAULTS];
-    let special: &[&[Listed]] = match kind {
+    let mut special: Vec<&[Listed]> = Vec::new();
+    match case.kind.workers {
+        Workers::None if case.kind.many => special.push(shortages::OF_ONE_PROCESS_FOR_ALL),
+        Workers::ThreadPerClient => special.push(shortages::OF_ONE_PROCESS_FOR_ALL),
+        Workers::ProcessPerClient => special.push(workers::OF_PROCESSES_PER_CLIENT),
+        Workers::ThreadPool if case.has_setting("pool") => special.push(shortages::OF_POOLS),
+        Workers::ProcessPool if case.has_setting("pool") => {
+            special.extend([shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS]);
+        }
         // What happens to the workers of a dynamic pool, tests/dynamic_pools.rs knows.
-        Kind::OneAtATime | Kind::OneProcess | Kind::DynamicPool => &[],
-        Kind::ThreadPerClient => &[shortages::OF_THREADS_PER_CLIENT],
-        Kind::ProcessPerClient => &[workers::OF_PROCESSES_PER_CLIENT],
-        Kind::ThreadPool => &[shortages::OF_POOLS],
-        Kind::ProcessPool => &[shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS],
-    };
+        Workers::None | Workers::ThreadPool | Workers::ProcessPool | Workers::DynamicPool => {}
+    }
     let mut faults: Vec<(String, Fault)> = Vec::new();
-    for &(name, test) in everywhere.iter().chain(special).copied().flatten() {
+    for &(name, test) in everywhere.iter().chain(&special).copied().flatten() {
         faults.push((name.to_owned(), Box::new(test)));
     }
-    for wrong in (protocol.wrong)() {
+    for wrong in (case.protocol.wrong)() {
         let name = format!("a_wrong_request::{}", wrong.name);
         let test: Fault = Box::new(move |case| {
             requests::a_wrong_request(case, &wrong);
@@ -108,25 +139,39 @@ fn name(entry: &Value) -> String {
 
 /// Finds out how a design makes its processes and threads, and whom it makes wait, by looking at it before and while it
 /// serves.
-fn kind(design: &str) -> Kind {
-    let protocol = &PROTOCOLS[0];
-    let server = Server::start(design, protocol.name, &[]);
+fn kind(design: &Value) -> Kind {
+    let exchange = &(PROTOCOLS[0].exchanges)()[0];
+    // With a pool of one it is seen whether one worker has time for two.
+    let (name, one) = (name(design), pool_of_one(design));
+    let server = Server::start(&name, PROTOCOLS[0].name, one);
     server.settle();
     let look = || (server.workers().len(), support::process::thread_states(server.first).len());
     let (processes, threads) = look();
     let mut client = support::client::Client::connect(server.port);
-    client.exchange(&(protocol.exchanges)()[0]);
+    client.exchange(exchange);
     let (processes_serving, threads_serving) = look();
-    match () {
-        () if server.setting("maximum_workers").is_some() => Kind::DynamicPool,
-        () if processes > 0 => Kind::ProcessPool,
-        () if server.setting("pool").is_some() && threads > 1 => Kind::ThreadPool,
-        () if processes_serving > processes => Kind::ProcessPerClient,
-        () if threads_serving > threads => Kind::ThreadPerClient,
-        // The first client is still connected, and silent.
-        () if is_answered(&server, &(protocol.exchanges)()[0]) => Kind::OneProcess,
-        () => Kind::OneAtATime,
-    }
+    let workers = match () {
+        () if server.setting("maximum_workers").is_some() => Workers::DynamicPool,
+        () if processes > 0 => Workers::ProcessPool,
+        () if threads > 1 => Workers::ThreadPool,
+        () if processes_serving > processes => Workers::ProcessPerClient,
+        () if threads_serving > threads => Workers::ThreadPerClient,
+        () => Workers::None,
+    };
+    // The first client is still connected, and silent.
+    let answered = is_answered(&server, exchange);
+    let alone = workers == Workers::None || !one.is_empty();
+    Kind { workers, many: alone && answered }
+}
+
+fn pool_of_one(design: &Value) -> &'static [&'static str] {
+    let pool = |setting: &Value| setting["name"] == "pool";
+    if design["settings"].as_array().into_iter().flatten().any(pool) { &["--pool", "1"] } else { &[] }
+}
+
+fn not_available(design: &Value) -> Trial {
+    let reason = design["reason"].as_str().unwrap_or_default().to_owned();
+    Trial::ignorable_test(name(design), move || Ok(Completion::ignored_with(reason)))
 }
 
 /// Whether a further client is answered before the server has nothing left to do but sleep.

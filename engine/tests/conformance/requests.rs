@@ -1,8 +1,11 @@
 //! Requests that come in unusual pieces, and requests that are none.
 
+use std::time::Duration;
+
 use crate::bench::{Bench, Case, Listed};
 use crate::faults;
-use crate::support::protocol::Wrong;
+use crate::support::protocol::{Exchange, Wrong};
+use crate::support::{PATIENCE, process};
 
 pub const FAULTS: &[Listed] = faults![
     a_request_split_at_every_byte,
@@ -10,6 +13,9 @@ pub const FAULTS: &[Listed] = faults![
     several_requests_on_one_connection,
     two_requests_in_one_segment,
     many_requests_in_one_segment,
+    a_request_and_the_end_before_the_first_read,
+    #[needs_quick_requests]
+    more_requests_than_one_read_takes,
     half_close_after_the_request,
     #[needs_an_incomplete_request]
     half_close_in_mid_request,
@@ -80,7 +86,7 @@ fn many_requests_in_one_segment(case: &Case) {
     in_one_segment(case, &exchanges);
 }
 
-fn in_one_segment(case: &Case, exchanges: &[crate::support::protocol::Exchange]) {
+fn in_one_segment(case: &Case, exchanges: &[Exchange]) {
     let mut bench = Bench::new(case, &[]);
     let mut client = bench.connect();
     client.send(&exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<_>>());
@@ -91,6 +97,33 @@ fn in_one_segment(case: &Case, exchanges: &[crate::support::protocol::Exchange])
     client.half_close();
     client.receive_to_end(b"");
     bench.finish();
+}
+
+fn a_request_and_the_end_before_the_first_read(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    arrive_before_the_first_read(&mut bench, &case.exchange(), 1, PATIENCE);
+    bench.finish();
+}
+
+/// The rest of the requests is there when the first have been read, and nothing more will come that could tell of it.
+fn more_requests_than_one_read_takes(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    let (exchange, times) = case.many_quick_requests();
+    arrive_before_the_first_read(&mut bench, &exchange, times, PATIENCE);
+    bench.finish();
+}
+
+/// Requests, and the end of the connection with them. The server is stopped meanwhile, as with Ctrl-Z, so that all of it
+/// is there when it looks.
+pub fn arrive_before_the_first_read(bench: &mut Bench, exchange: &Exchange, times: usize, patience: Duration) {
+    process::freeze(bench.server.first);
+    let mut client = bench.connect();
+    client.has_patience(patience);
+    client.send(&exchange.request.repeat(times));
+    client.half_close();
+    process::thaw(bench.server.first);
+    client.receive_to_end(&exchange.reply.repeat(times));
+    bench.expected.requests += times as u64;
 }
 
 /// The reply still has to come, and then the end.

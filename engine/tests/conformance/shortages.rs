@@ -4,7 +4,7 @@ use libtest_mimic::{Completion, Failed};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::bench::{Bench, Case, Kind, Listed};
+use crate::bench::{Bench, Case, Listed, Workers};
 use crate::faults;
 use crate::support::client::Client;
 use crate::support::server::Server;
@@ -15,7 +15,8 @@ pub const FAULTS: &[Listed] = faults![descriptors_run_out];
 /// Those that need a user of their own, and are ignored where there is none to be had.
 pub const AS_A_USER: &[Listed] = &[("processes_run_out", processes_run_out)];
 
-pub const OF_THREADS_PER_CLIENT: &[Listed] = faults![descriptors_run_out_and_that_is_tallied];
+/// Where all connections are one process's.
+pub const OF_ONE_PROCESS_FOR_ALL: &[Listed] = faults![descriptors_run_out_and_that_is_tallied];
 
 pub const OF_POOLS: &[Listed] = &[("a_pool_that_cannot_be_made", a_pool_that_cannot_be_made)];
 
@@ -23,16 +24,21 @@ pub const OF_PROCESS_POOLS: &[Listed] = &[("a_worker_that_cannot_be_replaced", a
 
 const DESCRIPTORS: u32 = 40;
 
-/// More clients than the server may have descriptors: when they have gone, it serves as before.
+/// More clients than the server may have descriptors: meanwhile it does not ask for more again and again, and goes on to
+/// serve those that it has; when they have gone, it takes the others, and serves as before.
 fn descriptors_run_out(case: &Case) {
-    let (mut bench, silent) = with_descriptors_run_out(case);
+    let (mut bench, mut silent) = with_descriptors_run_out(case);
     wait_until_nothing_changes(&mut bench);
+    bench.does_not_spin();
+    for _ in 0..5 {
+        bench.asks(&mut silent[0], &case.exchange());
+    }
     drop(silent);
     bench.expected.errors_allowed = &["resource_limit"];
     bench.finish();
 }
 
-/// Where all connections are one process's, that process meets the limit, and says so.
+/// That process meets the limit, and says so.
 fn descriptors_run_out_and_that_is_tallied(case: &Case) {
     let (mut bench, silent) = with_descriptors_run_out(case);
     bench.server.snapshot_when("a tally that says so", |snapshot| resource_limits(snapshot) > 0);
@@ -75,7 +81,7 @@ fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
         |server: &Server| -> usize { server.processes().into_iter().map(|id| process::thread_states(id).len()).sum() };
     let before = tasks(&bench.server);
     let silent: Vec<Client> = (0..40).map(|_| bench.connect()).collect();
-    if matches!(case.kind, Kind::ProcessPerClient | Kind::ThreadPerClient) {
+    if matches!(case.kind.workers, Workers::ProcessPerClient | Workers::ThreadPerClient) {
         let clients = bench.expected.connections;
         let snapshot = bench.server.snapshot_when("every client a connection or a resource_limit", |snapshot| {
             let tally = &snapshot["tally"];
@@ -86,7 +92,7 @@ fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
         bench.expected.connections -= refused;
         bench.expected.error(&["resource_limit"], refused);
     }
-    if case.kind == Kind::DynamicPool {
+    if case.kind.workers == Workers::DynamicPool {
         // It says so when it cannot grow; its clients wait for the workers that there are.
         bench.expected.errors_allowed = &["resource_limit"];
     }

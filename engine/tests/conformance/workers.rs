@@ -31,6 +31,8 @@ pub const OF_PROCESS_POOLS: &[Listed] = faults![
     #[needs_a_large_reply]
     a_worker_is_killed_in_mid_reply,
     a_worker_is_killed_with_a_silent_client,
+    #[needs_workers_that_serve_many]
+    a_worker_is_killed_with_many_clients,
     lost_workers_are_replaced,
     a_client_comes_as_the_last_worker_dies,
     workers_are_killed_under_load,
@@ -194,6 +196,35 @@ fn a_worker_is_killed_with_a_silent_client(case: &Case) {
     bench.finish();
 }
 
+/// Its clients lose their connections, those of the other workers keep theirs.
+fn a_worker_is_killed_with_many_clients(case: &Case) {
+    let mut bench = Bench::new(case, &["--pool", "2"]);
+    let exchange = case.exchange();
+    let mut clients: Vec<Client> = (0..12).map(|_| bench.connect()).collect();
+    for client in &mut clients {
+        bench.asks(client, &exchange);
+    }
+    let worker = bench.worker_of(&clients[0]);
+    bench.expected.workers_lost += 1;
+    process::kill_and_wait(worker);
+    let mut lost = 0;
+    for client in &mut clients {
+        client.send_in_vain(&exchange.request);
+        match client.receive_at_most(&exchange.reply) {
+            0 => lost += 1,
+            bytes => assert_eq!(bytes, exchange.reply.len(), "a connection of a worker that lives was cut"),
+        }
+    }
+    assert!(lost > 0, "the worker that was killed had at least one of the connections");
+    bench.expected.never_closed += lost;
+    bench.expected.requests += clients.len() as u64 - lost;
+    drop(clients);
+    for _ in 0..10 {
+        bench.serves();
+    }
+    bench.finish();
+}
+
 fn lost_workers_are_replaced(case: &Case) {
     let mut bench = Bench::new(case, &["--pool", "3", "--respawn", "true"]);
     let descriptors = process::descriptors(bench.server.workers()[2]);
@@ -249,12 +280,13 @@ fn a_client_comes_as_the_last_worker_dies(case: &Case) {
 /// Workers are killed in whatever they are just doing, many times. Clients lose connections; the server loses nothing.
 fn workers_are_killed_under_load(case: &Case) {
     const KILLS: usize = 30;
+    const CLIENTS: usize = 3;
     let server = case.start(&["--pool", "4", "--respawn", "true"]);
     let mut bench = Bench::of(case, server);
     let (port, exchange) = (bench.server.port, case.exchange());
     let (over, cut, whole) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        for _ in 0..3 {
+        for _ in 0..CLIENTS {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
                     let mut client = Client::connect(port);
@@ -281,8 +313,10 @@ fn workers_are_killed_under_load(case: &Case) {
         over.store(true, Relaxed);
     });
     assert!(whole.load(Relaxed) >= 5 * KILLS as u64, "{whole:?} replies were whole, {cut:?} were not");
-    // A worker is killed with at most one connection, and a connection may also die on its way to one.
-    assert!(cut.load(Relaxed) <= 2 * KILLS as u64, "{KILLS} workers were killed, but {cut:?} connections lost");
+    // A worker is killed with one connection, or with those of all clients, and one may also die on its way to it.
+    let with_each = if case.kind.many { CLIENTS } else { 1 };
+    let lost = (KILLS * with_each) as u64;
+    assert!(cut.load(Relaxed) <= 2 * lost, "{KILLS} workers were killed, but {cut:?} connections lost");
     for _ in 0..20 {
         bench.serves();
     }
@@ -295,11 +329,8 @@ fn workers_are_killed_under_load(case: &Case) {
     let number = |name: &str| tally[name].as_u64().expect("a count");
     assert_eq!((number("workers_lost"), number("workers_replaced")), (KILLS as u64, KILLS as u64), "{tally}");
     let served = whole.load(Relaxed) + bench.expected.requests;
-    assert!(
-        number("requests") <= served + KILLS as u64 && number("requests") + KILLS as u64 >= served,
-        "{served}: {tally}"
-    );
-    assert!(number("connections") - number("closed") <= KILLS as u64, "{tally}");
+    assert!(number("requests") <= served + lost && number("requests") + lost >= served, "{served}: {tally}");
+    assert!(number("connections") - number("closed") <= lost, "{tally}");
 }
 
 /// Without `respawn` the server ends with the last of its workers, and says why.

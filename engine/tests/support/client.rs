@@ -41,6 +41,39 @@ impl Client {
         Client { stream }
     }
 
+    /// The same connection for another thread.
+    pub fn also(&self) -> Client {
+        Client { stream: self.stream.try_clone().expect("a descriptor is to be had") }
+    }
+
+    /// Waits no longer than this for anything.
+    pub fn has_patience(&self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).unwrap();
+    }
+
+    /// Sends all of the bytes, unless the connection is over before.
+    pub fn sends(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// Ends both ways, also for threads that are sending or receiving.
+    pub fn shut_down(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Takes some of what has come, if anything has; does not wait.
+    pub fn take_what_came(&mut self) {
+        self.stream.set_nonblocking(true).unwrap();
+        let _ = self.stream.read(&mut [0; 20_000]);
+        self.stream.set_nonblocking(false).unwrap();
+    }
+
+    /// Takes whatever comes until the connection is over.
+    pub fn take_everything(&mut self) {
+        let mut buffer = [0; 65536];
+        while self.stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+    }
+
     /// The client's own port.
     pub fn port(&self) -> u16 {
         self.stream.local_addr().unwrap().port()

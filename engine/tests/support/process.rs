@@ -1,6 +1,7 @@
 //! Processes as /proc shows them (proc(5)).
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill, killpg};
@@ -123,6 +124,14 @@ pub fn cpu_nanoseconds(id: i32) -> u64 {
     text.split(' ').next().and_then(|number| number.parse().ok()).expect("schedstat begins with a number")
 }
 
+/// Nanoseconds that the living threads of a group have run on a CPU.
+pub fn cpu_nanoseconds_of_group(group: i32) -> u64 {
+    let thread = |path: &Path| fs::read_to_string(path.join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
+    let threads = |id| fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+    let of = |id| threads(id).filter_map(|task| thread(&task.ok()?.path())).sum::<u64>();
+    of_group(group).into_iter().map(|process| of(process.id)).sum()
+}
+
 /// Sends a signal to a process that must be there.
 pub fn signal(id: i32, signal: Signal) {
     kill(Pid::from_raw(id), signal).unwrap_or_else(|error| panic!("{signal} cannot be sent to {id}: {error}"));
@@ -154,13 +163,14 @@ pub fn thaw(group: i32) {
 
 /// The inodes of the sockets whose local and remote ports are these (/proc/net/tcp).
 pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
-    tcp_rows().into_iter().find(|row| row.local == local && row.remote == remote).map(|row| row.inode)
+    tcp_rows().find(|row| row.local == local && row.remote == remote).map(|row| row.inode)
 }
 
-/// Whether something listens on a port.
+/// Whether something listens on a port. The kernel shows listeners first, so that the rest, which may be tens of
+/// thousands that linger from other tests, need not be read.
 pub fn listens(port: u16) -> bool {
     const LISTEN: u8 = 0x0a;
-    tcp_rows().into_iter().any(|row| row.local == port && row.state == LISTEN)
+    tcp_rows().take_while(|row| row.state == LISTEN).any(|row| row.local == port)
 }
 
 struct TcpRow {
@@ -170,7 +180,7 @@ struct TcpRow {
     inode: u64,
 }
 
-fn tcp_rows() -> Vec<TcpRow> {
+fn tcp_rows() -> impl Iterator<Item = TcpRow> {
     let row = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
@@ -181,8 +191,8 @@ fn tcp_rows() -> Vec<TcpRow> {
             inode: fields.get(9)?.parse().ok()?,
         })
     };
-    let text = fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
-    text.lines().skip(1).filter_map(row).collect()
+    let file = fs::File::open("/proc/net/tcp").expect("the kernel lists its sockets");
+    BufReader::new(file).lines().skip(1).map_while(Result::ok).filter_map(move |line| row(&line))
 }
 
 /// Whether a process has a socket open.

@@ -1,0 +1,241 @@
+//! A client's course through a closed load: it asks, waits for the reply, pauses, and asks again, until its requests are
+//! made, the window is over, or there is no server to be measured.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::exchange::{Caller, Failure, connect};
+use crate::load::{Edge, LOOPS, LoadRun, MILLISECONDS, THINK, WARM_UP};
+use crate::measure::{Measure, now};
+use crate::primitive::Opener;
+use crate::setting::NODELAY;
+use crate::sys::signal;
+use crate::tally::{ErrorKind, Slot};
+
+/// A client that fails so often in a row gives up: there is no server to be measured.
+const FAILURES_IN_A_ROW: u32 = 3;
+
+/// Time between two of the connections that are made before anybody asks. A server that makes a thread for each keeps up
+/// with that; where the queue of those to be accepted runs over, TCP knocks again only after a second.
+pub const RAMP: Duration = Duration::from_micros(100);
+
+/// How long a sleeping client or load may not notice an interrupt.
+const NAP: Duration = Duration::from_millis(50);
+
+/// What every client of a closed load decides in the same way, whatever it waits in.
+pub struct Course<'run> {
+    run: &'run LoadRun,
+    slot: &'run Slot,
+    number: usize,
+    left: u64,
+    failures: u32,
+}
+
+impl<'run> Course<'run> {
+    /// Of the client with this number, counted from 1 as it is shown, that makes so many requests.
+    pub fn new(run: &'run LoadRun, slot: &'run Slot, number: usize, requests: u64) -> Self {
+        Course { run, slot, number, left: requests, failures: 0 }
+    }
+
+    /// Whether the client makes another request at this moment.
+    pub fn goes_on(&self, at: u64) -> bool {
+        self.left > 0 && self.failures < FAILURES_IN_A_ROW && !self.run.window.is_over(at) && !signal::interrupted()
+    }
+
+    /// A reply came and was right.
+    pub fn answered(&mut self) {
+        self.left -= 1;
+        self.failures = 0;
+    }
+
+    /// A request failed, or the connection that was made for it.
+    pub fn failed(&mut self, failure: &Failure) {
+        self.slot.error(failure.kind);
+        self.run.first_error.note(&failure.message);
+        if let Some(show) = &self.run.show {
+            show.failed(self.number, &failure.message);
+        }
+        self.left -= 1;
+        self.failures += 1;
+    }
+
+    /// A connection that has just been made.
+    pub fn caller(&self, socket: std::os::fd::OwnedFd, opener: &mut dyn Opener) -> Result<Caller<'run>, Failure> {
+        let transfer = opener.open().map_err(|error| {
+            // It was made all the same, and the server counts it.
+            self.slot.connections.fetch_add(1, Relaxed);
+            self.slot.closed.fetch_add(1, Relaxed);
+            Failure::system("opening a transfer", &error)
+        })?;
+        let shown = self.run.show.as_ref().map(|show| show.client(self.number));
+        Ok(Caller::new(socket, self.run.client.open(), transfer, self.slot, shown))
+    }
+}
+
+/// How many requests each client makes: those of the setting, or any number in a load that ends by time.
+pub fn requests_each(run: &LoadRun) -> u64 {
+    if run.is_timed() { u64::MAX } else { run.settings.integer(LOOPS.name) }
+}
+
+/// The pause of a client in nanoseconds.
+pub fn pause(run: &LoadRun) -> u64 {
+    run.settings.integer(THINK.name) * 1000
+}
+
+/// A client that waits in its calls: a process or a thread of its own.
+pub struct Client<'run> {
+    course: Course<'run>,
+    keeps: bool,
+    opener: Box<dyn Opener>,
+    caller: Option<Caller<'run>>,
+    measure: Option<Measure<'run>>,
+}
+
+impl<'run> Client<'run> {
+    /// To be made where it runs. Keeps its connection or not; measures or only counts.
+    pub fn new(course: Course<'run>, keeps: bool, measure: Option<Measure<'run>>) -> Result<Self> {
+        let prepared = (course.run.primitive.prepare)(&course.run.settings);
+        let opener = prepared
+            .inspect_err(|error| course.slot.error(ErrorKind::of(error)))
+            .context("the primitive could not be prepared")?;
+        Ok(Client { course, keeps, opener, caller: None, measure })
+    }
+
+    /// Makes the connection that is to be kept, before there is anything to ask.
+    pub fn connect(&mut self) {
+        match self.connected() {
+            Ok(caller) => self.caller = Some(caller),
+            Err(failure) => self.course.failed(&failure),
+        }
+    }
+
+    /// Asks again and again until the end of its course. What was measured is added to the sums of the load.
+    pub fn take_turns(mut self) {
+        let (run, pause) = (self.course.run, pause(self.course.run));
+        let mut at = now();
+        while self.course.goes_on(at) {
+            match self.turn(&mut at) {
+                Ok(()) => self.course.answered(),
+                Err(failure) => self.course.failed(&failure),
+            }
+            if pause > 0 {
+                sleep_until(at + pause, || self.course.goes_on(now()));
+                at = now();
+            }
+        }
+        if let Some(caller) = self.caller {
+            caller.finish(run.timeout());
+        }
+        if let Some(measure) = &self.measure {
+            run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(measure);
+        }
+    }
+
+    /// One request; sets the time to when its reply was there.
+    fn turn(&mut self, at: &mut u64) -> Result<(), Failure> {
+        let mut caller = match self.caller.take() {
+            Some(caller) => caller,
+            None => self.connected()?,
+        };
+        let asked = now();
+        let result = caller.exchange();
+        *at = now();
+        if let (Ok(_), Some(measure)) = (&result, &mut self.measure) {
+            measure.answered(asked, *at);
+        }
+        match result {
+            Ok(true) if self.keeps => self.caller = Some(caller),
+            _ => caller.finish(self.course.run.timeout()),
+        }
+        result.map(drop)
+    }
+
+    fn connected(&mut self) -> Result<Caller<'run>, Failure> {
+        let run = self.course.run;
+        let socket = connect(&run.target, run.timeout(), run.settings.boolean(NODELAY.name))?;
+        if let Some(measure) = &mut self.measure {
+            measure.connected(now());
+        }
+        self.course.caller(socket, self.opener.as_mut())
+    }
+}
+
+/// Sleeps until a moment, or until there is no more reason to.
+fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
+    while goes_on() {
+        let left = moment.saturating_sub(now());
+        if left == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(left).min(NAP));
+    }
+}
+
+/// The edges of a load's window as they come.
+pub struct Edges<'run> {
+    run: &'run LoadRun,
+    to_come: Vec<Edge>,
+}
+
+impl<'run> Edges<'run> {
+    /// To be called when every client is about to ask: the warm-up begins, and then the window of a load that ends by
+    /// time. The edges are fixed here, so a request is in the window or not however late a thread comes to its CPU.
+    pub fn begin(run: &'run LoadRun) -> Self {
+        if !run.is_timed() {
+            return Edges { run, to_come: Vec::new() };
+        }
+        let milliseconds = |setting: &str| run.settings.integer(setting) * 1_000_000;
+        let started = now() + milliseconds(WARM_UP.name);
+        run.window.set(started..started + milliseconds(MILLISECONDS.name));
+        Edges { run, to_come: vec![Edge::Ended, Edge::Started] }
+    }
+
+    /// When the next edge comes, if one does.
+    pub fn next(&self) -> Option<u64> {
+        let window = self.run.window.edges();
+        self.to_come.last().map(|edge| if *edge == Edge::Started { window.start } else { window.end })
+    }
+
+    /// Marks the edges that have come by now.
+    pub fn look(&mut self, at: u64) {
+        while let Some(moment) = self.next()
+            && moment <= at
+            && let Some(edge) = self.to_come.pop()
+        {
+            self.mark(edge, moment);
+        }
+    }
+
+    /// No more comes: nobody asks any more, or an interrupt has come. A window that had begun ends now.
+    pub fn cut(&mut self) {
+        let at = now();
+        self.look(at);
+        if self.to_come == [Edge::Ended] {
+            self.run.window.cut(at);
+            self.look(at);
+        }
+        self.to_come.clear();
+    }
+
+    /// Sleeps and marks until the last edge, or until nobody is left.
+    pub fn sleep(&mut self, clients: &AtomicUsize) {
+        while let Some(moment) = self.next() {
+            sleep_until(moment, || clients.load(Relaxed) > 0 && !signal::interrupted());
+            let at = now();
+            if at < moment {
+                return self.cut();
+            }
+            self.look(at);
+        }
+    }
+
+    fn mark(&self, edge: Edge, moment: u64) {
+        if edge == Edge::Ended {
+            let mut measured = self.run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            measured.window = Some(self.run.window.edges());
+        }
+        (self.run.mark)(edge, moment);
+    }
+}

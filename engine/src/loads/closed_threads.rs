@@ -1,0 +1,159 @@
+//! The closed load of a client program with threads: `client N` makes N threads, and each connects, asks, waits for the
+//! reply, and begins again.
+//!
+//! All threads begin to ask together. Where the load ends by time, making them, and the connections that are kept, comes
+//! before its warm-up; where it ends by count its elapsed time is the whole life, threads included, as `time client N`
+//! shows it.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Error, Result};
+
+use crate::about::About;
+use crate::course::{Client, Course, Edges, RAMP, requests_each};
+use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
+use crate::measure::Measure;
+use crate::mistake::in_words;
+use crate::sys::{signal, thread};
+use crate::tally::ErrorKind;
+
+pub static ENTRY: Load = Load {
+    about: About {
+        summary: "Threads, each waiting for its reply before it asks again; connections kept or one for every request",
+        source: "the client programs of cse232-a2 and erss-hw4; pthread_create(3)",
+    },
+    settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
+    workers: clients,
+    requests: &[CLIENTS, LOOPS],
+    duration: Some(&MILLISECONDS),
+    run,
+};
+
+/// Room for the buffers on a client's stack several times over; thousands of threads fit into little memory.
+const STACK: usize = 256 << 10;
+
+fn run(run: &'static LoadRun) -> Result<()> {
+    let clients = clients(&run.settings);
+    run.make_room(clients)?;
+    signal::note_interrupts()?;
+    let gate: &'static Gate = Box::leak(Box::default());
+    let connect_first = run.keeps() && run.is_timed();
+    for number in 1..=clients {
+        if connect_first {
+            std::thread::sleep(RAMP);
+        }
+        let ticket = gate.enter(run);
+        let body = move || {
+            if let Err(error) = client(run, number, connect_first, &ticket) {
+                run.first_error.note(&in_words(&error));
+            }
+        };
+        if let Err(error) = thread::spawn_detached_with_stack(STACK, body) {
+            gate.open(Order::GoHome);
+            gate.wait_until_empty();
+            let help = "fewer --clients, or: ulimit -u; kernel.threads-max and vm.max_map_count bound threads too";
+            return Err(Error::new(error).context(format!("thread {number} of {clients} could not be made ({help})")));
+        }
+    }
+    gate.wait_until_ready();
+    let mut edges = Edges::begin(run);
+    gate.open(Order::Ask);
+    edges.sleep(&gate.clients);
+    gate.wait_until_empty();
+    Ok(())
+}
+
+fn client(run: &'static LoadRun, number: usize, connect_first: bool, ticket: &Ticket) -> Result<()> {
+    let course = Course::new(run, run.tally.worker(number - 1), number, requests_each(run));
+    let mut client = Client::new(course, run.keeps(), Some(Measure::new(&run.window)))?;
+    if connect_first {
+        client.connect();
+    }
+    if ticket.gate.wait_for_order() == Order::Ask {
+        client.take_turns();
+    }
+    Ok(())
+}
+
+/// Where clients wait until all of them are there.
+#[derive(Default)]
+struct Gate {
+    /// Clients that have not ended.
+    clients: AtomicUsize,
+    state: Mutex<State>,
+    /// For the one who opens: a client has come or gone. Clients have another, or each would wake all the others.
+    counted: Condvar,
+    opened: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Clients that wait for the order.
+    ready: usize,
+    order: Option<Order>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Ask,
+    GoHome,
+}
+
+impl Gate {
+    fn enter(&'static self, run: &'static LoadRun) -> Ticket {
+        self.clients.fetch_add(1, Relaxed);
+        Ticket { gate: self, run }
+    }
+
+    fn wait_for_order(&self) -> Order {
+        let mut state = self.state();
+        state.ready += 1;
+        self.counted.notify_one();
+        wait_while(&self.opened, state, |state| state.order.is_none()).order.unwrap_or(Order::GoHome)
+    }
+
+    fn wait_until_ready(&self) {
+        // One that could not even be prepared has gone home already.
+        drop(wait_while(&self.counted, self.state(), |state| state.ready < self.clients.load(Relaxed)));
+    }
+
+    fn open(&self, order: Order) {
+        self.state().order = Some(order);
+        self.opened.notify_all();
+    }
+
+    fn wait_until_empty(&self) {
+        drop(wait_while(&self.counted, self.state(), |_| self.clients.load(Relaxed) > 0));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait_while<'gate>(
+    changed: &Condvar,
+    state: MutexGuard<'gate, State>,
+    condition: impl Fn(&State) -> bool,
+) -> MutexGuard<'gate, State> {
+    changed.wait_while(state, |state| condition(state)).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What every client has; whatever ends it, it is missed by nobody.
+struct Ticket {
+    gate: &'static Gate,
+    run: &'static LoadRun,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.run.tally.shared().error(ErrorKind::Fault);
+            self.run.first_error.note("a client thread panicked");
+        }
+        let _state = self.gate.state();
+        self.gate.clients.fetch_sub(1, Relaxed);
+        self.gate.counted.notify_one();
+    }
+}

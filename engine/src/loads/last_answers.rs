@@ -1,0 +1,135 @@
+//! Kept connections that end: where the protocol says so, where the server does so by itself, and where it does both
+//! while the client pauses.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+
+use super::LOADS;
+use crate::load::{FirstError, Load, LoadRun, TIMEOUT};
+use crate::measure::{Measured, Window};
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::Want;
+use crate::primitives::PRIMITIVES;
+use crate::setting::{NODELAY, Setting, Settings, Value};
+use crate::tally::{Counts, Tally};
+use crate::workload::{Answer, Client, Conversation, Input};
+
+/// Asks with one byte and takes the answer, which says whether the connection ends: `l` for the last one, `e` where the
+/// end of the input is a part of the answer.
+#[derive(Default)]
+struct Letters {
+    until_the_end: bool,
+}
+
+impl Client for Letters {
+    fn open(&self) -> Box<dyn Conversation> {
+        Box::new(Letters::default())
+    }
+}
+
+impl Conversation for Letters {
+    fn ask(&mut self, outbox: &mut Outbox) -> Want {
+        outbox.push(Piece::Bytes(Arc::from(*b"?"), 0..1));
+        outbox.end_message();
+        Want::AtMost(8)
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>) -> Result<Answer, String> {
+        let letter = input.bytes().first().copied();
+        input.take(usize::from(letter.is_some()));
+        match letter {
+            Some(b'c') => Ok(Answer::Complete),
+            Some(b'l') => Ok(Answer::Last),
+            Some(_) => {
+                self.until_the_end = true;
+                Ok(Answer::Receive(Want::AtMost(8)))
+            }
+            None if self.until_the_end => Ok(Answer::Complete),
+            None => Err("nothing came but the end".to_owned()),
+        }
+    }
+}
+
+/// Serves the letters of a text, one for each request of a connection, and closes after them.
+fn serve(letters: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                for letter in letters.bytes() {
+                    if stream.read(&mut [0]).is_ok_and(|bytes| bytes == 1) {
+                        stream.write_all(&[letter]).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Two clients that keep their connections and ask six times each.
+fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
+    let declared: Vec<Setting> = [load.settings, &[NODELAY, TIMEOUT]].concat();
+    let given = BTreeMap::from([
+        ("clients", Value::Integer(2)),
+        ("loops", Value::Integer(6)),
+        ("connections", Value::Word("kept".to_owned())),
+        ("think_microseconds", Value::Integer(think)),
+    ]);
+    let settings = Settings::new(&declared, &given);
+    let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
+        target: vec![address],
+        tally: Tally::new((load.workers)(&settings)).unwrap(),
+        settings,
+        client: Box::new(Letters::default()),
+        primitive: PRIMITIVES.iter().find(|entry| entry.name == "send").unwrap().item,
+        first_error: FirstError::new().unwrap(),
+        window: Window::whole_life(),
+        measured: Mutex::new(Measured::default()),
+        mark: Box::new(|_, _| panic!("a load that ends by count has no marks")),
+        show: None,
+    }));
+    (load.run)(run).unwrap();
+    let counts = run.tally.counts();
+    assert_eq!(counts.closed, counts.connections);
+    assert_eq!(run.measured.lock().unwrap().latency.len(), counts.requests);
+    counts
+}
+
+fn in_every_load_that_keeps(test: impl Fn(&str, &Load)) {
+    let keeping = |load: &Load| load.settings.iter().any(|setting| setting.name == "connections");
+    let loads: Vec<_> = LOADS.iter().filter(|entry| keeping(entry.item)).collect();
+    assert!(loads.len() > 1);
+    loads.iter().for_each(|entry| test(entry.name, entry.item));
+}
+
+#[test]
+fn after_a_last_answer_the_next_request_has_another_connection() {
+    in_every_load_that_keeps(|name, load| {
+        for (letters, connections) in [("cccccc", 2), ("ccl", 4), ("l", 12), ("e", 12), ("ce", 6)] {
+            for think in [0, 3000] {
+                let counts = counts(load, serve(letters), think);
+                assert_eq!((counts.requests, counts.connections), (12, connections), "{name}, {letters}: {counts:?}");
+                assert!(counts.errors.is_empty(), "{name}, {letters}: {counts:?}");
+            }
+        }
+    });
+}
+
+/// The server closes and has not said so: the request that meets it has failed, and the next one has a new connection.
+#[test]
+fn a_connection_that_ends_unsaid_is_an_error() {
+    in_every_load_that_keeps(|name, load| {
+        // The pause gives the end time to come before the next request; without, it comes before or after.
+        for think in [0, 3000] {
+            let counts = counts(load, serve("cc"), think);
+            let failed: u64 = counts.errors.values().sum();
+            assert_eq!((counts.requests, failed), (8, 4), "{name}: {counts:?}");
+            let known = |kind: &&str| ["truncated", "reset", "broken_pipe"].contains(kind);
+            assert!(counts.errors.keys().all(known), "{name}: {counts:?}");
+        }
+    });
+}
