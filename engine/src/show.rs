@@ -124,10 +124,7 @@ mod tests {
     #[test]
     fn what_does_not_print_is_escaped() {
         let bytes = b"name \x1b[31m\tcaf\xc3\xa9 \xff\xc2\x85\r\nnext \"a\\b\"\x00\x7f";
-        assert_eq!(
-            printable(bytes, Place::Alone),
-            "name \\x1b[31m\tcafé \\xff\\u{85}\\r\nnext \"a\\b\"\\x00\\x7f"
-        );
+        assert_eq!(printable(bytes, Place::Alone), "name \\x1b[31m\tcafé \\xff\\u{85}\\r\nnext \"a\\b\"\\x00\\x7f");
         assert_eq!(
             printable(bytes, Place::Quoted),
             "name \\x1b[31m\\tcafé \\xff\\u{85}\\r\\nnext \\\"a\\\\b\\\"\\x00\\x7f"

@@ -488,18 +488,3 @@ fn ready_tells_what_the_server_was_told() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.first)).unwrap();
     assert!(status.contains("Cpus_allowed_list:\t0\n"), "the server is not pinned: {status}");
 }
-
-#[test]
-fn limits_that_contradict_each_other_are_refused_with_their_values() {
-    for design in ["prefork_dynamic", "prethread_dynamic"] {
-        let refused = |options: &str, words: &[&str]| mistake(&format!("serve {design} --port 1 {options}"), words);
-        refused("--minimum-spare 7 --maximum-spare 6", &["--minimum-spare is 7", "--maximum-spare is 6"]);
-        refused("--maximum-spare 3", &["--minimum-spare is 5", "--maximum-spare is 3", "--minimum-spare 3 or less"]);
-        refused(
-            "--maximum-workers 4",
-            &["--minimum-spare is 5", "--maximum-workers is 4", "--maximum-workers 5 or more"],
-        );
-        refused("--start-workers 300", &["--start-workers is 300", "--maximum-workers is 256"]);
-        refused("--maximum-workers 0", &["--maximum-workers", "from 1 to 4096"]);
-    }
-}

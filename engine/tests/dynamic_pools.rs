@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use support::client::Client;
 use support::protocol::{Exchange, bytes};
 use support::server::Server;
-use support::{eventually, process};
+use support::{Unprivileged, eventually, process};
 
 const DESIGNS: [&str; 2] = ["prefork_dynamic", "prethread_dynamic"];
 
@@ -61,6 +61,7 @@ impl Samples {
             samples.most = samples.most.max(looks[0].intersection(&looks[1]).count());
             samples.least = samples.least.min(looks[0].union(&looks[1]).count());
             samples.count += 1;
+            std::thread::sleep(Duration::from_millis(1));
         }
         samples
     }
@@ -133,6 +134,22 @@ fn the_pool_follows_its_clients_within_its_limits() {
     }
 }
 
+/// The next maintenance is ten minutes away.
+#[test]
+fn growth_does_not_wait_for_maintenance() {
+    for design in DESIGNS {
+        let server = start(design, "600000");
+        let mut clients = Vec::new();
+        for wanted in 1..=MAXIMUM_WORKERS {
+            clients.push(Client::connect(server.port));
+            clients.iter_mut().for_each(|client| client.exchange(&bytes(1)));
+            follows(design, server.first, wanted);
+        }
+        drop(clients);
+        ends_well(server, MAXIMUM_WORKERS as u64);
+    }
+}
+
 /// Clients come and go faster than the pool is looked after, so that workers become busy as they are told to leave.
 #[test]
 fn nobody_is_lost_while_the_pool_grows_and_shrinks() {
@@ -194,13 +211,15 @@ fn places_of_killed_workers_are_taken_again() {
     for round in 0..2 * MAXIMUM_WORKERS {
         let mut busy = Client::connect(port);
         busy.exchange(&exchange);
-        let inode = process::socket_inode(port, busy.port()).expect("the connection is there");
-        let before = workers(first);
-        let serving = |id: &i32| process::has_socket(*id, inode);
-        let (worker, is_busy) = match round % 2 {
-            0 => (before.iter().copied().find(serving).expect("somebody serves it"), true),
-            _ => (before.iter().copied().find(|id| !serving(id)).expect("somebody is free"), false),
-        };
+        // Beside the listener it has a connection open; the one before it may still be closing its own.
+        let sockets =
+            |id| process::descriptor_targets(id).iter().filter(|target| target.starts_with("socket:")).count();
+        let (serving, spare) = eventually("one worker is busy", || {
+            let (serving, spare): (Vec<i32>, Vec<i32>) = workers(first).into_iter().partition(|&id| sockets(id) == 2);
+            (serving.len() == 1 && !spare.is_empty()).then(|| (serving[0], spare[0]))
+        });
+        let is_busy = round % 2 == 0;
+        let worker = if is_busy { serving } else { spare };
         process::kill_and_wait(worker);
         server.snapshot_when("a lost worker", |snapshot| snapshot["tally"]["workers_lost"] == round + 1);
         if is_busy {
@@ -315,4 +334,33 @@ fn an_interruption_from_elsewhere_ends_nobody() {
     assert!(workers(server.first).is_superset(&before));
     drop(busy);
     server.stop().is_good();
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_refused_with_their_values() {
+    for design in ["prefork_dynamic", "prethread_dynamic"] {
+        let refused = |options: &str, words: &[&str]| {
+            let ran = support::run(support::engine().args(["serve", design, "--port", "1"]).args(options.split(' ')));
+            assert_eq!((ran.status, ran.errors.lines().count()), (Some(2), 1), "{ran:?}");
+            words.iter().for_each(|word| assert!(ran.errors.contains(word), "'{word}' is not in: {ran:?}"));
+        };
+        refused("--minimum-spare 7 --maximum-spare 6", &["--minimum-spare is 7", "--maximum-spare is 6"]);
+        refused("--maximum-spare 3", &["--minimum-spare is 5", "--maximum-spare is 3", "--minimum-spare 3 or less"]);
+        refused(
+            "--maximum-workers 4",
+            &["--minimum-spare is 5", "--maximum-workers is 4", "--maximum-workers 5 or more"],
+        );
+        refused("--start-workers 300", &["--start-workers is 300", "--maximum-workers is 256"]);
+        refused("--maximum-workers 0", &["--maximum-workers", "from 1 to 4096"]);
+    }
+}
+
+/// As with any pool: it ends and says so, instead of serving with what it got.
+#[test]
+fn a_start_for_which_there_are_not_enough_processes_is_reported() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    for design in DESIGNS {
+        let server = Server::launch(&mut user.command(Some(8)), design, "bytes", &["--start-workers", "15"]);
+        server.wait().is_reported(&["could not be", "--start-workers", "ulimit -u"]);
+    }
 }

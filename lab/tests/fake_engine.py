@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -34,11 +35,11 @@ def flags(arguments):
 
 
 class Server:
-    """Each client connects once and says how many connections it stands for."""
+    """Each client connects and says for how many connections and requests it stands."""
 
-    def __init__(self, design):
-        self.design = design
-        self.connections = 0
+    def __init__(self, design, counters):
+        self.design, self.counters = design, counters
+        self.connections = self.requests = 0
         self.snapshots = 0
         self.socket = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self.accept, daemon=True).start()
@@ -47,14 +48,16 @@ class Server:
         while True:
             client, _ = self.socket.accept()
             with client:
-                self.connections += int(client.recv(64))
+                connections, requests = map(int, client.recv(64).split())
+                self.connections += connections
+                self.requests += requests
                 client.sendall(b"done")
 
     def tally(self):
-        miscounted = 1 if "tally_short" in FAULTS and self.connections else 0  # one request is not counted
+        miscounted = 1 if "tally_short" in FAULTS and self.requests else 0  # one request is not counted
         return {
             "connections": self.connections, "closed": self.connections - ("left_open" in FAULTS),
-            "requests": self.connections - miscounted, "bytes_received": 0, "bytes_sent": 0,
+            "requests": self.requests - miscounted, "bytes_received": 0, "bytes_sent": 0,
             "receive_calls": 0, "send_calls": 0, "empty_wakeups": 0,
             "workers_lost": int("worker_lost" in FAULTS), "workers_replaced": 0,
             "errors": {"reset": 3} if "server_error" in FAULTS else {},
@@ -64,7 +67,10 @@ class Server:
     def cpu_ns(self):
         # A server that never comes to rest: each snapshot finds more CPU used.
         restless = 1_000_000 * self.snapshots if "restless" in FAULTS else 0
-        return self.connections * CPU_NS.get(self.design, DEFAULT_CPU_NS) + restless
+        return self.requests * CPU_NS.get(self.design, DEFAULT_CPU_NS) + restless
+
+    def counted(self):
+        return {name: None if name in FAULTS else 3 * self.requests for name in self.counters}
 
     def workers(self):
         if not self.design.startswith("pre"):
@@ -77,7 +83,7 @@ class Server:
             line="snapshot", monotonic_ns=time.monotonic_ns(),
             cpu_ns=None if FAULTS & {"whole_life", "no_cpu"} else self.cpu_ns(), tally=self.tally(),
             workers=self.workers(), listen_drops=7 if "drops" in FAULTS and self.connections > 150 else 0,
-            listen_queue=0,
+            listen_queue=0, counters=self.counted(),
         )  # fmt: skip
 
     def summary(self, died=None):
@@ -85,7 +91,9 @@ class Server:
             line="summary", cpu_ns=self.cpu_ns(), user_ns=self.cpu_ns(), system_ns=0, server_process=None,
             dead_children=None, voluntary_switches=2 * self.connections, involuntary_switches=0,
             minor_faults=0, major_faults=0, max_resident_kib=1, tally=self.tally(),
-            workers=self.workers(), listen_drops=0, died=died,
+            workers=self.workers(), listen_drops=0, died=died, counters=self.counted(),
+            account={"busy": 2 * self.requests + ("wrong_account" in FAULTS), "own": 7},
+            account_fault="a bucket is short" if "account_fault" in FAULTS else None,
         )  # fmt: skip
 
 
@@ -101,7 +109,7 @@ def serve(arguments):
     if "crash" in FAULTS:
         print("first a warning\nthen a reason", file=sys.stderr)
         os.kill(os.getpid(), signal.SIGSEGV)
-    server = Server(design)
+    server = Server(design, counters_of(settings))
     port = server.socket.getsockname()[1]
     say(
         line="ready", schema=99 if "newer" in FAULTS else 2, address=f"127.0.0.1:{port}", port=port,
@@ -110,6 +118,7 @@ def serve(arguments):
         cpu_source="whole_life" if "whole_life" in FAULTS else "perf_event",
         cpu_source_reason="perf_event: not permitted" if "whole_life" in FAULTS else None,
         socket={}, cpus=None,
+        counters={name: "no such thing here" if name in FAULTS else None for name in server.counters},
     )  # fmt: skip
     for line in sys.stdin:
         if "dies" in FAULTS and server.connections:  # after the load has begun
@@ -127,23 +136,79 @@ def serve(arguments):
 
 def load(arguments):
     settings = flags(arguments[1:])
-    host, _, port = settings["connect"].rpartition(":")
     planned = int(settings["children"]) * int(settings["loops"])
-    done = planned - 2 if "load_error" in FAULTS else planned
+    timed = int(settings.get("milliseconds", 0)) > 0
+    kept = settings.get("connections") == "kept"
+    done = WARM_UP + WINDOW + IN_FLIGHT if timed else planned - 2 if "load_error" in FAULTS else planned
+    connections = int(settings["children"]) if kept else done
     began = time.monotonic_ns()
     if "load_hangs" in FAULTS:
         time.sleep(60)
-    with socket.create_connection((host, int(port))) as server:
-        server.sendall(str(done).encode())
-        server.recv(64)
+    window = None
+    if timed and "no_marks" not in FAULTS:
+        tell(settings, connections if kept else WARM_UP, WARM_UP)
+        started = mark("window_started")
+        tell(settings, 0 if kept else WINDOW, WINDOW)
+        ended = mark("window_ended")
+        tell(settings, 0 if kept else IN_FLIGHT, IN_FLIGHT)
+        window = {
+            "started_monotonic_ns": started, "ended_monotonic_ns": ended, "requests": WINDOW,
+            "connections": 0 if kept else WINDOW,
+        }  # fmt: skip
+    else:
+        tell(settings, connections, done)
+    latency = {
+        "requests": done, "mean_ns": 2e6, "p50_ns": 1_500_000, "p90_ns": 3_000_000, "p99_ns": None,
+        "p999_ns": None, "maximum_ns": 9_000_000, "histogram": "",
+    }  # fmt: skip
     say(
         line="load", schema=2, workload=arguments[0], load=settings["load"], settings=settings,
-        expected_requests=planned, requests=done, connections=done, bytes_received=0, elapsed_ns=1,
+        expected_requests=None if timed else planned, requests=done, connections=connections,
+        bytes_received=0, elapsed_ns=1, window=window, latency=latency, account={"busy": 2 * done},
+        counters={name: None if name in FAULTS else 5 * done for name in counters_of(settings)},
         started_monotonic_ns=began, ended_monotonic_ns=time.monotonic_ns(), user_ns=1_000_000,
         system_ns=2_000_000, voluntary_switches=0, errors={"refused": 2} if done < planned else {},
         children_lost=0, first_error="connect: refused" if done < planned else None,
     )  # fmt: skip
     sys.exit(0 if done == planned else 1)
+
+
+WARM_UP, WINDOW, IN_FLIGHT = 20, 300, 5
+"""The requests of a load that ends by time, by decree: before, in and after its window."""
+
+
+def counters_of(settings):
+    return list(filter(None, settings.get("count", "").split(",")))
+
+
+def tell(settings, connections, requests):
+    """To the server; it has counted them when this returns."""
+    host, _, port = settings["connect"].rpartition(":")
+    with socket.create_connection((host, int(port))) as server:
+        server.sendall(f"{connections} {requests}".encode())
+        server.recv(64)
+
+
+def mark(name):
+    now = time.monotonic_ns()
+    if "late" in FAULTS:  # whoever reads the mark reads it when half of the window is over
+        time.sleep(0.1)
+    say(line="mark", mark=name, monotonic_ns=now)
+    time.sleep(0.15)  # for whoever takes a snapshot now
+    return now
+
+
+def count(arguments):
+    """Runs the command behind `--` as a child, then says what it used: by decree."""
+    own, command = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
+    status = subprocess.run([sys.executable, "-I", "-S", __file__, *command]).returncode
+    counters = {name: None if name in FAULTS else 1_000 for name in counters_of(flags(own))}
+    say(
+        line="life", counters=counters, unavailable={name: "not here" for name in counters if name in FAULTS},
+        elapsed_ns=2_000_000_000, user_ns=30_000_000, system_ns=10_000_000, voluntary_switches=50,
+        involuntary_switches=6, minor_faults=700, major_faults=0, status=status,
+    )  # fmt: skip
+    sys.exit(status)
 
 
 if __name__ == "__main__":
@@ -153,4 +218,4 @@ if __name__ == "__main__":
     elif command == "--version":
         print("thunderherd-engine 0.0.0 (fake)")
     else:
-        {"serve": serve, "load": load}[command](rest)
+        {"serve": serve, "load": load, "count": count}[command](rest)

@@ -8,7 +8,7 @@ from conftest import made_trial
 from thunderherd.analysis import is_decided, metric_values, summarise
 from thunderherd.records import ContenderSummary, Summary, TrialRecord
 from thunderherd.selection import blocks_of, select
-from thunderherd.study import Comparison, Look, Study
+from thunderherd.study import Look, Study
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 20.1e-6}
 
@@ -180,10 +180,11 @@ def test_a_rate_is_better_when_it_is_higher(small_study: Study) -> None:
 
 def test_controls_have_neither_rank_nor_letters(small_study: Study) -> None:
     control = small_study.contender("prefork").model_copy(update={"name": "control", "control_of": "prefork"})
+    declared = small_study.comparisons[0].model_copy(update={"a": "prefork", "b": "control"})
     study = small_study.model_copy(
         update={
             "contenders": (*small_study.contenders, control),
-            "comparisons": (*small_study.comparisons, Comparison(a="prefork", b="control")),
+            "comparisons": (*small_study.comparisons, declared),
         }
     )
     trials = [

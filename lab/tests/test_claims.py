@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from synthetic_summary import COSTS, study, summary
 
-from thunderherd.claims import alpha_at, judge, ratio
+from thunderherd.claims import alpha_at, judge
 from thunderherd.claims_file import Claim, load_claims
+from thunderherd.contrasts import ratio
 from thunderherd.records import ClaimSummary
 from thunderherd.samples import hodges_lehmann, signed_rank
 

@@ -90,7 +90,7 @@ def test_other_circumstances_are_told(tmp_path: Path) -> None:
         ("prefork = -10", 'prefork = "x"', 17, "it must be a number"),
         ("over = { prefork = 1 }", "over = { preforc = 1 }", 20, "did you mean 'prefork'?"),
         ("over = { prefork = 1 }", "over = {}", 20, "it must not be empty"),
-        ('"clients_per_worker_sd"', '"clients_sd"', 18, "did you mean 'clients_per_worker_sd'?"),
+        ('"clients_per_worker_sd"', '"clients_per_worker_s"', 18, "did you mean 'clients_per_worker_sd'?"),
         ('metric = "voluntary_switches_per_connection"', 'metric = "x"', 27, 'no such metric "x"'),
         ("test_note_honoured =", "reading =", 13, "test_note_honoured does not say how"),
         ('undecided_because = "the sweep is not there"', "", 22, "neither tests nor undecided_because"),

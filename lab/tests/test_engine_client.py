@@ -148,7 +148,7 @@ def test_exit_status_2_is_the_users_mistake_in_the_engines_words(fake_engine: Fa
 
 def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
     fake_engine("newer")
-    told = r"version 2 of its JSON, this laboratory version 1.*make build"
+    told = r"version 99 of its JSON, this laboratory version 2.*make build"
     with pytest.raises(UserError, match=told), server():
         pass
 

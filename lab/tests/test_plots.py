@@ -14,7 +14,7 @@ import vl_convert
 from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
-from thunderherd import plots
+from thunderherd import drawing, plots
 from thunderherd.records import Summary
 
 NARROW = [False, True]
@@ -119,10 +119,9 @@ def test_a_design_has_one_colour_everywhere() -> None:
         *rows(plots.process_control_chart(summary())),
         *rows(plots.clients_per_worker_chart(summary())),
     ]
-    designs = {each.name: each.design for each in summary().contenders}
     for row in everywhere:
         if "colour" in row:
-            assert row["colour"] == plots.colours_of(summary())[designs[row["name"]]]
+            assert row["colour"] == drawing.colours_of(summary())[row["name"]]
 
 
 def test_names_of_a_study_are_texts_of_the_chart() -> None:
@@ -152,8 +151,8 @@ def contrast(colour: str, ground: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("colour", [plots.BASELINE_COLOUR, *itertools.chain(*plots.FAMILIES.values())])
-@pytest.mark.parametrize("ground", ["#ffffff", plots.DARK_GROUND])
+@pytest.mark.parametrize("colour", [drawing.BASELINE_COLOUR, *itertools.chain(*drawing.FAMILIES.values())])
+@pytest.mark.parametrize("ground", ["#ffffff", drawing.DARK_GROUND])
 def test_colours_stand_out_on_a_light_and_a_dark_ground(colour: str, ground: str) -> None:
     assert contrast(colour, ground) >= 3
 
@@ -183,29 +182,31 @@ def lab(light: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
 def test_processes_and_threads_differ_for_every_eye(eye: str) -> None:
-    for process, thread in itertools.product(plots.FAMILIES["fork"], plots.FAMILIES["thread"]):
+    for process, thread in itertools.product(drawing.FAMILIES["fork"], drawing.FAMILIES["thread"]):
         seen = [lab(SIMULATIONS[eye] @ linear(colour)) for colour in (process, thread)]
         assert np.linalg.norm(seen[0] - seen[1]) > 25, f"{process} and {thread}"
 
 
-def test_every_design_of_the_bundled_study_has_a_colour_of_its_family_and_its_own() -> None:
-    colours = plots.colours_of(summary())
-    assert set(colours) == {each.design for each in summary().contenders}
+def test_every_contender_of_the_bundled_study_has_a_colour_of_its_family_and_its_own() -> None:
+    colours = drawing.colours_of(summary())
+    assert set(colours) == {each.name for each in summary().contenders}
+    control = next(each for each in summary().contenders if each.control_of)
+    assert colours.pop(control.name) == colours[control.control_of or ""]
     assert len(set(colours.values())) == len(colours)
-    baseline = next(each for each in summary().contenders if each.name == summary().study.baseline)
-    assert colours.pop(baseline.design) == plots.BASELINE_COLOUR
+    assert colours.pop(summary().study.baseline or "") == drawing.BASELINE_COLOUR
     for design, colour in colours.items():
-        assert colour in plots.FAMILIES["fork" if "fork" in design else "thread"]
+        assert colour in drawing.FAMILIES["fork" if "fork" in design else "thread"]
 
 
 def test_designs_that_nobody_has_heard_of_have_colours() -> None:
     data = json.loads(document())
-    names = ["event_loop", "prefork_rings", *(f"other_{number}" for number in range(9))]
-    for each, name in zip(data["contenders"][1:], names, strict=False):
+    names = ["event_loop", "prefork_rings", *(f"other_{number}" for number in range(8))]
+    own = [each for each in data["contenders"][1:] if not each["control_of"]]
+    for each, name in zip(own, names, strict=False):
         each["design"] = name
     study = Summary.model_validate(data)
-    colours = plots.colours_of(study)
-    assert colours == plots.colours_of(study), "and keep them"
-    assert colours["event_loop"] == plots.FAMILIES[""][0]
-    assert colours["prefork_rings"] == plots.FAMILIES["fork"][0]
-    assert set(colours) == {each.design for each in study.contenders}, "even when there are more than colours"
+    colours = drawing.colours_of(study)
+    assert colours == drawing.colours_of(study), "and keep them"
+    assert colours[own[0]["name"]] == drawing.FAMILIES[""][0]
+    assert colours[own[1]["name"]] == drawing.FAMILIES["fork"][0]
+    assert set(colours) == {each.base for each in study.contenders}, "even when there are more than colours"

@@ -20,7 +20,7 @@ import thunderherd
 from thunderherd import machine, runner
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.progress import PlainProgress, TerminalProgress, choose, duration
+from thunderherd.progress import Clock, PlainProgress, TerminalProgress, choose, duration
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.statistics import block_order
@@ -421,3 +421,28 @@ def test_a_real_run_tells_fork_from_the_others(
     assert verdicts[("iterative", "fork_per_client")] == "faster"
     assert verdicts[("fork_per_client", "prefork")] == "slower"
     assert thunderherd.load(tmp_path / "run").frame().height == 30
+
+
+def test_time_left_counts_each_contender_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = Clock()
+    for contender, seconds in (("long", 30.0), *[("short", 1.0)] * 9):
+        clock.trials_left = 11
+        clock.begin()
+        now[0] += seconds
+        clock.end(contender)
+    assert clock.left() == "3 min left"  # 10 x (30 + 1) / 2, and not 10 x 39 / 10
+
+
+def test_a_long_block_says_that_it_goes_on(small_study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    said = io.StringIO()
+    shown = PlainProgress(said)
+    shown.plan(3, 90)
+    for position in range(1, 4):
+        shown.trial_begins(1, "prefork", position, 30)
+        now[0] += 40
+        shown.trial_ends(made_trial(small_study, "prefork", 1))
+    assert said.getvalue().splitlines() == ["block 1/3: trial 2/30, 59 min left"]

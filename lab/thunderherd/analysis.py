@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
-from statistics import pstdev
+from statistics import pstdev, stdev
 from typing import Any
 
 from thunderherd.claims import judge
+from thunderherd.counters import counted, unavailable_counters
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
+from thunderherd.questions import answers
 from thunderherd.records import (
     ClientsPerWorker,
     ContenderSummary,
@@ -24,6 +26,7 @@ from thunderherd.records import (
     Interval,
     LookTaken,
     PairSummary,
+    Spread,
     StudySummary,
     Summary,
     SweepSummary,
@@ -60,24 +63,28 @@ def summarise(
     """Every figure of a run, from what is on disk so far."""
     selection = select(study, trials)
     blocks = {block.number: block for block in blocks_of(trials)}
-    counted = [blocks[number] for number in selection.counted()]
-    values = metric_values(study, selection, counted)
+    accepted = [blocks[number] for number in selection.counted()]
+    values = metric_values(study, selection, accepted)
     pairs = verdicts(study, selection, blocks)
     ranks, shared = ranking(study, pairs, values)
     complete = bool(selection.reached) and (selection.next_look is None or is_decided(pairs))
+    unavailable = unavailable_counters(trials)
+    contenders = [
+        _contender(
+            study, contender, accepted, values, ranks.get(contender.name), shared.get(contender.name, "")
+        )
+        for contender in study.contenders
+    ]
     return Summary(
         study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
         machine=dict(machine),
-        contenders=[
-            _contender(
-                study, contender, counted, values, ranks.get(contender.name), shared.get(contender.name, "")
-            )
-            for contender in study.contenders
-        ],
+        contenders=contenders,
         sweeps=[_sweep(sweep) for sweep in study.sweeps],
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
-        claims=judge(study, values),
+        claims=judge(study, values, unavailable=unavailable),
+        questions=answers(study, values, unavailable=unavailable),
+        counted=counted(study, contenders, unavailable),
         trials=_counts(trials, selection),
     )
 
@@ -274,7 +281,8 @@ def _contender(
         metrics={
             metric: found for metric in in_order(values) if (found := interval(column(metric))) is not None
         },
-        runs=_runs(study, contender, blocks),
+        runs=(runs := _runs(study, contender, blocks)),
+        spread=_spread(runs),
         cpu_seconds=interval([cost * shown for cost in costs.get(name, [])]),
         process_control_seconds=control,
         paper_seconds=contender.paper_seconds,
@@ -296,6 +304,24 @@ def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[T
         return []
     trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
     return [trial.metrics for trial in trials if trial.metrics is not None]
+
+
+def _spread(runs: Sequence[TrialMetrics]) -> dict[str, Spread]:
+    """Mean and spread of every metric that each of the runs has."""
+    columns = {
+        name: [run.get(name) for run in runs] for name in in_order(name for run in runs for name in run)
+    }
+    found: dict[str, Spread] = {}
+    for name, column in columns.items():
+        known = [float(value) for value in column if value is not None]
+        if len(known) == len(runs):
+            found[name] = Spread(
+                mean=_mean(known),
+                standard_deviation=stdev(known) if len(known) > 1 else None,
+                minimum=min(known),
+                maximum=max(known),
+            )
+    return found
 
 
 def _workers(
@@ -370,7 +396,7 @@ def _study_summary(
         repetitions=study.repetitions,
         baseline=measure.baseline,
         normalise_connections=measure.normalise_connections,
-        connections_per_trial=study.load.requests_per_trial,
+        connections_per_trial=study.load.connections_per_trial,
         blocks=len(selection.counted()),
         alpha=measure.alpha,
         equivalence_percent=measure.equivalence_percent,

@@ -1,58 +1,54 @@
-"""The claims of a study's source: the models of `claims.toml`, and its loader.
+"""What a study's source says: the models of `claims.toml`, its claims and its questions, and its loader.
 
 A claim is a sentence with the figure that the source gives for it. What would make it true is written as
 linear contrasts: sums of weight x metric over contenders, taken within each block, all of which must be above
-zero. `claims.py` judges them; the head of a bundled `claims.toml` explains every key.
+zero. `claims.py` judges them; the head of a bundled `claims.toml` explains every key. Questions, the other
+half of the file, are in `questions_file`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.catalogue import SettingValue
-from thunderherd.study import Study
+from thunderherd.contrasts_file import (
+    Contrast,
+    ContrastTable,
+    Figure,
+    FigureTable,
+    FileTable,
+    SumTable,
+    check_sum,
+    left_out_here,
+    outside_this_size,
+    resolved_contrast,
+    resolved_figure,
+)
+from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
+from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, TomlFile, check_shape, show, unknown
 
-Weight = Annotated[float, Field(ge=-1000, le=1000)]
-Weights = Annotated[
-    dict[str, Weight], Field(min_length=1, description="such as { prefork = 1, iterative = -1 }")
-]
+__all__ = ["Claim", "Contrast", "Figure", "Source", "load_claims", "load_questions", "load_source"]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class ContrastTable(_Table):
-    """A test or a figure as its file has it; `metric` where it differs from the claim's."""
-
-    label: str = Field(min_length=1, description="a few words")
-    metric: str | None = Field(
-        default=None, description='a metric of each trial, such as "clients_per_worker_sd"'
-    )
-    weights: Weights
-
-
-class FigureTable(ContrastTable):
-    """A figure may be a ratio."""
-
-    over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
-
-
-class ConditionsTable(_Table):
+class ConditionsTable(FileTable):
     """What a run must have been like for a claim to be judged by it."""
 
-    contenders: dict[str, bool | int | str] = Field(
+    contenders: dict[str, bool | int | float | str] = Field(
         default={}, description="settings of the claim's contenders, where they have them"
     )
-    load: dict[str, bool | int | str] = Field(
+    load: dict[str, bool | int | float | str] = Field(
         default={}, description="settings of the load; clients is one of them here"
     )
+    otherwise: Literal["not testable here", "undecided"] | None = Field(
+        default=None, description='the verdict under other conditions: "not testable here" or "undecided"'
+    )
+    because: str | None = Field(default=None, description="why the claim cannot be judged under others")
 
 
-class ClaimTable(_Table):
+class ClaimTable(FileTable):
     """One claim as its file has it."""
 
     id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as H60")
@@ -74,37 +70,14 @@ class ClaimTable(_Table):
     conditions: ConditionsTable = Field(default=ConditionsTable(), description="a table [claims.conditions]")
 
 
-class ClaimsForm(_Table):
+class ClaimsForm(FileTable):
     """A whole claims file."""
 
     study: str = Field(description="the name of the study whose contenders the claims are about")
     source: str = Field(description="the source that makes the claims")
     conditions: ConditionsTable = Field(default=ConditionsTable(), description="a table [conditions]")
-    claims: list[ClaimTable] = Field(min_length=1, description="tables [[claims]]")
-
-
-class Contrast(BaseModel):
-    """The sum of weight x metric over contenders, within a block; it says `label` where it is above zero."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    label: str
-    metric: str
-    weights: dict[str, float]
-
-    def contenders(self) -> set[str]:
-        """The contenders that it needs."""
-        return set(self.weights)
-
-
-class Figure(Contrast):
-    """A number to show beside the paper's: a contrast, or the ratio of two where `over` is given."""
-
-    over: dict[str, float] | None
-
-    def contenders(self) -> set[str]:
-        """The contenders that it needs."""
-        return {*self.weights, *(self.over or ())}
+    claims: list[ClaimTable] = Field(default=[], description="tables [[claims]]")
+    questions: list[QuestionTable] = Field(default=[], description="tables [[questions]]")
 
 
 class Claim(BaseModel):
@@ -112,7 +85,8 @@ class Claim(BaseModel):
 
     All of `tests` must be above zero for it to hold; with `undecided_because` there are none. `note` is what
     the source gets wrong about it and must be shown with it. `unmet` says which of its conditions the study
-    as resolved does not meet: where there are any, the claim is not testable by that run.
+    as resolved does not meet: where there are any, the verdict is `unmet_verdict`. `left_out` says which of
+    the contenders of its tests this machine cannot run, `outside` which of them this size does not have.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -130,19 +104,42 @@ class Claim(BaseModel):
     figures: tuple[Figure, ...]
     undecided_because: str | None
     unmet: tuple[str, ...]
+    unmet_verdict: Literal["not testable here", "undecided"] = "not testable here"
+    left_out: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+
+
+class Source(BaseModel):
+    """What a source says and asks, in the order of its file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    claims: tuple[Claim, ...] = ()
+    questions: tuple[Question, ...] = ()
 
 
 def load_claims(study: Study) -> list[Claim]:
-    """The claims of a study's source, in the order of their file; none if the study names no file.
+    """The claims of a study's source; none if the study names no file. Raises UserError as `load_source`."""
+    return list(load_source(study).claims)
+
+
+def load_questions(study: Study) -> list[Question]:
+    """The questions of a study's source; none if it names no file. Raises UserError as `load_source`."""
+    return list(load_source(study).questions)
+
+
+def load_source(study: Study) -> Source:
+    """The claims and questions of a study's source; neither if the study names no file.
 
     Raises
     ------
     UserError
-        One line, with file and line, for each mistake of the file: unknown keys, contenders and metrics, a
-        claim that nothing decides, a test note that nothing honours.
+        One line, with file and line, for each mistake of the file: unknown keys, contenders, sweeps and
+        metrics, a claim that nothing decides, a test note that nothing honours, a sentence that rests on no
+        figure.
     """
     if study.claims_path is None:
-        return []
+        return Source()
     file = TomlFile(study.claims_path)
     problems = Problems(file)
     if check_shape(ClaimsForm, file.data, problems):
@@ -152,14 +149,26 @@ def load_claims(study: Study) -> list[Claim]:
         problems.add(
             ("study",), f"study = {show(form.study)}, but study {show(study.name)} at {study.path} names it"
         )
-    ids = [claim.id for claim in form.claims]
+    if not form.claims and not form.questions:
+        problems.add((), "neither [[claims]] nor [[questions]]; leave `claims` out of the study")
+    _check_ids("claims", [claim.id for claim in form.claims], problems)
+    _check_ids("questions", [question.id for question in form.questions], problems)
     for index, claim in enumerate(form.claims):
-        if claim.id in ids[:index]:
-            problems.add(("claims", index, "id"), f"claim {claim.id} is there twice")
         _check_claim(claim, ("claims", index), study, problems)
+    for index, question in enumerate(form.questions):
+        check_question(question, ("questions", index), study, problems)
     _check_conditions(form.conditions, ("conditions",), study, problems)
     problems.raise_any()
-    return [_resolved(claim, form.conditions, study) for claim in form.claims]
+    return Source(
+        claims=tuple(_resolved(claim, form.conditions, study) for claim in form.claims),
+        questions=tuple(resolved_question(question, study) for question in form.questions),
+    )
+
+
+def _check_ids(tables: str, ids: Sequence[str], problems: Problems) -> None:
+    for index, name in enumerate(ids):
+        if name in ids[:index]:
+            problems.add((tables, index, "id"), f"{tables.removesuffix('s')} {name} is there twice")
 
 
 def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Problems) -> None:
@@ -171,35 +180,17 @@ def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Probl
             (*here, "test_note"), f"claim {claim.id}: test_note_honoured does not say how it is honoured"
         )
     check_metric(claim.metric, (*here, "metric"), study.measure.counters, problems)
-    for number, test in enumerate(claim.tests):
-        _check_contrast(test, {"weights": test.weights}, (*here, "tests", number), study, problems)
-    for number, figure in enumerate(claim.figures):
-        tables = {"weights": figure.weights, "over": figure.over or {}}
-        _check_contrast(figure, tables, (*here, "figures", number), study, problems)
+    tables: dict[str, Sequence[SumTable]] = {"tests": claim.tests, "figures": claim.figures}
+    for table, contrasts in tables.items():
+        for number, contrast in enumerate(contrasts):
+            check_sum(contrast, (*here, table, number), study, problems)
     _check_conditions(claim.conditions, (*here, "conditions"), study, problems)
 
 
-def _check_contrast(
-    contrast: ContrastTable,
-    tables: Mapping[str, Weights],
-    here: KeyPath,
-    study: Study,
-    problems: Problems,
-) -> None:
-    names = [each.name for each in study.contenders]
-    if contrast.metric is not None:
-        check_metric(contrast.metric, (*here, "metric"), study.measure.counters, problems)
-    for table, weights in tables.items():
-        for name, weight in weights.items():
-            if name not in names:
-                problems.add((*here, table, name), unknown("contender", name, names))
-            elif weight == 0:
-                problems.add((*here, table, name), f"{name} = 0 has no weight; leave it out")
-
-
 def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, problems: Problems) -> None:
+    loads = [study.load, *(each.load for each in study.contenders)]
     known = {
-        "load": list(_load_in_effect(study)),
+        "load": list(dict.fromkeys(key for each in loads for key in _load_in_effect(each))),
         "contenders": list(dict.fromkeys(key for each in study.contenders for key in each.settings)),
     }
     for table, keys in (("load", conditions.load), ("contenders", conditions.contenders)):
@@ -208,39 +199,77 @@ def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, 
                 problems.add((*here, table, key), unknown(f"setting of the {table}", key, known[table]))
 
 
-def _load_in_effect(study: Study) -> dict[str, SettingValue]:
-    return {"clients": study.load.clients, **study.load.settings}
+def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
+    return {"clients": load.clients, **load.settings}
 
 
 def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim:
     plain = claim.model_dump(exclude={"metric", "tests", "figures", "conditions"})
-    tests = [Contrast.model_validate(_with_metric(test, claim)) for test in claim.tests]
-    figures = [Figure.model_validate(_with_metric(figure, claim)) for figure in claim.figures]
+    tests = [resolved_contrast(test, claim.metric, study) for test in claim.tests]
+    figures = [resolved_figure(figure, figure.label, claim.metric, study) for figure in claim.figures]
+    tested = {name for test in tests for name in test.contenders()}
+    own = claim.conditions
+    unmet = list(_unmet([*tests, *figures], own, common, study))
+    because = own.because or common.because
     return Claim(
         **plain,
         note=study.notes_about(f"claim {claim.id}"),
         tests=tuple(tests),
         figures=tuple(figures),
-        unmet=tuple(_unmet([*tests, *figures], claim.conditions, common, study)),
+        unmet=(*unmet, because) if unmet and because else tuple(unmet),
+        unmet_verdict=own.otherwise or common.otherwise or "not testable here",
+        left_out=tuple(left_out_here(tested, study)),
+        outside=tuple(outside_this_size(tested, study)),
     )
-
-
-def _with_metric(contrast: ContrastTable, claim: ClaimTable) -> dict[str, object]:
-    return contrast.model_dump() | {"metric": contrast.metric or claim.metric}
 
 
 def _unmet(
     contrasts: Sequence[Contrast], own: ConditionsTable, common: ConditionsTable, study: Study
 ) -> Iterator[str]:
-    """In words, each condition that the study as resolved does not meet."""
-    load = _load_in_effect(study)
-    for key, wanted in (common.load | own.load).items():
-        if load[key] != wanted:
-            yield f"the claim is about {key} {show(wanted)} of the load, the run has {show(load[key])}"
+    """In words, each condition that the study as resolved does not meet.
+
+    What a sweep varies is no condition of its contenders: the claim names the points that it is about.
+    """
     needed = {name for contrast in contrasts for name in contrast.contenders()}
     contenders = [contender for contender in study.contenders if contender.name in needed]
-    for key, wanted in (common.contenders | own.contenders).items():
-        others = [each for each in contenders if each.settings.get(key, wanted) != wanted]
+    for key, wanted in (common.load | own.load).items():
+        if contenders:
+            others = _others(contenders, study, key, wanted, lambda each: _load_in_effect(each.load))
+        else:
+            has_it = _load_in_effect(study.load).get(key)
+            others = {} if has_it is None or has_it == wanted else {"the run": has_it}
         if others:
-            seen = ", ".join(f"{each.name} {show(each.settings[key])}" for each in others)
-            yield f"the claim is about {key} {show(wanted)}, the run has {seen}"
+            alike = len(others) >= len(contenders) and len(set(others.values())) == 1
+            has = show(next(iter(others.values()))) if alike else _listed(others)
+            yield f"the claim is about {key} {show(wanted)} of the load, the run has {has}"
+    for key, wanted in (common.contenders | own.contenders).items():
+        if others := _others(contenders, study, key, wanted, lambda each: each.settings):
+            yield f"the claim is about {key} {show(wanted)}, the run has {_listed(others)}"
+
+
+def _others(
+    contenders: Sequence[Contender],
+    study: Study,
+    key: str,
+    wanted: object,
+    values: Callable[[Contender], Mapping[str, SettingValue]],
+) -> dict[str, SettingValue]:
+    """The contenders for which a key has another value than a condition wants, where they have that key."""
+
+    def is_varied(contender: Contender) -> bool:
+        along = [
+            each for each in study.contenders if (each.base, each.sweep) == (contender.base, contender.sweep)
+        ]
+        sweep = next((each for each in study.sweeps if each.name == contender.sweep), None)
+        is_key = sweep is not None and (sweep.key or "").rpartition(".")[2] == key
+        return is_key or len({values(each).get(key) for each in along}) > 1
+
+    return {
+        each.name: values(each)[key]
+        for each in contenders
+        if values(each).get(key, wanted) != wanted and not (each.sweep and is_varied(each))
+    }
+
+
+def _listed(values: Mapping[str, SettingValue]) -> str:
+    return ", ".join(f"{name} {show(value)}" for name, value in values.items())

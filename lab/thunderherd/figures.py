@@ -8,11 +8,81 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import overload
 
-from thunderherd.records import Interval, Summary
+from thunderherd.metrics import metric
+from thunderherd.records import ContenderSummary, Interval, Summary
 
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
+
+
+CPU_PER_CONNECTION = "server_cpu_per_connection"
+"""The metric that is shown for as many connections as the study says."""
+
+SMALL_SECONDS = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
+"""Below so many seconds, times are multiplied by the factor, and then are in the unit."""
+
+RATE = "1/s"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a metric's values are shown: by what they are multiplied, and what they are then."""
+
+    factor: float
+    name: str
+    """As it stands behind a figure: "ms", "/s", "s per 5,000 connections"; empty for a plain number."""
+
+    @overload
+    def of(self, value: float) -> float: ...
+    @overload
+    def of(self, value: None) -> None: ...
+    def of(self, value: float | None) -> float | None:
+        """A value in this unit."""
+        return None if value is None else value * self.factor
+
+    def interval(self, interval: Interval | None) -> Interval | None:
+        """An interval in this unit."""
+        if interval is None or self.factor == 1:
+            return interval
+        ends = {
+            "value": self.of(interval.value),
+            "low": self.of(interval.low),
+            "high": self.of(interval.high),
+        }
+        return interval.model_copy(update=ends)
+
+
+def unit_of(name: str, connections: int, values: Iterable[float]) -> Unit:
+    """The unit in which `values` of a metric are read most easily; `connections` are those of the study."""
+    if name == CPU_PER_CONNECTION:
+        return Unit(connections, f"s per {connections:,} connections")
+    try:
+        plain = metric(name).unit
+    except KeyError:
+        return Unit(1, "")
+    if plain == RATE:
+        return Unit(1, "/s")
+    if plain == "s":
+        largest = max((abs(value) for value in values), default=1.0)
+        for below, factor, unit in SMALL_SECONDS:
+            if 0 < largest < below:
+                return Unit(factor, unit)
+    return Unit(1, plain)
+
+
+def words_of(name: str) -> str:
+    """A metric as a heading."""
+    try:
+        return metric(name).words
+    except KeyError:
+        return name.replace("_", " ")
+
+
+def main_of(summary: Summary) -> list[ContenderSummary]:
+    """The contenders of the main table; a study of sweeps alone has none."""
+    return [each for each in summary.contenders if each.sweep is None]
 
 
 def decimals(values: Iterable[float], significant: int = 3) -> int:
@@ -25,8 +95,11 @@ def decimals(values: Iterable[float], significant: int = 3) -> int:
 
 def places(summary: Summary) -> int:
     """The decimals of CPU seconds: one number for the whole table, so that its columns can be compared."""
-    return max(2, decimals(each.cpu_seconds.value for each in summary.contenders if each.cpu_seconds))
+    return max(2, decimals(each.cpu_seconds.value for each in main_of(summary) if each.cpu_seconds))
 
+
+SEPARATED_FROM = 10_000
+"""From here on thousands are separated."""
 
 MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
 
@@ -46,24 +119,25 @@ def notes_by_mark(summary: Summary) -> Notes:
     texts: dict[str, str] = {}
     marks: dict[str, str] = {}
     known: dict[str, str] = {}
-    for each in summary.contenders:
+    for each in main_of(summary):
         if each.paper_note:
-            mark = known.get(each.paper_note) or _superscript(len(known) + 1)
+            mark = known.get(each.paper_note) or superscript(len(known) + 1)
             known[each.paper_note] = marks[each.name] = mark
             texts[mark] = each.paper_note
     return Notes(texts, marks)
 
 
-def _superscript(index: int) -> str:
+def superscript(index: int) -> str:
+    """The mark of a note: `¹` for 1."""
     return str(index).translate(str.maketrans("123456789", MARKS) | {ord("0"): "⁰"})
 
 
 def number(value: float | None, digits: int) -> str:
-    """`0.262`; never `-0.000`; `-` for None."""
+    """`0.262`, `45,300`; never `-0.000`; `-` for None."""
     if value is None:
         return ABSENT
-    text = f"{value:.{digits}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
+    text = f"{value:,.{digits}f}" if abs(value) >= SEPARATED_FROM else f"{value:.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text
 
 
 def span(low: float | None, high: float | None, digits: int, between: str = " to ") -> str:

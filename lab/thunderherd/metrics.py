@@ -38,7 +38,7 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 
 METRICS = _table(
-    Metric("connections", "connections that the server accepted", "connections", "more", whole=True),
+    Metric("connections", "connections that were opened", "connections", "more", whole=True),
     Metric("requests", "requests that the clients saw answered", "requests", "more", whole=True),
     Metric("server_cpu_seconds", "CPU time of the server", "s"),
     Metric("server_cpu_per_connection", "server CPU per connection", "s"),

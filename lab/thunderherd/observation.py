@@ -133,10 +133,12 @@ class Observation:
         workers = self.workers()
         clients = sum(load.user_ns + load.system_ns for load in self.loads) / 1e9
         asked = sum(load.requests for load in self.loads)
-        answered = sum(load.window.requests if load.window else load.requests for load in self.loads)
+        windows = [load.window for load in self.loads if load.window is not None]
+        answered = sum(each.requests for each in windows or self.loads)
+        opened = sum(each.connections for each in windows) if windows else work.connections
         elapsed = elapsed_seconds(self.loads)
         return {
-            "connections": work.connections,
+            "connections": opened,
             "requests": answered,
             "server_cpu_seconds": seconds,
             "server_cpu_per_connection": _share(seconds, used_for.connections),
@@ -145,7 +147,7 @@ class Observation:
             "client_cpu_per_request": _share(clients, asked),
             "machine_cpu_seconds": outside.machine_busy_seconds,
             "elapsed_seconds": elapsed,
-            "connections_per_second": _share(work.connections or None, elapsed),
+            "connections_per_second": _share(opened or None, elapsed),
             "requests_per_second": _share(answered, elapsed),
             **_latencies([load.latency for load in self.loads]),
             "voluntary_switches_per_connection": self._switches_per_connection(work),
@@ -161,6 +163,8 @@ class Observation:
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
         whole life."""
+        if not work.connections:
+            return None
         if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
             return _share(self._counted_by_server().get(SWITCHES), work.connections)
         life = self.server_life or self.summary
@@ -236,6 +240,7 @@ class Observation:
         """Everything that forbids to count this trial, in the order in which one would look for a cause."""
         return [
             *self._load_faults(),
+            *self._window_faults(),
             *self._server_faults(),
             *self._tally_faults(),
             *self._account_faults(),
@@ -254,11 +259,28 @@ class Observation:
                     yield f"{what}: {result.children_lost} client processes died"
                 if result.expected_requests is not None and result.requests != result.expected_requests:
                     yield f"{what}: {result.requests} right replies of {result.expected_requests}"
-        for result in self.loads:
-            if self.contender.load.is_timed and result.window is None:
-                yield "load: it ends by time and told no window"
-            elif result.window is not None and not result.window.requests:
-                yield "load: no reply came within the window"
+
+    def _window_faults(self) -> Iterator[str]:
+        """A load that ends by time has a window in which something was asked, and its server was read in
+        time."""
+        windows = [result.window for result in self.loads if result.window is not None]
+        if self.contender.load.is_timed and len(windows) < len(self.loads):
+            yield "load: it ends by time and told no window"
+        if not all(window.requests for window in windows):
+            yield "load: no reply came within the window"
+        if not windows or self.before is None or self.after is None:
+            return
+        started = max(window.started_monotonic_ns for window in windows)
+        ended = min(window.ended_monotonic_ns for window in windows)
+        for what, read, due in (
+            ("began", self.before.monotonic_ns, started),
+            ("ended", self.after.monotonic_ns, ended),
+        ):
+            if read - due > LATE_SHARE * (ended - started):
+                yield (
+                    f"the server was read {(read - due) / 1e6:.0f} ms after the window of "
+                    f"{(ended - started) / 1e6:.0f} ms {what}: the machine was too busy for so short a window"
+                )
 
     def _server_faults(self) -> Iterator[str]:
         last = self.summary or self.rest_after
@@ -313,6 +335,9 @@ class Observation:
             if name in clients and clients[name] != amount:
                 yield f"account: {name}: the server has {amount}, its clients {clients[name]}"
 
+
+LATE_SHARE = 0.1
+"""How late, as a share of the window, the server of a load that ends by time may be read at either end."""
 
 SWITCHES, ELAPSED = "voluntary_switches", "elapsed_seconds"
 

@@ -2,70 +2,31 @@
 
 Each function takes a `Summary` and returns an Altair chart that carries its own data, so that it can be
 saved (`chart.save("chart.svg")`), embedded in a page, or changed further. Nothing is computed here beyond
-positions. A figure of the paper has the mark of its note, which the table explains.
-
-Colours: processes are blue, threads orange, the baseline grey, whatever the designs are called. Every colour
-keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every
-common form of colour blindness. Within a family colours are near each other, which is why a design is always
-named beside its mark as well.
+positions. A figure of the paper has the mark of its note, which the table explains. Colours are those of
+`drawing`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 import altair as alt
 
-from thunderherd.figures import notes_by_mark, number, places, printable, span
+from thunderherd.drawing import INK, MUTED, NARROW, colours_of, dressed, inline
+from thunderherd.figures import main_of, notes_by_mark, number, places, printable, span
 from thunderherd.records import ContenderSummary, Interval, Summary
 
-__all__ = ["DARK_GROUND", "clients_per_worker_chart", "colours_of", "process_control_chart"]
-
-INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
-"""Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""
-
-DARK_GROUND = "#14171c"
-"""The darkest ground that the colours are made for."""
-
-BASELINE_COLOUR = "#7a7f87"
-FAMILIES = {
-    "fork": ("#2a62c9", "#3d8be0", "#1a86a8", "#6f7fe0", "#4f6f9e"),
-    "thread": ("#b5500f", "#d9741a", "#c2603a", "#a3712f"),
-    "": ("#8a5fc7", "#2f8f5b", "#b0488f", "#6b8a1e"),
-}
-"""The colours of designs by what their names say that they make; the last are those of all others."""
+__all__ = ["clients_per_worker_chart", "process_control_chart"]
 
 STANDS_OUT = 4.0
 """A contender above this many times the median squeezes the others; they get a panel without it."""
 
 ROW_HEIGHT = 24
-NARROW = 190
 PAPER_DIGITS = 2
 HERE, PAPER = "this machine", "the paper"
-Chart = TypeVar("Chart", alt.VConcatChart, alt.LayerChart)
-
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
-
-
-def colours_of(summary: Summary) -> dict[str, str]:
-    """The colour of each design of a study, the same in all of its charts.
-
-    A design's family is the first whose word is in its name. Within a family colours are given in the order
-    in which the study names its designs, and again from the first when there are more designs than colours.
-    """
-    designs = dict.fromkeys(each.design for each in summary.contenders)
-    baseline = next((each.design for each in summary.contenders if each.name == summary.study.baseline), None)
-    waiting = {word: cycle(colours) for word, colours in FAMILIES.items()}
-    return {
-        design: BASELINE_COLOUR
-        if design == baseline
-        else next(waiting[next(word for word in FAMILIES if word in design)])
-        for design in designs
-    }
 
 
 def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VConcatChart:
@@ -75,7 +36,7 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
     contender dwarfs the others, a second row of panels shows the rest enlarged. `narrow`: one panel below the
     other, for a telephone.
     """
-    shown = [each for each in summary.contenders if each.name != summary.study.baseline]
+    shown = [each for each in main_of(summary) if each.name != summary.study.baseline]
     rows = [_Row(shown, "")]
     large = _standing_out(shown)
     rest = [each for each in shown if each not in large]
@@ -93,7 +54,7 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
         *(alt.vconcat(*pair, spacing=18) if narrow else alt.hconcat(*pair, spacing=24) for pair in panels),
         spacing=30,
     )
-    return _dressed(chart)
+    return dressed(chart)
 
 
 def clients_per_worker_chart(
@@ -107,12 +68,12 @@ def clients_per_worker_chart(
     """
     data: list[dict[str, Any]] = []
     colours = colours_of(summary)
-    for each in summary.contenders:
+    for each in main_of(summary):
         if each.worker_connections:
             data += _shares(each, each.worker_connections, HERE, colours)
             if paper and paper.get(each.name):
                 data += _shares(each, paper[each.name], PAPER, colours)
-    return _dressed(_strip(data, narrow))
+    return dressed(_strip(data, narrow))
 
 
 # Process control ------------------------------------------------------------------------------------------
@@ -222,7 +183,7 @@ def _mark(each: ContenderSummary, colours: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": printable(each.name),
         "label": printable(each.label),
-        "colour": colours[each.design],
+        "colour": colours[each.base],
         "filling": 0.2 if each.control_of else 0.95,
         "note": "",
     }
@@ -284,8 +245,8 @@ def _bars(
     text = base.mark_text(align="left", dx=6, color=INK, fontSize=11).encode(x="end:Q", text="text:N")
     figures = text.transform_filter(measured)
     reasons = text.transform_filter(f"!{measured}").mark_text(align="left", dx=6, color=MUTED, fontSize=10)
-    zero = alt.Chart(_inline([{"zero": 0}])).mark_rule(color=MUTED).encode(x="zero:Q")
-    layers = alt.LayerChart(data=_inline(data), layer=[bars, zero, intervals, *caps, figures, reasons])
+    zero = alt.Chart(inline([{"zero": 0}])).mark_rule(color=MUTED).encode(x="zero:Q")
+    layers = alt.LayerChart(data=inline(data), layer=[bars, zero, intervals, *caps, figures, reasons])
     return layers.properties(title=title, width=width, height=alt.Step(ROW_HEIGHT))
 
 
@@ -335,39 +296,8 @@ def _strip(data: list[dict[str, Any]], narrow: bool) -> alt.LayerChart:
     )
     ours = base.transform_filter(f"datum.whose === '{HERE}'").mark_tick(thickness=2, height=11, opacity=0.9)
     book = base.transform_filter(f"datum.whose === '{PAPER}'").mark_point(size=22, filled=False, opacity=0.9)
-    even = alt.Chart(_inline([{"share": 1}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x="share:Q")
-    chart = alt.LayerChart(data=_inline(data), layer=[even, ours, book])
+    even = alt.Chart(inline([{"share": 1}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x="share:Q")
+    chart = alt.LayerChart(data=inline(data), layer=[even, ours, book])
     return chart.properties(
         width=NARROW if narrow else 720, height=max(1, len(order)) * (24 if len(whose) < 2 else 34)
     )
-
-
-def _inline(values: list[dict[str, Any]]) -> alt.InlineData:
-    """Data that the chart carries. Given once for all layers: Altair copies what each of them holds."""
-    return alt.InlineData(values=values)
-
-
-# Dress ----------------------------------------------------------------------------------------------------
-
-
-def _dressed(chart: Chart) -> Chart:
-    """Quiet axes, no ground of its own: it stands on a light page and on a dark one."""
-    dressed: Chart = (
-        chart.configure(background="transparent", font=FONT, padding=4)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=INK,
-            titleColor=MUTED,
-            titleFontWeight="normal",
-            gridColor=RULE,
-            domainColor=RULE,
-            tickColor=RULE,
-            labelFontSize=11,
-            titleFontSize=11,
-        )
-        .configure_axisY(grid=False)
-        .configure_title(
-            color=INK, anchor="start", fontSize=13, fontWeight=600, subtitleColor=MUTED, subtitleFontSize=11
-        )
-    )
-    return dressed

@@ -48,26 +48,39 @@ def choose(stream: TextIO | None = None) -> Progress:
     return TerminalProgress(stream) if stream.isatty() else PlainProgress(stream)
 
 
+NAME_COLUMNS = 24
+"""The width that names of contenders get beside the bar, so that it stands still while most of them pass."""
+
+QUIET_SECONDS = 60.0
+"""How long plain lines may keep silent while a block goes on."""
+
+
 class Clock:
-    """Time left, from how long the trials took of late."""
+    """Time left, from how long the trials of each contender took of late: a point of a sweep may take long.
+
+    Every block has each contender once, so each counts the same; one that was not seen yet counts as the
+    others.
+    """
 
     def __init__(self) -> None:
-        self._recent: deque[float] = deque(maxlen=40)
+        self._recent: dict[str, deque[float]] = {}
         self._began = time.monotonic()
         self.trials_left = 0
 
     def begin(self) -> None:
         self._began = time.monotonic()
 
-    def end(self) -> None:
-        self._recent.append(time.monotonic() - self._began)
+    def end(self, contender: str) -> None:
+        recent = self._recent.setdefault(contender, deque(maxlen=4))
+        recent.append(time.monotonic() - self._began)
         self.trials_left = max(0, self.trials_left - 1)
 
     def left(self) -> str:
         """`14 s left`; empty before the first trial has ended, and after the last."""
         if not self._recent or not self.trials_left:
             return ""
-        return f"{duration(self.trials_left * sum(self._recent) / len(self._recent))} left"
+        means = [sum(recent) / len(recent) for recent in self._recent.values()]
+        return f"{duration(self.trials_left * sum(means) / len(means))} left"
 
 
 def duration(seconds: float) -> str:
@@ -79,12 +92,15 @@ def duration(seconds: float) -> str:
 
 
 class PlainProgress:
-    """One line a block: `block 3/11: 10 trials valid, 14 s left`."""
+    """One line a block: `block 3/11: 10 trials valid, 14 s left`; and one a minute in a block that takes
+    long."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._clock = Clock()
         self._blocks = 0
+        self._place = ""
+        self._said = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +110,7 @@ class PlainProgress:
 
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
+        self._said = time.monotonic()
 
     def plan(self, blocks: int, trials: int) -> None:
         self._blocks = blocks
@@ -101,11 +118,14 @@ class PlainProgress:
 
     def trial_begins(self, block: int, contender: str, position: int, of: int) -> None:
         self._clock.begin()
+        self._place = f"block {block}/{max(block, self._blocks)}: trial {position}/{of}"
 
     def trial_ends(self, trial: TrialRecord) -> None:
-        self._clock.end()
+        self._clock.end(trial.contender)
         if not trial.valid:
             self.say(f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}")
+        elif time.monotonic() - self._said > QUIET_SECONDS and self._clock.trials_left:
+            self.say(f"{self._place}, {self._clock.left()}")
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
         self.say(block_line(block, self._blocks, trials, remark, self._clock.left()))
@@ -174,11 +194,10 @@ class TerminalProgress:
     def trial_begins(self, block: int, contender: str, position: int, of: int) -> None:
         self._clock.begin()
         place = f"block {block}/{max(block, self._blocks)}, trial {position:>{len(str(of))}}/{of}"
-        # Padded, so that the bar stands still while names of most lengths pass.
-        self._draw(description=f"{place}: {contender:<24}")
+        self._draw(description=f"{place}: {contender:<{NAME_COLUMNS}}")
 
     def trial_ends(self, trial: TrialRecord) -> None:
-        self._clock.end()
+        self._clock.end(trial.contender)
         self._done += 1
         if not trial.valid:
             self.say(f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}")

@@ -160,9 +160,7 @@ class StudySummary(Record):
     better: Better
     baseline: str | None
     normalise_connections: int
-    connections_per_trial: int | None = Field(
-        description="of the study's own load; null: it ends by time, or opens no connections in the window"
-    )
+    connections_per_trial: int | None = Field(description="of the study's own load; null: it ends by time")
     repetitions: int | None = Field(
         description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"
     )
@@ -192,6 +190,15 @@ class ClientsPerWorker(Record):
     standard_deviation: float
 
 
+class Spread(Record):
+    """Mean and spread of repeated runs, in the metric's own unit; the deviation of a single run is null."""
+
+    mean: float
+    standard_deviation: float | None = Field(description="of the sample, n - 1")
+    minimum: float
+    maximum: float
+
+
 class ContenderSummary(Record):
     """One contender. CPU figures are seconds for `normalise_connections` connections.
 
@@ -219,6 +226,9 @@ class ContenderSummary(Record):
     )
     runs: list[TrialMetrics] = Field(
         description="with repetitions in place of verdicts: the metrics of each run, by block"
+    )
+    spread: dict[str, Spread] = Field(
+        default_factory=dict, description="with repetitions: of every metric that each of these runs has"
     )
     cpu_seconds: Interval | None = Field(description="null: no valid trial")
     process_control_seconds: Interval | None = Field(
@@ -320,6 +330,43 @@ class ClaimSummary(Record):
     contrasts: list[dict[str, Any]] = Field(default_factory=list)
 
 
+class QuestionSummary(Record):
+    """A question of the source, and sentences that are filled from this run's figures and verdicts."""
+
+    id: str
+    text: str
+    answer: list[str] = Field(description="sentences")
+    note: str | None = Field(description="what the source says; and why nothing is judged, where nothing is")
+    figures: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="the contrasts behind the sentences, by the names of their placeholders",
+    )
+
+
+class CountedCell(Record):
+    """One event of one contender on one side: what was counted here, beside the source's figure."""
+
+    event: str = Field(description="the source's name for it")
+    side: Literal["server", "client"]
+    base: str = Field(description="the contender, without its @SWEEP=POINT")
+    unit: str = Field(description="the source's unit, of both figures")
+    metric: str | None = Field(description="what it is here; null: this program does not count it")
+    value: Interval | None
+    why: str | None = Field(description="where there is no value: why not")
+    paper: float | None
+
+
+class CountedSummary(Record):
+    """The source's counters of both sides beside this machine's: events by contenders, for each side."""
+
+    title: str
+    sweep: str | None = Field(description="of which the contenders are a point; null: of the main table")
+    point: str | None
+    events: list[str] = Field(description="in the source's order")
+    contenders: list[str] = Field(description="their bases")
+    cells: list[CountedCell]
+
+
 class TrialCounts(Record):
     """How many trials there were, and what became of them. The three counts add up to all trials on disk."""
 
@@ -347,6 +394,8 @@ class Summary(Record):
     pairs: list[PairSummary]
     pairs_all_blocks: list[PairSummary] = Field(description="the same with the rejected blocks kept")
     claims: list[ClaimSummary]
+    questions: list[QuestionSummary] = Field(default_factory=list)
+    counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
     trials: TrialCounts
 
 

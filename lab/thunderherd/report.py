@@ -25,13 +25,23 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from thunderherd import plots, tables
+from thunderherd import drawing, matrices, plots, tables
 from thunderherd.errors import UserError
-from thunderherd.figures import interval_span, interval_value, notes_by_mark, places, printable
-from thunderherd.records import Interval, Summary
+from thunderherd.figures import (
+    interval_span,
+    interval_value,
+    main_of,
+    notes_by_mark,
+    places,
+    printable,
+    words_of,
+)
+from thunderherd.matrices import Matrix, Runs
+from thunderherd.records import Interval, Summary, SweepSummary
 from thunderherd.results import load
 from thunderherd.study import bundled_studies
 from thunderherd.study_paper import inconsistencies_of, notes_about, read_table
+from thunderherd.sweep_plots import sweep_chart
 
 __all__ = ["render", "write_report"]
 
@@ -87,11 +97,15 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     library, start = _vega(), _start_script(environment)
-    charts = list(_charts(summary))
+    charts, sweeps = list(_charts(summary)), [_sweep(summary, sweep) for sweep in summary.sweeps]
+    drawn = [*charts, *(chart for sweep in sweeps for chart in sweep.charts)]
     return environment.get_template("report.html").render(
         summary=summary,
         title=printable(summary.study.title),
         per=tables.per_connections(summary),
+        caption=tables.main_caption(summary),
+        heading=tables.heading_of(summary),
+        has_control=tables.shows_process_control(summary),
         rows=tables.study_rows(summary, between=" to "),
         more=_more_rows(summary),
         pairs=tables.pair_rows(summary, between=" to "),
@@ -101,6 +115,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         verdicts=tables.verdict_counts(summary),
         claims=tables.claim_counts(summary),
         claims_legend=tables.claims_legend(),
+        questions_legend=tables.questions_legend(),
         trials=tables.trial_counts(summary),
         run=tables.run_line(summary),
         warnings=tables.warnings(summary),
@@ -111,9 +126,19 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         ],
         replay=_replay(summary, directory),
         charts=charts,
-        charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in charts],
-        palette={"ink": plots.INK, "muted": plots.MUTED, "rule": plots.RULE, "dark": plots.DARK_GROUND},
-        colours=plots.colours_of(summary),
+        sweeps=sweeps,
+        sweeps_legend=matrices.sweeps_legend(summary),
+        main_runs=matrices.main_runs(summary),
+        counted_title=printable(matrices.counted_title(summary)),
+        counted=matrices.counted_matrices(summary, between=" to "),
+        charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
+        palette={
+            "ink": drawing.INK,
+            "muted": drawing.MUTED,
+            "rule": drawing.RULE,
+            "dark": drawing.DARK_GROUND,
+        },
+        colours=drawing.colours_of(summary),
         policy=_policy(library, start),
         library=Markup(library),
         start=Markup(start),
@@ -138,7 +163,9 @@ class _Chart:
 
 
 def _charts(summary: Summary) -> Iterator[_Chart]:
-    if any(each.process_control_seconds for each in summary.contenders):
+    if tables.shows_process_control(summary) and any(
+        each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
+    ):
         yield _chart(
             "process-control",
             "What process control costs",
@@ -149,7 +176,7 @@ def _charts(summary: Summary) -> Iterator[_Chart]:
             plots.process_control_chart(summary),
             plots.process_control_chart(summary, narrow=True),
         )
-    if any(each.worker_connections for each in summary.contenders):
+    if any(each.worker_connections for each in main_of(summary)):
         paper, note = _paper_workers(summary)
         about = (
             "One tick is one worker of a pool: its connections as multiples of an even share (at 1 all do "
@@ -165,6 +192,58 @@ def _charts(summary: Summary) -> Iterator[_Chart]:
             plots.clients_per_worker_chart(summary, paper=paper),
             plots.clients_per_worker_chart(summary, paper=paper, narrow=True),
         )
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """A sweep as the report shows it: the chart of its verdicts' metric first, then those of further ones."""
+
+    name: str
+    title: str
+    about: str
+    charts: list[_Chart]
+    matrices: list[Matrix]
+    runs: Runs | None
+
+
+def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
+    measured = [
+        name
+        for name in matrices.metrics_of(sweep)
+        if any(matrices.shown_of(summary, each, name) for each in matrices.at_points(summary, sweep).values())
+    ]
+    charts = [
+        _chart(
+            f"sweep-{sweep.name}-{place}",
+            words_of(name),
+            "",
+            "",
+            sweep_chart(summary, sweep, name),
+            sweep_chart(summary, sweep, name, narrow=True),
+        )
+        for place, name in enumerate(measured)
+    ]
+    return _Sweep(
+        name=sweep.name,
+        title=printable(sweep.title),
+        about=_about(summary, sweep),
+        charts=charts,
+        matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
+        runs=matrices.sweep_runs(summary, sweep),
+    )
+
+
+def _about(summary: Summary, sweep: SweepSummary) -> str:
+    """What stands above a sweep's chart."""
+    text = "A mark is this machine's figure, the bar its interval"
+    if summary.study.repetitions:
+        text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot is a run"
+    text += f"; {sweep.better} is better."
+    if sweep.trial == "whole_life":
+        text += " Counted from the start of each program to its end, without a warm-up."
+    if sweep.paper:
+        text += " Open marks and dashes: the paper's figures, from another machine."
+    return text
 
 
 def _chart(id_: str, title: str, about: str, note: str, wide: Any, narrow: Any) -> _Chart:
@@ -198,7 +277,7 @@ def _paper_workers(summary: Summary) -> tuple[dict[str, list[float]], str]:
     rows = read_table(table, ())
     found: dict[str, list[float]] = {}
     shown: list[str] = []
-    for each in summary.contenders:
+    for each in main_of(summary):
         columns = [name for name in (rows[0] if rows else ()) if name.startswith(f"row{each.row}_")]
         if columns and each.control_of is None:
             found[each.name] = [float(row[columns[-1]]) for row in rows]
@@ -264,7 +343,7 @@ def _more_rows(summary: Summary) -> list[tuple[str, list[tuple[str, str]]]]:
                 _with_span(each.voluntary_switches_per_connection, 2),
             ],
         )
-        for each in summary.contenders
+        for each in main_of(summary)
     ]
 
 

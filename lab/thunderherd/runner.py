@@ -16,6 +16,7 @@ from typing import Any
 from thunderherd import __version__, analysis, machine, noise, progress
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
+from thunderherd.figures import count
 from thunderherd.records import RunInfo, Summary, TrialRecord
 from thunderherd.results import RunDirectory, default_directory
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
@@ -93,11 +94,13 @@ def _open(
         machine=here,
     )
     run = RunDirectory.create(path, info)
-    first = study.looks[0]
-    show.say(
-        f"{study.name} ({study.size}): {len(study.contenders)} contenders, first look after "
-        f"{first.blocks} blocks, seed {info.seed}, into {path}"
-    )
+    first = study.looks[0].blocks
+    points = len(study.contenders) - len(study.main)
+    what = f"{len(study.contenders)} contenders"
+    if points:
+        what += f" ({points} of them points of {count(len(study.sweeps), 'sweep')})"
+    length = count(first, "repetition") if study.repetitions else f"first look after {first} blocks"
+    show.say(f"{study.name} ({study.size}): {what}, {length}, seed {info.seed}, into {path}")
     return run
 
 

@@ -54,6 +54,13 @@ def run_and_show(
         overrides = overrides or begun.overrides
     resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue())
 
+    from thunderherd.claims_file import load_source
+    from thunderherd.counters import load_counters
+
+    # Mistakes in what the source says are told before the first trial, not after the last.
+    load_source(resolved)
+    load_counters(resolved)
+
     from thunderherd.report import write_report
     from thunderherd.results import default_directory
     from thunderherd.runner import run_study

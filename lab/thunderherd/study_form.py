@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from thunderherd.counters_form import PaperCountersTable
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, TrialForm
 
@@ -279,3 +280,4 @@ class StudyForm(Table):
     comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
     contenders: list[ContenderTable] = Field(default=[], description="tables [[contenders]]")
     sweeps: list[SweepTable] = Field(default=[], description="tables [[sweeps]]")
+    paper_counters: PaperCountersTable | None = Field(default=None, description="a table [paper_counters]")

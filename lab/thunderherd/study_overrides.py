@@ -96,8 +96,11 @@ class SettableKeys:
 
     def _add_sweep(self, sweep: SweepTable, here: KeyPath, table: str) -> None:
         """A sweep's own keys, and those that its `set` may hold, as if they were keys of the sweep."""
-        settings = [key for key in self.paths if key.startswith("contenders.") and ".settings." in key]
-        of_servers = dict.fromkeys(f"settings.{key.rpartition('.')[2]}" for key in settings)
+        of_servers = dict.fromkeys(
+            key.partition(".")[2].partition(".")[2]
+            for key in self.paths
+            if key.startswith("contenders.") and key.split(".")[2] == "settings"
+        )
         for key in ("primitive", *of_servers, *self._load_and_lab):
             self.paths[f"{table}.{key}"] = (*here, "set", key)
         for key in SweepTable.model_fields:

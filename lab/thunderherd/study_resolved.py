@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.catalogue import SettingValue
+from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
@@ -183,6 +184,7 @@ class Study(_Resolved):
     inconsistencies: tuple[Inconsistency, ...]
     path: Path = Field(exclude=True)
     claims_path: Path | None = Field(exclude=True)
+    paper_counters: PaperCountersTable | None = Field(default=None, exclude=True)
     overrides: tuple[str, ...] = Field(exclude=True)
     digest: str = ""
 

@@ -146,6 +146,7 @@ class Resolver:
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,
             claims_path=paper.claims,
+            paper_counters=form.paper_counters,
             overrides=self.overrides,
         )
 
@@ -292,10 +293,10 @@ class Resolver:
     ) -> Iterator[str]:
         """What belongs beside every figure."""
         shown = self.form.measure.normalise_connections
-        requests = load.requests_per_trial
-        if any(each.sweep is None for each in contenders) and requests is not None and requests != shown:
+        measured = load.connections_per_trial
+        if any(each.sweep is None for each in contenders) and measured is not None and measured != shown:
             yield (
-                f"{requests} connections a trial, shown per {shown}: "
+                f"{measured} connections a trial, shown per {shown}: "
                 "what a trial costs is scaled, not measured at that length"
             )
         lab, table = _place(self.form.lab), self.form.lab

@@ -7,27 +7,22 @@ their figures; where there is room a row has one line. Where the output is no te
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
-import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from rich import box
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from thunderherd.figures import (
     ABSENT,
+    CPU_PER_CONNECTION,
     count,
     interval_span,
     interval_value,
+    main_of,
     notes_by_mark,
     number,
     percent,
@@ -35,8 +30,13 @@ from thunderherd.figures import (
     printable,
     ratio_digits,
     span,
+    words_of,
 )
+from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose, wrapped
+from thunderherd.matrices import HEADINGS, caption_of, digits_for, shown_of, unit_for
+from thunderherd.metrics import metric
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
+from thunderherd.sweep_tables import print_counted, print_main_runs, print_sweeps
 
 __all__ = [
     "PairRow",
@@ -49,8 +49,6 @@ __all__ = [
     "study_rows",
 ]
 
-PLAIN_WIDTH = 120
-LONGEST_PROSE = 100
 CLAIM_INDENT = 5
 BETWEEN = ".."
 """Between the ends of an interval: shorter than " to ", and clear before a minus sign."""
@@ -73,17 +71,6 @@ NOT_SEPARATED = (
 )
 
 
-def make_console(stream: IO[str] | None = None) -> Console:
-    """A console on `stream` (stdout): no colours and 120 columns (or $COLUMNS) where it is no terminal."""
-    stream = stream or sys.stdout
-    width = None if stream.isatty() or os.environ.get("COLUMNS") else PLAIN_WIDTH
-    reconfigure = getattr(stream, "reconfigure", None)
-    if reconfigure is not None:
-        # A note that the terminal's encoding cannot show must not end the command that prints it.
-        reconfigure(errors="replace")
-    return Console(file=stream, width=width, markup=False, highlight=False, emoji=False, soft_wrap=False)
-
-
 # Rows: what is shown, as texts
 
 
@@ -96,8 +83,8 @@ class StudyRow:
     label: str
     design: str
     is_control: bool
-    cpu: str
-    cpu_span: str
+    value: str
+    value_span: str
     control: str
     control_span: str
     paper: str
@@ -110,8 +97,9 @@ class StudyRow:
 
 @dataclass(frozen=True)
 class PairRow:
-    """One comparison of the declared family, as texts."""
+    """One comparison of the declared family, as texts; `where` is empty in the main table."""
 
+    where: str
     a: str
     b: str
     verdict: str
@@ -123,25 +111,44 @@ class PairRow:
 
 def study_rows(summary: Summary, between: str = BETWEEN) -> list[StudyRow]:
     """The rows of the study's table, in the order of the study; `between` the ends of intervals."""
-    digits, marks = places(summary), notes_by_mark(summary).marks
-    return [
-        _study_row(each, summary, digits, marks.get(each.name, ""), between) for each in summary.contenders
-    ]
+    marks = notes_by_mark(summary).marks
+    main = main_of(summary)
+    figures = {each.name: _main_figure(each, summary, between) for each in main}
+    return [_study_row(each, summary, figures[each.name], marks.get(each.name, ""), between) for each in main]
 
 
-def _study_row(each: ContenderSummary, summary: Summary, digits: int, mark: str, between: str) -> StudyRow:
-    control, workers = each.process_control_seconds, each.clients_per_worker
-    is_baseline = each.name == summary.study.baseline
+def shows_process_control(summary: Summary) -> bool:
+    """Whether the main table is about CPU per connection, which a baseline can be taken from."""
+    return summary.study.metric == CPU_PER_CONNECTION and summary.study.baseline is not None
+
+
+def _main_figure(each: ContenderSummary, summary: Summary, between: str) -> tuple[str, str]:
+    """The study's metric of a contender, and its interval; of repeated runs, mean and deviation."""
+    name = summary.study.metric
+    if name == CPU_PER_CONNECTION and not summary.study.repetitions:
+        digits = places(summary)
+        return interval_value(each.cpu_seconds, digits), interval_span(each.cpu_seconds, digits, between)
+    figures = {contender.name: shown_of(summary, contender, name) for contender in main_of(summary)}
+    unit, own = unit_for(summary, name, figures.values()), figures[each.name]
+    digits = digits_for([unit.of(figure.value) for figure in figures.values() if figure], name)
+    return (number(unit.of(own.value), digits), own.span(unit, digits, between)) if own else (ABSENT, "")
+
+
+def _study_row(
+    each: ContenderSummary, summary: Summary, figure: tuple[str, str], mark: str, between: str
+) -> StudyRow:
+    control, workers, digits = each.process_control_seconds, each.clients_per_worker, places(summary)
+    is_baseline, repeated = each.name == summary.study.baseline, summary.study.repetitions is not None
     return StudyRow(
         row=ABSENT if each.row is None else str(each.row),
         name=each.name,
         label=each.label,
         design=each.design,
         is_control=each.control_of is not None,
-        cpu=interval_value(each.cpu_seconds, digits),
-        cpu_span=interval_span(each.cpu_seconds, digits, between),
+        value=figure[0],
+        value_span=figure[1],
         control="baseline" if is_baseline else interval_value(control, digits),
-        control_span="" if is_baseline else interval_span(control, digits, between),
+        control_span="" if is_baseline or repeated else interval_span(control, digits, between),
         paper=number(each.paper_seconds, 2),
         mark=mark,
         workers=span(workers.minimum, workers.maximum, 0, between) if workers else ABSENT,
@@ -154,13 +161,15 @@ def _study_row(each: ContenderSummary, summary: Summary, digits: int, mark: str,
 def pair_rows(summary: Summary, between: str = BETWEEN) -> list[PairRow]:
     """The rows of the table of pairs, in the order of the declared family; `between` as in study_rows."""
     rows = []
+    bases = {each.name: each.base for each in summary.contenders}
     for pair in summary.pairs:
         digits = ratio_digits(pair.ratio, pair.high)
         smallest = pair.smallest_detectable_percent
         rows.append(
             PairRow(
-                a=pair.a,
-                b=pair.b,
+                where=f"{pair.sweep}={pair.point}" if pair.sweep else "",
+                a=bases.get(pair.a, pair.a) if pair.sweep else pair.a,
+                b=bases.get(pair.b, pair.b) if pair.sweep else pair.b,
                 verdict=pair.verdict,
                 ratio=number(pair.ratio, digits),
                 span=ABSENT if pair.ratio is None else span(pair.low, pair.high, digits, between),
@@ -172,6 +181,16 @@ def pair_rows(summary: Summary, between: str = BETWEEN) -> list[PairRow]:
 
 
 # Sentences that stand with the tables, here and in the report
+
+
+def main_caption(summary: Summary) -> str:
+    """What the main table shows: the study's metric and its unit."""
+    name = summary.study.metric
+    if name == CPU_PER_CONNECTION:
+        return per_connections(summary)
+    figures = [shown_of(summary, each, name) for each in main_of(summary)]
+    caption = caption_of(name, unit_for(summary, name, figures))
+    return f"{caption[:1].upper()}{caption[1:]}; {summary.study.better} is better"
 
 
 def per_connections(summary: Summary) -> str:
@@ -186,22 +205,28 @@ def per_connections(summary: Summary) -> str:
 def legend(summary: Summary) -> list[str]:
     """How to read the study's table."""
     study = summary.study
-    confidences = {
-        each.cpu_seconds.confidence
-        for each in summary.contenders
-        if each.cpu_seconds and each.cpu_seconds.confidence and each.cpu_seconds.low is not None
-    }
-    lines = [NOT_SEPARATED] if any(each.letters for each in summary.contenders) else []
-    if study.baseline:
+    main = main_of(summary)
+    figures = [
+        each.cpu_seconds if study.metric == CPU_PER_CONNECTION else each.metrics.get(study.metric)
+        for each in main
+    ]
+    confidences = {each.confidence for each in figures if each and each.confidence and each.low is not None}
+    lines = [NOT_SEPARATED] if any(each.letters for each in main) else []
+    paper = "Paper: its own machine." if any(each.paper_seconds is not None for each in main) else ""
+    if shows_process_control(summary):
         lines.append(
-            f"Process control: CPU beyond that of {study.baseline}, paired by block. Paper: its own machine."
+            f"Process control: CPU beyond that of {study.baseline}, paired by block. {paper}".rstrip()
         )
-    controls = [each.process_control_seconds for each in summary.contenders]
+    elif paper:
+        lines.append(paper)
+    controls = [each.process_control_seconds for each in main] if shows_process_control(summary) else []
     if any(control.value < 0 for control in controls if control):
         lines.append(f"Below zero: it used less CPU than {study.baseline} for the same connections.")
     if confidences:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own figure.")
-    if any(each.clients_per_worker for each in summary.contenders):
+    if study.repetitions:
+        lines.append(f"Means of {count(study.repetitions, 'run')}, and their standard deviation (sd).")
+    if any(each.clients_per_worker for each in main):
         measured = study.connections_per_trial
         number = "" if measured is None else f"{measured:,} "
         lines.append(
@@ -213,6 +238,8 @@ def legend(summary: Summary) -> list[str]:
 
 def verdict_counts(summary: Summary) -> str:
     """How many comparisons came to which verdict."""
+    if summary.study.repetitions:
+        return f"none: size {summary.study.size} repeats every trial and judges nothing"
     counts = Counter(pair.verdict for pair in summary.pairs)
     band = f"{summary.study.equivalence_percent:g}"
     parts = [
@@ -275,14 +302,18 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
     """
     console.print()
     console.print(Text(printable(summary.study.title), style="bold"))
-    _prose(console, summary.study.question)
-    console.print()
-    _prose(console, per_connections(summary), style="")
-    _print_table(console, lambda layout: _study_table(summary, layout))
-    for line in legend(summary):
-        _prose(console, line)
-    for mark, text in notes_by_mark(summary).texts.items():
-        _prose(console, text, head=f"{mark} ", style="")
+    prose(console, summary.study.question)
+    if main_of(summary):
+        console.print()
+        prose(console, main_caption(summary), style="")
+        print_table(console, lambda layout: _study_table(summary, layout))
+        for line in legend(summary):
+            prose(console, line)
+        for mark, text in notes_by_mark(summary).texts.items():
+            prose(console, text, head=f"{mark} ", style="")
+        print_main_runs(summary, console)
+    print_sweeps(summary, console)
+    print_counted(summary, console)
     console.print()
     facts = [
         ("Verdicts", verdict_counts(summary)),
@@ -293,55 +324,72 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
     ]
     if directory is not None:
         where, name = shlex.quote(str(directory)), shlex.quote(summary.study.name)
-        following = f"thunderherd claims {name} {where}" if summary.claims else f"thunderherd report {where}"
+        has_claims = summary.claims or summary.questions
+        following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
         facts += [("Results", str(directory)), ("Next", following)]
-    _facts(console, facts)
+    print_facts(console, facts)
 
 
-def _study_table(summary: Summary, layout: _Layout) -> Table:
-    table = layout.table()
+def _study_table(summary: Summary, layout: Layout) -> Table:
+    rows, table = study_rows(summary), layout.table()
+    has_control = shows_process_control(summary)
+    has_paper = any(row.paper != ABSENT or row.mark for row in rows)
+    has_workers = any(row.workers != ABSENT for row in rows)
+    control = ["Process control" if layout.one_line else "Process\ncontrol"] if has_control else []
     table.add_column("Row", justify="right", no_wrap=True)
     table.add_column("Design", overflow="fold")
     if layout.labels:
         table.add_column("In the paper's words", no_wrap=True, style="dim")
-    for heading in ("CPU", "Process control" if layout.one_line else "Process\ncontrol"):
+    for heading in (heading_of(summary), *control):
         table.add_column(heading, justify="right", no_wrap=True)
         if layout.one_line:
             table.add_column("interval", style="dim", no_wrap=True)
-    table.add_column("Paper", justify="right", no_wrap=True)
-    table.add_column(
-        "Clients/worker" if layout.one_line else "Clients/\nworker", justify="right", no_wrap=True
-    )
-    if layout.one_line:
-        table.add_column("sd", justify="right", style="dim", no_wrap=True)
+    if has_paper:
+        table.add_column("Paper", justify="right", no_wrap=True)
+    if has_workers:
+        heading = "Clients/worker" if layout.one_line else "Clients/\nworker"
+        table.add_column(heading, justify="right", no_wrap=True)
+        if layout.one_line:
+            table.add_column("sd", justify="right", style="dim", no_wrap=True)
     table.add_column("Rank", no_wrap=True)
-    for row in study_rows(summary):
+    for row in rows:
         name = Text(printable(row.name), style="italic" if row.is_control else "bold")
         deviation = "" if row.workers_deviation == ABSENT else row.workers_deviation
         workers = [Text(row.workers), Text(deviation)]
+        if not layout.one_line:
+            workers = [below(row.workers, deviation and f"sd {deviation}")]
         table.add_row(
             Text(row.row),
             name,
             *([Text(printable(row.label))] if layout.labels else []),
-            *layout.figure(row.cpu, row.cpu_span),
-            *layout.figure(row.control, row.control_span),
+            *layout.figure(row.value, row.value_span),
+            *(layout.figure(row.control, row.control_span) if has_control else []),
             # A figure keeps its column whether it has a mark or not.
-            Text(f"{row.paper}{row.mark or ' '}"),
-            *(workers if layout.one_line else [_below(row.workers, deviation and f"sd {deviation}")]),
+            *([Text(f"{row.paper}{row.mark or ' '}")] if has_paper else []),
+            *(workers if has_workers else []),
             Text(f"{row.rank:>2} {row.letters}".rstrip()),
         )
     return table
 
 
+def heading_of(summary: Summary) -> str:
+    """The head of the main table's column of figures."""
+    return HEADINGS.get(summary.study.metric, "Figure")
+
+
 def print_pairs(summary: Summary, console: Console) -> None:
     """Prints the table of comparisons: who against whom, the ratio, its interval, the verdict."""
-    _print_table(console, lambda layout: _pairs_table(summary, layout))
+    print_table(console, lambda layout: _pairs_table(summary, layout))
     for line in pairs_legend(summary):
-        _prose(console, line)
+        prose(console, line)
 
 
-def _pairs_table(summary: Summary, layout: _Layout) -> Table:
+def _pairs_table(summary: Summary, layout: Layout) -> Table:
     table = layout.table()
+    rows = pair_rows(summary)
+    has_place = any(row.where for row in rows)
+    if has_place:
+        table.add_column("at", overflow="fold")
     table.add_column("a", overflow="fold")
     table.add_column("is", no_wrap=True)
     table.add_column("b", overflow="fold")
@@ -353,14 +401,15 @@ def _pairs_table(summary: Summary, layout: _Layout) -> Table:
     table.add_column(
         "Smallest detectable" if layout.one_line else "Smallest\ndetectable", justify="right", no_wrap=True
     )
-    for row in pair_rows(summary):
+    for row in rows:
         blocks = [Text(row.blocks), Text(row.detectable)]
         table.add_row(
+            *([Text(printable(row.where))] if has_place else []),
             Text(printable(row.a), style="bold"),
             Text(row.verdict, style=VERDICT_STYLES.get(row.verdict, "")),
             Text(printable(row.b)),
             *layout.figure(row.ratio, row.span),
-            *(blocks if layout.one_line else [_below(row.detectable, f"{row.blocks} blocks")]),
+            *(blocks if layout.one_line else [below(row.detectable, f"{row.blocks} blocks")]),
         )
     return table
 
@@ -369,10 +418,16 @@ def pairs_legend(summary: Summary) -> list[str]:
     """How to read the table of pairs."""
     study = summary.study
     confidences = {pair.confidence for pair in summary.pairs if pair.low is not None}
+    metrics = ", ".join(words_of(name) for name in dict.fromkeys(pair.metric for pair in summary.pairs))
     lines = [
-        f"Ratios of {study.metric.replace('_', ' ')}; faster: a uses less. Verdicts are corrected (Holm) for "
-        f"all {count(study.family_size, 'comparison')}, alpha {study.alpha:g}; undecided is not equal."
+        f"Ratios of {metrics or words_of(study.metric)}; faster: a is the better one. Verdicts are corrected "
+        f"(Holm) for all {count(study.family_size, 'comparison')}, alpha {study.alpha:g}; undecided is not "
+        "equal."
     ]
+    if any(metric(name).better == "more" for name in {pair.metric for pair in summary.pairs}):
+        lines.append(
+            "Where more is better the ratio is that of the times that one takes: below 1, a is better."
+        )
     if confidences:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own pair.")
     lines.append("Smallest detectable: the difference that a run like this finds four times out of five.")
@@ -383,14 +438,14 @@ def print_claims(summary: Summary, console: Console) -> None:
     """Prints each claim of the source: the paper's figure, this machine's with its interval, the verdict,
     why.
     """
-    if not summary.claims:
-        _prose(console, f"{summary.study.name}: its source makes no claims that the study knows of", style="")
+    if not summary.claims and not summary.questions:
+        prose(console, f"{summary.study.name}: its source makes no claims that the study knows of", style="")
         return
     for claim in summary.claims:
         head = f"{claim.id}  {claim.verdict}  "
-        lines = _wrapped(claim.statement, console, head=head)
+        lines = wrapped(claim.statement, console, head=head)
         if len(lines) > 1:
-            lines = [head.rstrip(), *_wrapped(claim.statement, console, head=" " * CLAIM_INDENT)]
+            lines = [head.rstrip(), *wrapped(claim.statement, console, head=" " * CLAIM_INDENT)]
         title = Text("\n".join(lines), style="bold")
         title.stylize(VERDICT_STYLES[claim.verdict], len(claim.id) + 2, len(head) - 2)
         console.print(title)
@@ -400,10 +455,30 @@ def print_claims(summary: Summary, console: Console) -> None:
             ("why", claim.why),
             *(("note", note) for note in (claim.source_note or "").splitlines()),
         ]
-        _facts(console, facts, indent=CLAIM_INDENT)
+        print_facts(console, facts, indent=CLAIM_INDENT)
         console.print()
-    _prose(console, claim_counts(summary) + f"; {run_line(summary)}", style="")
-    _prose(console, claims_legend())
+    for question in summary.questions:
+        lines = wrapped(question.text, console, head=f"{question.id}  ")
+        console.print(Text("\n".join(lines), style="bold"))
+        facts = [*(("here", sentence) for sentence in question.answer)]
+        facts += [("note", note) for note in (question.note or "").splitlines()]
+        print_facts(console, facts, indent=CLAIM_INDENT)
+        console.print()
+    counts = f"{claim_counts(summary)}; " if summary.claims else ""
+    prose(console, f"{counts}{run_line(summary)}", style="")
+    if summary.claims:
+        prose(console, claims_legend())
+    if summary.questions:
+        prose(console, questions_legend())
+
+
+def questions_legend() -> str:
+    """How the words of answers come about, in two sentences."""
+    return (
+        "Answers are filled from this run's figures; in brackets intervals, each for its own figure. Words "
+        'such as "is more than" are verdicts, corrected (Holm) for all of the answers together; "is not '
+        'separated from" does not mean equal.'
+    )
 
 
 def claims_legend() -> str:
@@ -413,83 +488,3 @@ def claims_legend() -> str:
         "to be below. Verdicts are corrected (Holm) for all claims together; an interval is for its own "
         "figure."
     )
-
-
-# Layout
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """How much of a row stands side by side."""
-
-    terminal: bool
-    one_line: bool
-    labels: bool
-
-    def table(self) -> Table:
-        """An empty table in this layout."""
-        gap = 2 if self.one_line else 1
-        return Table(
-            box=box.SIMPLE_HEAD if self.terminal else None,
-            header_style="bold" if self.terminal else "",
-            show_edge=False,
-            pad_edge=False,
-            padding=(0, gap, 0, 0) if self.terminal is False else (0, gap // 2),
-            collapse_padding=not self.one_line,
-        )
-
-    def figure(self, value: str, interval: str) -> list[Text]:
-        """A figure and its interval: beside it where there is room, else below it."""
-        return [Text(value), Text(interval)] if self.one_line else [_below(value, interval)]
-
-
-def _below(value: str, detail: str) -> Text:
-    return Text.assemble(value, ("\n" + detail, "dim")) if detail and detail != ABSENT else Text(value)
-
-
-def _print_table(console: Console, make: Callable[[_Layout], Table]) -> None:
-    """Prints a table in the roomiest layout that fits the console."""
-    terminal = console.is_terminal
-    layouts = [_Layout(terminal, True, True), _Layout(terminal, True, False), _Layout(terminal, False, False)]
-    for layout in layouts:
-        table = make(layout)
-        if Measurement.get(console, console.options.update(width=1000), table).maximum <= console.width:
-            break
-    if terminal:
-        console.print(table)
-        return
-    with console.capture() as captured:
-        console.print(table)
-    # Without the blanks that fill each line: plain output is for files and pipes.
-    for line in captured.get().rstrip("\n").split("\n"):
-        console.print(Text(line.rstrip()), soft_wrap=True)
-
-
-def _prose(console: Console, text: str, *, head: str = "", style: str = "dim") -> None:
-    """A paragraph no wider than is easily read; further lines stand under the text, not under its head."""
-    console.print(Text("\n".join(_wrapped(text, console, head=head)), style=style))
-
-
-def _facts(console: Console, facts: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
-    """Heads with their texts beside them; a head is not repeated, and one without a text is left out."""
-    shown = [(head, text) for head, text in facts if text]
-    width = indent + max((len(head) for head, _ in shown), default=0) + 2
-    previous = ""
-    for head, text in shown:
-        beginning = f"{'':{indent}}{'' if head == previous else head}".ljust(width)
-        line = Text("\n".join(_wrapped(text, console, head=beginning)))
-        line.stylize("dim", 0, len(beginning))
-        console.print(line, soft_wrap=True)
-        previous = head
-
-
-def _wrapped(text: str, console: Console, *, head: str = "") -> list[str]:
-    """The lines of a text after its head; words and commands are never divided."""
-    return textwrap.wrap(
-        printable(text),
-        min(console.width, LONGEST_PROSE),
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [head]

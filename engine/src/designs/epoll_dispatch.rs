@@ -33,30 +33,31 @@ pub static ENTRY: Design = Design {
 };
 
 fn serve(run: &'static Run) -> Result<()> {
-    let queues: io::Result<Vec<Queue>> = (0..run.pool()).map(|_| Queue::new()).collect();
-    let queues = queues.context("a queue could not be made")?;
+    // Made before the first connection comes: many of them may leave no descriptor.
+    let loops: io::Result<Vec<(Epoll, Queue)>> =
+        (0..run.pool()).map(|_| Ok((Epoll::create()?, Queue::new()?))).collect();
+    let loops = loops.context("the event loops could not be made (a lower --pool, or: ulimit -n)")?;
     let accept = || {
         let mut acceptor = run.acceptor();
-        let mut next = queues.iter().cycle();
+        let mut next = loops.iter().cycle();
         loop {
             match acceptor.try_accept(libc::SOCK_NONBLOCK) {
                 Accepted::Connection(socket) => {
                     run.tally.general().handed_over.fetch_add(1, Relaxed);
-                    next.next().expect("a pool is not empty").put(socket);
+                    next.next().expect("a pool is not empty").1.put(socket);
                 }
                 Accepted::Nothing | Accepted::Refused => {}
                 Accepted::ShutDown => break,
             }
         }
-        queues.iter().for_each(Queue::close);
+        loops.iter().for_each(|(_, queue)| queue.close());
         Ok(())
     };
-    threads(run, |index| event_loop(run, index, &queues[index]), accept)
+    threads(run, |index| event_loop(run, index, &loops[index]), accept)
 }
 
-fn event_loop(run: &'static Run, index: usize, queue: &Queue) -> Result<()> {
+fn event_loop(run: &'static Run, index: usize, (epoll, queue): &(Epoll, Queue)) -> Result<()> {
     let mut worker = run.pool_worker(index)?;
-    let epoll = Epoll::create()?;
     epoll.add(&queue.event, EpollFlags::EPOLLIN)?;
     let mut events = epoll::no_events();
     let mut closed = false;

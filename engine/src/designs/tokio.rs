@@ -2,10 +2,14 @@
 //!
 //! The runtime is made after the fork. Tasks move between its threads, so nothing is counted by worker.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use socket2::SockRef;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -64,14 +68,28 @@ fn runtime(settings: &Settings) -> Result<Runtime> {
         return Builder::new_current_thread().enable_all().build().context(advice);
     }
     let threads = match settings.integer(WORKER_THREADS.name) as usize {
-        0 => std::thread::available_parallelism()?.get(),
+        0 => thread::available_parallelism()?.get(),
         threads => threads,
     };
-    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build().context(advice)?;
-    // The runtime is content with fewer threads than it was told to make, and says nothing.
-    let made = process::threads()? - 1;
-    ensure!(made >= threads, "{advice}: {made} of {threads} threads are there");
-    Ok(runtime)
+    can_be_made(threads).context(advice)?;
+    Builder::new_multi_thread().worker_threads(threads).enable_all().build().context(advice)
+}
+
+/// Whether so many threads can be made, found out by making them: a runtime that cannot make its own hangs as it is dropped.
+fn can_be_made(threads: usize) -> io::Result<()> {
+    let gate = Mutex::new(());
+    thread::scope(|scope| {
+        let _closed = gate.lock();
+        for _ in 0..threads {
+            thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()))?;
+        }
+        io::Result::Ok(())
+    })?;
+    // A thread that was joined counts against the limit until the kernel has forgotten it.
+    while process::threads()? > 1 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Accepts until the listener is shut down, then waits until all connections have ended.

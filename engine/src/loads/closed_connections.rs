@@ -48,7 +48,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
     if run.keeps() {
         turns.waiting.extend(0..clients);
         while turns.connecting > 0 || !turns.waiting.is_empty() {
-            turns.step(Some(turns.next_connect), &mut events)?;
+            turns.step(None, &mut events)?;
         }
     }
     let mut edges = Edges::begin(run);
@@ -161,8 +161,10 @@ impl Turns {
             self.connect(index);
         }
         self.at = now();
+        let connect = !self.asking && self.connecting < CONNECTING_AT_A_TIME && !self.waiting.is_empty();
+        let connect = connect.then_some(self.next_connect);
         let pause = self.pausing.front().map(|&(due, _)| due);
-        let due = [until, pause, Some(self.sweep)].into_iter().flatten().fold(self.at + NAP, u64::min);
+        let due = [until, connect, pause, Some(self.sweep)].into_iter().flatten().fold(self.at + NAP, u64::min);
         let time = Duration::from_nanos(due.saturating_sub(self.at));
         for (descriptor, ready) in self.epoll.wait_at_most(events, time)? {
             self.at = now();

@@ -26,7 +26,7 @@ pub static ENTRY: Workload = Workload {
     },
     port: 12345,
     service_settings: &[BUCKETS, LOCK, BUSY, UNIT, ITERATIONS, DELAY_LIMIT, KEEP],
-    client_settings: &[client::DELAY_MINIMUM, client::DELAY_MAXIMUM, BUCKETS, client::SEED],
+    client_settings: &[client::DELAY_MINIMUM, client::DELAY_MAXIMUM, BUCKETS, client::SEED, KEEP],
     service,
     client: client::client,
 };
@@ -77,7 +77,7 @@ const DELAY_LIMIT: Setting = Setting {
 
 const KEEP: Setting = Setting {
     name: "keep_connections",
-    help: "Wait for another request after a reply; the homework's server closes",
+    help: "Another request may follow a reply on its connection; the homework's server closes",
     unit: None,
     kind: Kind::Boolean { default: false },
 };

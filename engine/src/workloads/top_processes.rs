@@ -26,7 +26,7 @@ pub static ENTRY: Workload = Workload {
     },
     port: 8080,
     service_settings: &[CLOSES, FORM, PROC, SPIN],
-    client_settings: &[FORM],
+    client_settings: &[FORM, CLOSES],
     service,
     client,
 };
@@ -34,7 +34,7 @@ pub static ENTRY: Workload = Workload {
 const CLOSES: Setting = Setting {
     name: "closes",
     help: "Who closes after a reply; by design: the server where it waits in the call, the client where the server has \
-           an event loop",
+           an event loop; a load keeps connections only where the client closes",
     unit: None,
     kind: Kind::Choice { choices: &["by_design", "server", "client"], default: "by_design" },
 };
@@ -152,7 +152,13 @@ fn reply(top: &[Process; 2], long: bool) -> Vec<u8> {
 }
 
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    Ok(Box::new(Asker { request: REQUEST.into(), long: settings.word(FORM.name) == "long", reply: Vec::new() }))
+    Ok(Box::new(Asker {
+        request: REQUEST.into(),
+        long: settings.word(FORM.name) == "long",
+        reply: Vec::new(),
+        // Nothing in a reply says whether the server closes behind it.
+        complete: if settings.word(CLOSES.name) == "client" { Answer::Complete } else { Answer::Last },
+    }))
 }
 
 #[derive(Clone)]
@@ -160,6 +166,7 @@ struct Asker {
     request: Arc<[u8]>,
     long: bool,
     reply: Vec<u8>,
+    complete: Answer,
 }
 
 /// Two names of at most 64 bytes, a few numbers and words: no reply is so long.
@@ -192,7 +199,7 @@ impl Conversation for Asker {
             }
             Some(both) => match both.iter().find(|ticks| ticks.parts != ticks.total) {
                 Some(wrong) => Err(format!("{} ticks in both modes are said to be {}", wrong.parts, wrong.total)),
-                None => Ok(Answer::Complete),
+                None => Ok(self.complete),
             },
             None if !begins_well(&self.reply) || self.reply.len() > LONGEST_REPLY => {
                 Err(format!("the reply does not name two processes in the {} form: {:?}", self.form(), seen()))

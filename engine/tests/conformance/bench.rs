@@ -50,8 +50,6 @@ pub enum Workers {
     ThreadPerClient,
     ProcessPool,
     ThreadPool,
-    /// A pool that grows and shrinks.
-    DynamicPool,
 }
 
 /// A design and a workload to be tested together.

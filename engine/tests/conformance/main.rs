@@ -109,7 +109,7 @@ fn faults(case: &Case) -> Vec<(String, Fault)> {
             special.extend([shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS]);
         }
         // What happens to the workers of a dynamic pool, tests/dynamic_pools.rs knows.
-        Workers::None | Workers::ThreadPool | Workers::ProcessPool | Workers::DynamicPool => {}
+        Workers::None | Workers::ThreadPool | Workers::ProcessPool => {}
     }
     let mut faults: Vec<(String, Fault)> = Vec::new();
     for &(name, test) in everywhere.iter().chain(&special).copied().flatten() {
@@ -151,7 +151,6 @@ fn kind(design: &Value) -> Kind {
     client.exchange(exchange);
     let (processes_serving, threads_serving) = look();
     let workers = match () {
-        () if server.setting("maximum_workers").is_some() => Workers::DynamicPool,
         () if processes > 0 => Workers::ProcessPool,
         () if threads > 1 => Workers::ThreadPool,
         () if processes_serving > processes => Workers::ProcessPerClient,

@@ -10,7 +10,7 @@ use crate::support::client::Client;
 use crate::support::server::Server;
 use crate::support::{Unprivileged, engine_with_descriptors, eventually, process};
 
-pub const FAULTS: &[Listed] = faults![descriptors_run_out];
+pub const FAULTS: &[Listed] = faults![descriptors_run_out, descriptors_run_out_as_the_server_starts];
 
 /// Those that need a user of their own, and are ignored where there is none to be had.
 pub const AS_A_USER: &[Listed] = &[("processes_run_out", processes_run_out)];
@@ -28,7 +28,7 @@ const DESCRIPTORS: u32 = 40;
 /// serve those that it has; when they have gone, it takes the others, and serves as before.
 fn descriptors_run_out(case: &Case) {
     let (mut bench, mut silent) = with_descriptors_run_out(case);
-    wait_until_nothing_changes(&mut bench);
+    wait_until_nothing_changes(&mut bench.server);
     bench.does_not_spin();
     for _ in 0..5 {
         bench.asks(&mut silent[0], &case.exchange());
@@ -36,6 +36,19 @@ fn descriptors_run_out(case: &Case) {
     drop(silent);
     bench.expected.errors_allowed = &["resource_limit"];
     bench.finish();
+}
+
+/// Clients that come at the first moment, and take the descriptors that the server may need for itself.
+fn descriptors_run_out_as_the_server_starts(case: &Case) {
+    let workload = case.protocol.name;
+    let mut server = Server::launch(&mut engine_with_descriptors(DESCRIPTORS), case.name(), workload, &[]);
+    let clients: Vec<Client> = (0..2 * DESCRIPTORS).map(|_| Client::connect(server.port)).collect();
+    wait_until_nothing_changes(&mut server);
+    drop(clients);
+    let all = u64::from(2 * DESCRIPTORS);
+    server.snapshot_when("all of them served and closed", |snapshot| snapshot["tally"]["closed"] == all);
+    Client::connect(server.port).exchange(&case.exchange());
+    server.stop().is_good();
 }
 
 /// That process meets the limit, and says so.
@@ -54,9 +67,9 @@ fn with_descriptors_run_out(case: &Case) -> (Bench<'_>, Vec<Client>) {
     (bench, silent)
 }
 
-fn wait_until_nothing_changes(bench: &mut Bench) {
+fn wait_until_nothing_changes(server: &mut Server) {
     let (mut last, mut times) = (None, 0);
-    bench.server.snapshot_when("the number of connections stays", |snapshot| {
+    server.snapshot_when("the number of connections stays", |snapshot| {
         let connections = snapshot["tally"]["connections"].as_u64();
         times = if connections == last { times + 1 } else { 0 };
         last = connections;
@@ -92,13 +105,15 @@ fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
         bench.expected.connections -= refused;
         bench.expected.error(&["resource_limit"], refused);
     }
-    if case.kind.workers == Workers::DynamicPool {
+    if case.has_setting("maximum_workers") {
         // It says so when it cannot grow; its clients wait for the workers that there are.
         bench.expected.errors_allowed = &["resource_limit"];
     }
     drop(silent);
-    // Until the last of them is gone it counts, and the next client may be refused for it.
-    eventually("the clients' processes and threads have ended", || (tasks(&bench.server) <= before).then_some(()));
+    if !case.has_setting("maximum_workers") {
+        // Until the last of them is gone it counts, and the next client may be refused for it.
+        eventually("the clients' processes and threads have ended", || (tasks(&bench.server) <= before).then_some(()));
+    }
     bench.finish();
     Ok(Completion::Completed)
 }

@@ -7,6 +7,7 @@ pub mod client;
 pub mod process;
 pub mod protocol;
 pub mod schema;
+pub mod seccomp;
 pub mod server;
 
 use std::os::unix::process::CommandExt;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use super::{BUCKETS, DELAY_SUM, number};
+use super::{BUCKETS, DELAY_SUM, KEEP, number};
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
@@ -47,9 +47,11 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     if minimum > maximum {
         return Err(mistake(format!("--delay-minimum is {minimum}, but --delay-maximum is {maximum}")));
     }
+    // Nothing in a reply says whether the server closes behind it.
+    let complete = if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last };
     let requests = Requests { delays: minimum..=maximum, buckets, seed };
     let shared = SharedArray::new(1).context("shared memory could not be mapped")?;
-    Ok(Box::new(BucketClient { requests, shared: Arc::new(shared) }))
+    Ok(Box::new(BucketClient { requests, complete, shared: Arc::new(shared) }))
 }
 
 /// All requests there could be, each under its index: whoever asks takes the next index, so every server is asked for
@@ -86,6 +88,7 @@ fn below(bound: u64, bits: u64) -> u64 {
 
 struct BucketClient {
     requests: Requests,
+    complete: Answer,
     shared: Arc<SharedArray<Shared>>,
 }
 
@@ -99,7 +102,7 @@ struct Shared {
 impl Client for BucketClient {
     fn open(&self) -> Box<dyn Conversation> {
         let (requests, shared) = (self.requests.clone(), Arc::clone(&self.shared));
-        Box::new(BucketConversation { requests, shared, delay: 0, reply: Vec::new() })
+        Box::new(BucketConversation { requests, complete: self.complete, shared, delay: 0, reply: Vec::new() })
     }
 
     fn account(&self) -> Account {
@@ -109,6 +112,7 @@ impl Client for BucketClient {
 
 struct BucketConversation {
     requests: Requests,
+    complete: Answer,
     shared: Arc<SharedArray<Shared>>,
     delay: u64,
     reply: Vec<u8>,
@@ -143,7 +147,7 @@ impl Conversation for BucketConversation {
         match value {
             Some(value) if newline + 1 == self.reply.len() && value >= self.delay => {
                 self.shared[0].delays_answered.fetch_add(self.delay, Relaxed);
-                Ok(Answer::Complete)
+                Ok(self.complete)
             }
             _ => Err(format!("a bucket that grew by {} is said to hold {:?}", self.delay, seen())),
         }
@@ -160,7 +164,7 @@ mod tests {
 
     fn new(given: &[(&'static str, u64)]) -> Result<Box<dyn Client>> {
         let given = given.iter().map(|&(name, number)| (name, Value::Integer(number))).collect::<BTreeMap<_, _>>();
-        client(&Settings::new([&DELAY_MINIMUM, &DELAY_MAXIMUM, &BUCKETS, &SEED], &given))
+        client(&Settings::new([&DELAY_MINIMUM, &DELAY_MAXIMUM, &BUCKETS, &SEED, &KEEP], &given))
     }
 
     fn asked(client: &dyn Client) -> Vec<u8> {
@@ -223,7 +227,7 @@ mod tests {
     #[test]
     fn a_reply_is_a_number_no_less_than_the_delay() {
         for right in [&["3\n"][..], &["12", "34\n"], &["18446744073709551615\n"], &["3", "\n"]] {
-            assert_eq!(judge(right, false), (Ok(Answer::Complete), 3), "{right:?}");
+            assert_eq!(judge(right, false), (Ok(Answer::Last), 3), "{right:?}");
         }
         assert_eq!(judge(&["3"], false), (Ok(Answer::Receive(Want::AtMost(21))), 0));
         for wrong in

@@ -31,7 +31,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         return Err(mistake(format!("--path is '{path}', but it begins with a slash: /{path}")));
     }
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes().into();
-    Ok(Box::new(Asker { request, head: Vec::new(), in_body: false, body: Reception::new(settings) }))
+    Ok(Box::new(Asker { request, head: Vec::new(), in_body: false, closes: false, body: Reception::new(settings) }))
 }
 
 #[derive(Clone)]
@@ -40,6 +40,8 @@ struct Asker {
     /// What has come of a head that is not complete.
     head: Vec<u8>,
     in_body: bool,
+    /// The reply's head says that the server closes behind it.
+    closes: bool,
     body: Reception,
 }
 
@@ -64,13 +66,13 @@ impl Conversation for Asker {
                 return Err(format!("the reply ended after {} bytes of its head", self.head.len()));
             }
             let before = self.head.len();
-            let length = if before == 0 {
+            let head = if before == 0 {
                 read(input.bytes(), self.body.bytes())?
             } else {
                 self.head.extend_from_slice(input.bytes());
                 read(&self.head, self.body.bytes())?
             };
-            let Some(length) = length else {
+            let Some(Head { length, closes }) = head else {
                 if before == 0 {
                     self.head.extend_from_slice(input.bytes());
                 }
@@ -82,17 +84,27 @@ impl Conversation for Asker {
             };
             input.take(length - before);
             self.in_body = true;
+            self.closes = closes;
             let want = self.body.begin();
             if input.bytes().is_empty() {
                 return Ok(Answer::Receive(want));
             }
         }
-        self.body.receive(input)
+        let answer = self.body.receive(input)?;
+        Ok(if answer == Answer::Complete && self.closes { Answer::Last } else { answer })
     }
 }
 
-/// The length of the head of a reply with status 200 and so many bytes; `None` while it is not complete.
-fn read(bytes: &[u8], due: usize) -> std::result::Result<Option<usize>, String> {
+/// What the head of a reply says.
+struct Head {
+    /// Its length.
+    length: usize,
+    /// The server closes behind the reply.
+    closes: bool,
+}
+
+/// The head of a reply with status 200 and so many bytes; `None` while it is not complete.
+fn read(bytes: &[u8], due: usize) -> std::result::Result<Option<Head>, String> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
     let length = match head.parse(bytes) {
@@ -105,8 +117,18 @@ fn read(bytes: &[u8], due: usize) -> std::result::Result<Option<usize>, String> 
         return Err(format!("the reply's status is {code} {}, not 200", head.reason.unwrap_or_default()));
     }
     let field = |name: &str| head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+    let says = |word: &str| {
+        field("connection").is_some_and(|header| {
+            header
+                .value
+                .split(|&byte| byte == b',')
+                .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+        })
+    };
+    // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
+    let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
     match field("content-length").map(|header| content_length(header.value)) {
-        Some(Some(bytes)) if bytes == due as u64 => Ok(Some(length)),
+        Some(Some(bytes)) if bytes == due as u64 => Ok(Some(Head { length, closes })),
         Some(Some(bytes)) => Err(format!("the reply has {bytes} bytes (Content-Length), and {due} are due (--bytes)")),
         Some(None) => Err("the reply's Content-Length is no number".to_owned()),
         None => Err("the reply has no Content-Length, and this client knows no other form of its end".to_owned()),
@@ -153,6 +175,21 @@ mod tests {
             assert_eq!(judge(&[&right[..cut], &right[cut..]], false), Ok(Answer::Complete), "cut at {cut}");
         }
         assert_eq!(judge(&right.chunks(1).collect::<Vec<_>>(), false), Ok(Answer::Complete));
+    }
+
+    #[test]
+    fn a_server_that_closes_says_so() {
+        let length = "Content-Length: 300";
+        for (head, last) in [
+            (format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{length}"), true),
+            (format!("HTTP/1.1 200 OK\r\n{length}\r\nconnection: x, CLOSE"), true),
+            (format!("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n{length}"), false),
+            (format!("HTTP/1.0 200 OK\r\n{length}"), true),
+            (format!("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n{length}"), false),
+        ] {
+            let answer = if last { Answer::Last } else { Answer::Complete };
+            assert_eq!(judge(&[&reply(&format!("{head}\r\n\r\n"), 300)], false), Ok(answer), "{head}");
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ proptest::proptest! {
 /// Gives a conversation a reply, cut into segments.
 fn judge(form: &str, segments: &[&[u8]]) -> std::result::Result<Answer, String> {
     let given = BTreeMap::from([("form", Value::Word(form.to_owned()))]);
-    let mut conversation = client(&Settings::new([&FORM], &given)).unwrap().open();
+    let mut conversation = client(&Settings::new([&FORM, &CLOSES], &given)).unwrap().open();
     let mut answer = Answer::Receive(conversation.ask(&mut Outbox::default()));
     let mut inbox = Inbox::default();
     for segment in segments {
@@ -138,7 +138,7 @@ fn both_ends_agree_on_both_forms_under_any_name() {
         let top = [process(1, name, 40, 2), process(u64::MAX, name, 0, 42)];
         for (form, long) in [("short", false), ("long", true)] {
             let text = reply(&top, long);
-            assert_eq!(judge(form, &[&text]), Ok(Answer::Complete), "{name:?}");
+            assert_eq!(judge(form, &[&text]), Ok(Answer::Last), "{name:?}");
             assert_eq!(judge(form, &[&text[..text.len() - 1]]), Ok(Answer::Receive(BUFFER)), "{name:?}");
         }
     }
@@ -149,7 +149,7 @@ fn both_ends_agree_on_both_forms_under_any_name() {
          Process 2: PID=2, Name=sh, User Time=0, Kernel Time=41, CPU Time=41\n"
     );
     for cut in 1..text.len() {
-        assert_eq!(judge("long", &[&text[..cut], &text[cut..]]), Ok(Answer::Complete), "cut at {cut}");
+        assert_eq!(judge("long", &[&text[..cut], &text[cut..]]), Ok(Answer::Last), "cut at {cut}");
     }
 }
 
@@ -162,5 +162,5 @@ fn a_wrong_reply_is_seen() {
     let wrong_sum = b"Process 1: PID=1, Name=a, User Time=1, Kernel Time=1, CPU Time=3\n\
                       Process 2: PID=2, Name=a, User Time=1, Kernel Time=1, CPU Time=2\n";
     assert!(judge("long", &[wrong_sum]).unwrap_err().contains("2 ticks in both modes are said to be 3"));
-    assert_eq!(judge("short", &[wrong_sum]), Ok(Answer::Complete));
+    assert_eq!(judge("short", &[wrong_sum]), Ok(Answer::Last));
 }

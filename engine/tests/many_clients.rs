@@ -1,0 +1,187 @@
+//! Designs that one process is enough for, with more clients than the conformance suite has: thousands that are silent,
+//! many that never read, and none left over when descriptors have run out.
+
+mod support;
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::Value;
+use socket2::Socket;
+use support::client::Client;
+use support::protocol::{Exchange, bytes};
+use support::server::Server;
+use support::{engine, engine_with_descriptors, process, run};
+
+const DESIGNS: &[&str] = &["io_uring", "tokio", "tokio --runtime multi_thread", "tokio --work blocking_pool"];
+
+const LARGE: usize = 16 << 20;
+
+/// Those of the designs that this machine offers; of the others it is said why not.
+fn designs() -> Vec<&'static str> {
+    let listed = run(engine().args(["list", "designs", "--json"]));
+    let listed: Vec<Value> = serde_json::from_str(&listed.output).expect("list --json prints a list");
+    let reason = |name: &str| {
+        let design = listed.iter().find(|design| name.split(' ').next() == design["name"].as_str());
+        design.expect("it is registered")["reason"].as_str()
+    };
+    let offered = |name: &&&str| reason(name).inspect(|reason| println!("{name} is skipped: {reason}")).is_none();
+    DESIGNS.iter().filter(offered).copied().collect()
+}
+
+fn counts(server: &mut Server, name: &str, number: u64) {
+    server.snapshot_when(&format!("{name} {number}"), |snapshot| snapshot["tally"][name] == number);
+}
+
+fn ask(client: &mut TcpStream, exchange: &Exchange) {
+    use std::io::Read;
+    client.write_all(&exchange.request).unwrap();
+    let mut reply = vec![0; exchange.reply.len()];
+    client.read_exact(&mut reply).unwrap();
+    assert!(reply == exchange.reply, "a wrong reply");
+}
+
+/// Nothing of it runs while nobody asks anything, and all that were silent are served when they speak.
+#[test]
+fn ten_thousand_silent_connections() {
+    const CLIENTS: usize = 10_000;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    if hard < CLIENTS as u64 + 100 {
+        return println!("skipped: a process may have no more than {hard} descriptors");
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(CLIENTS as u64 + 100), hard).unwrap();
+    for design in designs() {
+        let mut server = Server::start(design, "bytes", &[]);
+        let connect = |_| TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+        counts(&mut server, "connections", CLIENTS as u64);
+        server.sleeps();
+        let before = process::thread_cpu_nanoseconds(server.first);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(
+            process::thread_cpu_nanoseconds(server.first),
+            before,
+            "{design} runs although nobody asks anything"
+        );
+        let exchange = bytes(4000);
+        let served = clients.iter_mut().step_by(10).map(|client| ask(client, &exchange)).count() as u64;
+        for client in clients {
+            // A reset leaves no port behind that has to wait.
+            Socket::from(client).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        counts(&mut server, "closed", CLIENTS as u64);
+        Client::connect(server.port).exchange(&exchange);
+        let ending = server.stop();
+        ending.is_good();
+        let tally = &ending.summary()["tally"];
+        assert_eq!((&tally["requests"], &tally["errors"]["reset"]), (&(served + 1).into(), &CLIENTS.into()), "{tally}");
+    }
+}
+
+/// Each asks for a reply larger than all buffers, never reads, and sends further requests for as long as the server takes
+/// them: that must have an end, as the server's memory has.
+#[test]
+fn clients_that_send_without_end_and_never_read() {
+    const CLIENTS: usize = 40;
+    const MOST_KIB: u64 = 48 << 10;
+    for design in designs() {
+        let mut server = Server::start(design, "bytes", &["--limit", "16777216"]);
+        Client::connect(server.port).exchange(&bytes(LARGE));
+        let before = process::resident_kib(server.first);
+        let large = bytes(LARGE);
+        let mut clients: Vec<TcpStream> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+                client.write_all(&large.request).unwrap();
+                client.set_nonblocking(true).unwrap();
+                client
+            })
+            .collect();
+        let lines = b"4000\n".repeat(10_000);
+        // Twice with a pause, since the server may only just have made room.
+        for _ in 0..2 {
+            for client in &mut clients {
+                let mut sent = 0;
+                loop {
+                    match client.write(&lines) {
+                        Ok(bytes) => sent += bytes,
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        Err(error) => panic!("{design}: {error}"),
+                    }
+                    assert!(sent < LARGE, "{design} takes {sent} bytes of a client that does not read");
+                }
+            }
+            server.sleeps();
+        }
+        let grown = process::resident_kib(server.first).saturating_sub(before);
+        assert!(grown < MOST_KIB, "{design} has grown by {grown} KiB for {CLIENTS} clients that do not read");
+        // Whoever reads on gets what is right for it.
+        let mut reader = clients.pop().unwrap();
+        reader.set_nonblocking(false).unwrap();
+        ask(&mut reader, &Exchange { request: Vec::new(), reply: large.reply });
+        for _ in 0..100 {
+            ask(&mut reader, &Exchange { request: Vec::new(), reply: bytes(4000).reply });
+        }
+        clients.push(reader);
+        for client in clients {
+            Socket::from(client).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        counts(&mut server, "closed", CLIENTS as u64 + 1);
+        server.stop().is_good();
+    }
+}
+
+/// Several take a large reply in turns, and get every byte of it; all is one process's.
+#[test]
+fn large_replies_that_are_read_in_turns() {
+    const CLIENTS: usize = 20;
+    const PART: usize = 1 << 18;
+    for design in designs() {
+        let mut server = Server::start(design, "bytes", &["--limit", "16777216"]);
+        let large = bytes(LARGE);
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect_slow(server.port)).collect();
+        clients.iter_mut().for_each(|client| client.send(&large.request));
+        for part in large.reply.chunks(PART) {
+            clients.iter_mut().for_each(|client| client.receive(part));
+        }
+        clients.iter_mut().for_each(|client| client.half_close());
+        clients.iter_mut().for_each(|client| client.receive_to_end(b""));
+        counts(&mut server, "closed", CLIENTS as u64);
+        let ending = server.stop();
+        ending.is_good();
+        let tally = &ending.summary()["tally"];
+        assert_eq!((&tally["requests"], &tally["errors"]), (&CLIENTS.into(), &serde_json::json!({})), "{tally}");
+    }
+}
+
+/// While no descriptor is to be had, those who are connected are served as before, and the server asks for one again only
+/// now and then.
+#[test]
+fn a_shortage_of_descriptors_makes_nobody_spin_and_nobody_wait() {
+    let refusals = |snapshot: &Value| snapshot["tally"]["errors"]["resource_limit"].as_u64().unwrap_or(0);
+    for design in designs() {
+        let mut server = Server::launch(&mut engine_with_descriptors(40), design, "bytes", &[]);
+        let mut client = Client::connect(server.port);
+        let exchange = bytes(4000);
+        client.exchange(&exchange);
+        let silent: Vec<Client> = (0..60).map(|_| Client::connect(server.port)).collect();
+        let first = refusals(&server.snapshot_when("a shortage", |snapshot| refusals(snapshot) > 0));
+        let started = Instant::now();
+        for _ in 0..20 {
+            client.exchange(&exchange);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let seen = refusals(&server.snapshot()) - first;
+        // One in ten milliseconds, and what lies on the borders.
+        let most = started.elapsed().as_millis() as u64 / 10 + 2;
+        assert!(seen <= most, "{design} was refused {seen} times in {:?}", started.elapsed());
+        drop(silent);
+        counts(&mut server, "closed", 60);
+        Client::connect(server.port).exchange(&exchange);
+        drop(client);
+        counts(&mut server, "closed", 62);
+        server.stop().is_good();
+    }
+}

@@ -1,0 +1,248 @@
+"""Trials of all forms: loads that end by time, kept connections, whole lives, counters, accounts; and runs
+of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from swept import STUDY, loaded
+
+from thunderherd import engine, trial
+from thunderherd.records import Summary, TrialRecord
+from thunderherd.runner import run_study
+from thunderherd.study import Study, load_study
+
+Fake = Callable[..., Path]
+
+FORMS = STUDY.replace(
+    "normalise_connections = 5000", "normalise_connections = 5000\ncounters = ['task_clock']"
+)
+
+
+def tried(study: Study, name: str) -> TrialRecord:
+    return trial.run_trial(study, study.contender(name), block=1, position=1, seed=1)
+
+
+def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    found = tried(loaded(tmp_path, FORMS), "prefork@pool_size=10")
+    assert found.invalid_reasons == []
+    assert found.ready is not None
+    assert found.ready.settings["pool"] == "10"
+    metrics = found.metrics
+    assert metrics is not None
+    assert metrics["requests"] == 2 * 2 * 20
+    assert metrics["latency_p50_seconds"] is None  # two load processes
+    assert metrics["latency_mean_seconds"] == pytest.approx(0.002)
+    assert metrics["server.task_clock"] == pytest.approx(3 * 80 / 1e9)
+    assert metrics["client.task_clock_per_request"] == pytest.approx(5 / 1e9)
+    assert metrics["client.user_seconds"] == pytest.approx(0.002)
+
+
+TIMED = FORMS.replace(
+    '"load.settings.loops" = 20 }',
+    '"load.kind" = "timed", "load.settings.milliseconds" = 500, "load.clients" = 1 }',
+)
+
+
+def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    study = loaded(tmp_path, TIMED)
+    assert study.contender("prefork@pool_size=5").load.requests_per_trial is None
+    found = tried(study, "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    assert [mark.mark for mark in found.marks] == ["window_started", "window_ended"]
+    assert found.before is not None
+    assert found.rest_before is not None
+    assert found.before.tally.requests - found.rest_before.tally.requests == 20
+    metrics = found.metrics
+    assert metrics is not None
+    assert (metrics["requests"], metrics["connections"]) == (300, 300)
+    assert metrics["server_cpu_per_request"] == pytest.approx(40e-6)
+    assert metrics["server_cpu_seconds"] == pytest.approx(300 * 40e-6)
+    assert metrics["client_cpu_per_request"] == pytest.approx(0.003 / 325)
+    assert metrics["latency_p50_seconds"] == pytest.approx(0.0015)
+    assert metrics["latency_p99_seconds"] is None
+    assert metrics["requests_per_second"] == pytest.approx(300 / float(metrics["elapsed_seconds"] or 0))
+
+
+def test_of_kept_connections_requests_tell(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    text = TIMED.replace('"load.clients" = 1', '"load.clients" = 1, "load.settings.connections" = "kept"')
+    study = loaded(tmp_path, text)
+    assert study.contender("prefork@pool_size=5").load.connections_per_trial == 1
+    found = tried(study, "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    metrics = found.metrics
+    assert metrics is not None
+    assert metrics["connections"] == 0
+    per_connection = [
+        value for name, value in metrics.items() if name.endswith(("per_connection", "ons_per_second"))
+    ]
+    assert per_connection == [None] * len(per_connection)
+    assert metrics["server_cpu_per_request"] == pytest.approx(40e-6)
+    assert metrics["requests"] == 300
+
+
+def test_a_timed_load_without_marks_is_invalid(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("no_marks")
+    found = tried(loaded(tmp_path, TIMED), "prefork@pool_size=5")
+    assert found.invalid_reasons == ["load: it ends by time and told no window"]
+    assert found.metrics is None
+
+
+def test_a_server_that_is_read_too_late_is_not_measured(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("late")
+    found = tried(loaded(tmp_path, TIMED), "prefork@pool_size=5")
+    assert not found.valid
+    assert "after the window of" in found.invalid_reasons[0]
+    assert "too busy for so short a window" in found.invalid_reasons[0]
+
+
+WHOLE = FORMS.replace('axis = "log', 'trial = "whole_life"\naxis = "log').replace(
+    '["voluntary_switches_per_connection"]', '["server.user_seconds", "client.minor_faults"]'
+)
+
+
+def test_a_whole_life_is_counted_from_exec_to_exit(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    found = tried(loaded(tmp_path, WHOLE), "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    assert (found.before, found.after, found.warm_up) == (None, None, [])
+    assert (found.trial, found.cpu_scope, found.warnings) == ("whole_life", "whole_life", [])
+    metrics = found.metrics
+    assert metrics is not None
+    assert (metrics["connections"], metrics["requests"]) == (80, 80)
+    assert metrics["server_cpu_seconds"] == pytest.approx(0.04)
+    assert metrics["server.user_seconds"] == pytest.approx(0.03)
+    assert metrics["server.elapsed_seconds"] == metrics["client.elapsed_seconds"] == pytest.approx(2)
+    assert metrics["client.minor_faults"] == 2 * 700
+    assert metrics["server.task_clock"] == pytest.approx(1e-6)
+    assert TrialRecord.model_validate_json(found.model_dump_json(by_alias=True)) == found
+
+
+@pytest.mark.parametrize("text", [TIMED, WHOLE], ids=["timed", "whole life"])
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("account_fault", "server: its books do not balance: a bucket is short"),
+        ("wrong_account", "account: busy: the server has"),
+        ("server_error", "server: errors: 3 reset"),
+        ("tally_short", "server counted"),
+    ],
+)
+def test_the_books_of_both_ends_must_agree(
+    fake_engine: Fake, tmp_path: Path, text: str, fault: str, reason: str
+) -> None:
+    fake_engine(fault)
+    found = tried(loaded(tmp_path, text.replace("warm_up_connections = 10", "warm_up_connections = 0")),
+                  "prefork@pool_size=5")  # fmt: skip
+    assert any(reason in each for each in found.invalid_reasons), found.invalid_reasons
+
+
+def test_a_counter_that_is_not_to_be_had_is_said(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("task_clock")
+    for text, why in ((FORMS, "no such thing here"), (WHOLE, "not here")):
+        found = tried(loaded(tmp_path, text), "prefork@pool_size=5")
+        assert found.valid
+        assert found.warnings == [f"counter task_clock is not available: {why}"]
+        assert found.metrics is not None
+        assert found.metrics["server.task_clock"] is None
+        assert found.metrics["client.task_clock"] is None
+
+
+def test_switches_are_those_of_the_window_where_a_pools_are_counted(
+    fake_engine: Fake, tmp_path: Path
+) -> None:
+    fake_engine()
+    study = loaded(tmp_path, FORMS.replace("task_clock", "voluntary_switches"))
+    pool, none = tried(study, "prefork"), tried(study, "iterative")
+    assert pool.metrics is not None
+    assert none.metrics is not None
+    assert pool.metrics["voluntary_switches_per_connection"] == pytest.approx(3)
+    assert none.metrics["voluntary_switches_per_connection"] == pytest.approx(2)  # of the whole life
+
+
+# Whole runs -------------------------------------------------------------------------------------------------
+
+
+def run(study: Study, directory: Path) -> Summary:
+    return run_study(study, directory, seed=5, command=["thunderherd", "run", "swept"])
+
+
+def test_a_run_of_repetitions_shows_every_run(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    summary = run(loaded(tmp_path, STUDY, "repetitions=2", "parts=['pool_size']"), tmp_path / "run")
+    assert (summary.study.repetitions, summary.study.complete, summary.pairs) == (2, True, [])
+    assert [each.name for each in summary.contenders][:2] == ["prefork@pool_size=5", "control@pool_size=5"]
+    for each in summary.contenders:
+        assert each.blocks == len(each.runs) == 2
+        assert each.runs[0]["requests"] == 80
+        assert each.metrics["requests"].value == 80
+        assert (each.load or {})["settings"]["loops"] == 20
+    (sweep,) = summary.sweeps
+    assert (sweep.unit, sweep.better, sweep.contenders) == ("s", "less", ["prefork", "control"])
+    assert [point.number for point in sweep.points] == [5, 10, 30]
+
+
+def test_a_run_with_a_sweep_is_judged_with_it(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine()
+    summary = run(loaded(tmp_path, STUDY, "pool_size.values=[4]"), tmp_path / "run")
+    assert summary.study.family_size == 5
+    pair = next(pair for pair in summary.pairs if pair.sweep)
+    assert (pair.sweep, pair.point, pair.metric) == ("pool_size", "4", "server_cpu_per_connection")
+    assert pair.verdict == "equivalent"
+    assert {each.rank for each in summary.contenders if each.sweep} == {None}
+    main = [each for each in summary.contenders if not each.sweep]
+    assert sorted(each.rank for each in main if each.rank) == [1, 2, 3]
+
+
+REAL = """\
+name = "real-sweep"
+title = "A sweep over the pool, on the engine itself"
+question = "Does it run?"
+[measure]
+metric = "server_cpu_per_connection"
+[server]
+workload = "bytes"
+primitive = "send"
+[load]
+kind = "closed"
+clients = 1
+warm_up_connections = 10
+settings = { children = 2, loops = 25, bytes = 4000 }
+[noise]
+steal_percent = 100
+foreign_percent = 100
+[sizes.quick]
+repetitions = 2
+[[sweeps]]
+name = "pool_size"
+title = "The pool"
+key = "settings.pool"
+values = [2, 4]
+[[sweeps.contenders]]
+name = "prefork"
+design = "prefork"
+[[sweeps.contenders]]
+name = "threads"
+design = "prethread"
+"""
+
+
+def test_a_sweep_runs_on_the_engine(
+    use_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "real.toml"
+    path.write_text(REAL)
+    summary = run(load_study(str(path), "quick", [], engine.catalogue()), tmp_path / "run")
+    assert summary.trials.invalid_reasons == {}
+    assert [each.name for each in summary.contenders] == [
+        "prefork@pool_size=2", "threads@pool_size=2", "prefork@pool_size=4", "threads@pool_size=4",
+    ]  # fmt: skip
+    for each in summary.contenders:
+        assert [run["requests"] for run in each.runs] == [50, 50]
+        assert each.clients_per_worker is not None
+        assert len(each.worker_connections or []) == int(each.point or 0)

@@ -1,0 +1,244 @@
+"""What the blocks of a run say about contrasts and ratios: estimates, intervals and tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from thunderherd.contrasts_file import Contrast, Figure
+from thunderherd.figures import decimals, number, percent, span, unit_of
+from thunderherd.records import Interval
+from thunderherd.samples import signed_rank
+from thunderherd.statistics import contrast
+from thunderherd.study import Study
+
+Values = Mapping[str, Mapping[str, Sequence[float]]]
+"""By metric, then contender: one value a block, all contenders of a metric aligned."""
+
+CONSTANT = ""
+"""In the columns of a contrast, the name of its constant: no contender is called so."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A contrast or figure with what the run says about it, in the unit in which it is shown."""
+
+    label: str
+    metric: str
+    unit: str
+    value: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    blocks: int
+    p_greater: float | None
+    p_less: float | None
+    weights: Mapping[str, float]
+    over: Mapping[str, float] | None = None
+    constant: float = 0.0
+    of: str = "value"
+
+    def text(self) -> str:
+        """`row 1, process-control CPU: 1.42 s (1.26 to 1.84)`; `units` says per what, and how sure."""
+        return f"{self.label}: {self.figure()}"
+
+    def figure(self, *, per: bool = False) -> str:
+        """`1.42 s (1.26 to 1.84)`; with `per` the whole unit: `1.42 s per 5,000 connections (...)`."""
+        digits = self.digits()
+        unit = self.unit if per else self.unit.partition(" per ")[0]
+        if self.value is None:
+            found = "no ratio, what it is divided by is not above zero"
+        else:
+            found = f"{number(self.value, digits)}{'' if unit.startswith('/') else ' '}{unit}".rstrip()
+        if self.low is None and self.high is None:
+            return f"{found} (no interval)"
+        return f"{found} ({span(self.low, self.high, digits)})"
+
+    def digits(self) -> int:
+        """Two significant digits of half the interval's width; without an interval, three of the value."""
+        if self.low is not None and self.high is not None and self.high > self.low:
+            return min(6, decimals([(self.high - self.low) / 2], significant=2))
+        return decimals([self.value or self.low or 1.0])
+
+    def as_dict(self, kind: Literal["test", "figure"]) -> dict[str, Any]:
+        """For `summary.json`."""
+        return {
+            "kind": kind,
+            "label": self.label,
+            "metric": self.metric,
+            "unit": self.unit,
+            "value": self.value,
+            "low": self.low,
+            "high": self.high,
+            "confidence": self.confidence,
+            "blocks": self.blocks,
+            "p_greater": self.p_greater,
+            "p_less": self.p_less,
+            "weights": dict(self.weights),
+            "over": dict(self.over) if self.over is not None else None,
+            "constant": self.constant,
+            "of": self.of,
+        }
+
+    def interval(self) -> Interval | None:
+        """Without its tests; None where there is no estimate."""
+        if self.value is None:
+            return None
+        return Interval(
+            value=self.value, low=self.low, high=self.high, confidence=self.confidence, blocks=self.blocks
+        )
+
+
+def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> list[str]:
+    """In words, what the run does not have of what a contrast needs."""
+    absent = sorted(needed.contenders() - set(values.get(needed.metric, {})))
+    if not absent:
+        return []
+    if reason := unavailable.get(needed.metric):
+        return [f"{needed.metric} is not available: {reason}"]
+    anything = {name for others in values.values() for name in others}
+    return [
+        f"{name} has no {needed.metric}" if name in anything else f"the run has no valid trials of {name}"
+        for name in absent
+    ]
+
+
+def measure(what: Contrast, study: Study, values: Values) -> Measured:
+    """What the blocks say about a contrast or figure; its contenders must all have its metric (`lacks`)."""
+    columns = {name: _own(values[what.metric][name], what.of) for name in what.contenders()}
+    confidence = 1 - study.measure.alpha
+    common: dict[str, Any] = {
+        "label": what.label,
+        "metric": what.metric,
+        "weights": what.weights,
+        "constant": what.constant,
+        "of": what.of,
+    }
+    over = what.over if isinstance(what, Figure) else None
+    if over is not None:
+        above = _sums(columns, what.weights) + what.constant
+        found = ratio(above, _sums(columns, over), confidence)
+        return Measured(
+            **common,
+            unit="times",
+            value=found.value,
+            low=found.low,
+            high=found.high,
+            confidence=found.confidence,
+            blocks=found.blocks,
+            p_greater=None,
+            p_less=None,
+            over=over,
+        )
+    blocks = len(next(iter(columns.values())))
+    tested = contrast(
+        {**columns, CONSTANT: [1.0] * blocks},
+        {**what.weights, **({CONSTANT: what.constant} if what.constant else {})},
+        confidence,
+    )
+    known = [end for end in (tested.value, tested.low, tested.high) if end is not None]
+    unit = unit_of(what.metric, study.measure.normalise_connections, known)
+    return Measured(
+        **common,
+        unit=unit.name,
+        value=unit.of(tested.value),
+        low=unit.of(tested.low),
+        high=unit.of(tested.high),
+        confidence=tested.confidence,
+        blocks=tested.blocks,
+        p_greater=tested.p_greater,
+        p_less=tested.p_less,
+    )
+
+
+def units(shown: Sequence[Measured]) -> list[str]:
+    """One line, below the figures, that says what holds for them all; none where there are no figures."""
+    per = {each.unit for each in shown if " per " in each.unit}
+    bounded = {each.confidence for each in shown if each.low is not None or each.high is not None}
+    parts = [*sorted(per), *([f"in brackets {percent(min(bounded))} intervals"] if bounded else [])]
+    return [f"({'; '.join(parts)})"] if parts else []
+
+
+def _own(column: Sequence[float], of: str) -> list[float]:
+    """A contender's values; or each one's distance from their median, which compares spreads (Brown and
+    Forsythe 1974).
+    """
+    if of == "value":
+        return list(column)
+    median = float(np.median(column))
+    return [abs(value - median) for value in column]
+
+
+def _sums(columns: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> NDArray[np.float64]:
+    """The weighted sum of each block."""
+    sums: NDArray[np.float64] = np.sum(
+        [weight * np.asarray(columns[name], dtype=np.float64) for name, weight in weights.items()], axis=0
+    )
+    return sums
+
+
+# Ratios ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio above zero with its interval. None as `high`: no bound; as `value` too: no ratio can be
+    told.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    blocks: int
+
+
+def ratio(above: NDArray[np.float64], below: NDArray[np.float64], confidence: float = 0.95) -> Ratio:
+    """How many times `below` goes into `above`, paired by block; for amounts that may come near zero.
+
+    The interval holds every r > 0 for which the signed-rank test does not reject "above - r x below is
+    symmetric about zero": Fieller's idea with ranks, so it agrees with the test of the same contrast and
+    needs no block's own ratio, which explodes where its denominator is small. Where `below` is not
+    clearly above zero it has no upper end. The estimate is the r at which the two tails are equal: the
+    median of (a_i + a_j) / (b_i + b_j).
+    """
+    first, second = np.triu_indices(above.size)
+    upper, lower = above[first] + above[second], below[first] + below[second]
+    # A pair whose denominator is not above zero says "larger than any ratio" if its numerator is.
+    ratios = np.where(lower > 0, upper / np.where(lower > 0, lower, 1), np.where(upper > 0, math.inf, 0.0))
+    value = float(np.median(ratios))
+    turns = upper[lower != 0] / lower[lower != 0]  # where the sign of a pair changes, and with it a rank
+    ends = np.unique(np.concatenate([[0.0], turns[turns > 0]]))
+    inside = [
+        (ends[k], ends[k + 1] if k + 1 < ends.size else math.inf)
+        for k in range(ends.size)
+        if _compatible(above, below, _between(ends, k), 1 - confidence)
+    ]
+    if not inside:
+        return Ratio(value if math.isfinite(value) else None, None, None, confidence, above.size)
+    low, high = float(inside[0][0]), float(inside[-1][1])
+    return Ratio(
+        value if math.isfinite(value) and value > 0 else None,
+        low if low > 0 else None,
+        high if math.isfinite(high) else None,
+        confidence,
+        above.size,
+    )
+
+
+def _between(ends: NDArray[np.float64], k: int) -> float:
+    """A ratio inside the k-th gap, where no signed rank changes."""
+    if k + 1 < ends.size:
+        return float((ends[k] + ends[k + 1]) / 2)
+    return float(ends[k] * 2 + 1)
+
+
+def _compatible(
+    above: NDArray[np.float64], below: NDArray[np.float64], candidate: float, alpha: float
+) -> bool:
+    return signed_rank(above - candidate * below).p_two_sided > alpha

@@ -1,0 +1,284 @@
+"""Contrasts as files have them: sums over contenders, taken within each block, and what becomes of them.
+
+A contrast is `constant` + the sum of weight x metric over contenders + the slope of a metric over a sweep.
+Claims test them and show them (`claims_file`), questions fill their answers from them (`questions_file`).
+Everything is expanded to weights over contenders when a file is loaded, so what judges a contrast knows
+weights alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from thunderherd.study import Study
+from thunderherd.study_checks import check_metric
+from thunderherd.study_file import KeyPath, Problems, show, unknown
+
+Weight = Annotated[float, Field(ge=-1000, le=1000)]
+Weights = Annotated[
+    dict[str, Weight],
+    Field(min_length=1, description='such as { prefork = 1, "prefork@pool_size=30" = -1 }'),
+]
+Of = Literal["value", "deviation"]
+
+
+class FileTable(BaseModel):
+    """Strict, frozen, and no key that is not listed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class SlopeTable(FileTable):
+    """How steeply a metric grows along a sweep: least squares over its points, in each block."""
+
+    base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
+    sweep: str = Field(description="the name of a sweep whose points are numbers")
+    minus: str | None = Field(default=None, description="a contender whose slope is taken from it")
+    weight: Weight = Field(default=1.0, description="a factor; -1 turns the direction round")
+
+
+class SumTable(FileTable):
+    """What a contrast and a figure have in common; `metric` where it is not the claim's or question's."""
+
+    metric: str | None = Field(
+        default=None, description='a metric of each trial, such as "clients_per_worker_sd"'
+    )
+    weights: Weights | None = Field(
+        default=None, description='such as { prefork = 1, "prefork@pool_size=30" = -1 }'
+    )
+    slope: SlopeTable | None = Field(
+        default=None, description='such as { base = "prefork", sweep = "pool_size" }'
+    )
+    constant: float = Field(default=0.0, description="added to the sum, in the metric's own unit")
+    of: Of = Field(
+        default="value",
+        description='"value", or "deviation": its distance from the median of that contender\'s blocks',
+    )
+
+
+class ContrastTable(SumTable):
+    """A test or a figure as its file has it."""
+
+    label: str = Field(min_length=1, description="a few words")
+
+
+class FigureTable(ContrastTable):
+    """A figure may be a ratio."""
+
+    over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
+
+
+class Contrast(BaseModel):
+    """`constant` + the sum of weight x metric over contenders, within a block; `label` says what it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    metric: str
+    weights: dict[str, float]
+    constant: float = 0.0
+    of: Of = "value"
+
+    def contenders(self) -> set[str]:
+        """The contenders that it needs."""
+        return set(self.weights)
+
+
+class Figure(Contrast):
+    """A number to show: a contrast, or the ratio of two where `over` is given."""
+
+    over: dict[str, float] | None = None
+
+    def contenders(self) -> set[str]:
+        """The contenders that it needs."""
+        return {*self.weights, *(self.over or ())}
+
+
+# Names ------------------------------------------------------------------------------------------------------
+
+
+def known_contenders(study: Study) -> list[str]:
+    """Every contender that the study declares, whether this run has it or not."""
+    return [*(each.name for each in study.contenders), *study.absent]
+
+
+def points_of(study: Study, sweep: str) -> dict[str, float | None]:
+    """The points of a sweep and their numbers, those that do not take part in this run included."""
+    found: dict[str, float | None] = {}
+    for each in study.sweeps:
+        if each.name == sweep:
+            found |= {point.name: point.number for point in each.points}
+    for name in known_contenders(study):
+        _, own, point = parted(name)
+        if own == sweep:
+            found.setdefault(point, _number(point))
+    return found
+
+
+def parted(name: str) -> tuple[str, str, str]:
+    """Base, sweep and point of a contender's name; the latter two are empty in the main table."""
+    base, _, rest = name.partition("@")
+    sweep, _, point = rest.partition("=")
+    return base, sweep, point
+
+
+def at_point(base: str, sweep: str, point: str) -> str:
+    """The name of a contender at a point of a sweep."""
+    return f"{base}@{sweep}={point}"
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def declared_sweeps(study: Study) -> list[str]:
+    """The names of all sweeps, those that do not take part in this run included."""
+    names = [each.name for each in study.sweeps]
+    return list(dict.fromkeys([*names, *(parted(name)[1] for name in study.absent if "@" in name)]))
+
+
+def bases_of(study: Study, sweep: str) -> list[str]:
+    """The contenders of a sweep, without @SWEEP=POINT."""
+    names = [parted(name) for name in known_contenders(study)]
+    return list(dict.fromkeys(base for base, own, _ in names if own == sweep))
+
+
+# Checking ---------------------------------------------------------------------------------------------------
+
+
+def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) -> None:
+    """Contenders, sweep, metric and weights of a contrast exist and make sense."""
+    if table.metric is not None:
+        check_metric(table.metric, (*here, "metric"), study.measure.counters, problems)
+    if table.weights is None and table.slope is None:
+        problems.add(here, "neither weights nor slope; a contrast is made of one of them, or of both")
+    check_weights(table.weights or {}, (*here, "weights"), study, problems)
+    check_weights(getattr(table, "over", None) or {}, (*here, "over"), study, problems)
+    if table.slope is not None:
+        _check_slope(table.slope, (*here, "slope"), study, problems)
+
+
+def check_weights(weights: Mapping[str, float], here: KeyPath, study: Study, problems: Problems) -> None:
+    """Each weight is that of a contender of the study, and is one."""
+    names = known_contenders(study)
+    for name, weight in weights.items():
+        if name not in names:
+            problems.add((*here, name), unknown_contender(name, study))
+        elif weight == 0:
+            problems.add((*here, name), f"{name} = 0 has no weight; leave it out")
+
+
+def unknown_contender(name: str, study: Study) -> str:
+    """What is wrong with a contender's name; of a sweep's, which part of it."""
+    base, sweep, point = parted(name)
+    if "@" not in name:
+        main = [each for each in known_contenders(study) if "@" not in each]
+        if not main and (sweeps := declared_sweeps(study)):
+            at = ", ".join(f"{name}@{each}=POINT" for each in sweeps)
+            return f"no such contender {show(name)}: the study has no main table; write {at}"
+        return unknown("contender", name, main)
+    if sweep not in (sweeps := declared_sweeps(study)):
+        return f"no such contender {show(name)}: {unknown('sweep', sweep, sweeps)}"
+    if base not in (bases := bases_of(study, sweep)):
+        return f"no such contender {show(name)}: {unknown(f'contender of sweep {sweep}', base, bases)}"
+    what = unknown(f"point of sweep {sweep}", point, points_of(study, sweep))
+    return f"no such contender {show(name)}: {what}"
+
+
+def _check_slope(slope: SlopeTable, here: KeyPath, study: Study, problems: Problems) -> None:
+    if slope.sweep not in (sweeps := declared_sweeps(study)):
+        problems.add((*here, "sweep"), unknown("sweep", slope.sweep, sweeps))
+        return
+    bases, points = bases_of(study, slope.sweep), points_of(study, slope.sweep)
+    for key, base in (("base", slope.base), ("minus", slope.minus)):
+        if base is not None and base not in bases:
+            problems.add((*here, key), unknown(f"contender of sweep {slope.sweep}", base, bases))
+    if slope.minus == slope.base:
+        problems.add((*here, "minus"), f"minus = {show(slope.minus)}: a slope minus itself is nothing")
+    if slope.weight == 0:
+        problems.add((*here, "weight"), "weight = 0 has no weight; leave slope out")
+    names_only = [name for name, number in points.items() if number is None]
+    if names_only:
+        what = ", ".join(names_only)
+        problems.add(
+            (*here, "sweep"),
+            f"sweep {slope.sweep} has points that are no numbers ({what}): it has no slope; use weights",
+        )
+    elif len(set(points.values())) < 2:
+        problems.add((*here, "sweep"), f"sweep {slope.sweep} has one point only: it has no slope")
+
+
+# Resolving --------------------------------------------------------------------------------------------------
+
+
+def weights_of(table: SumTable, study: Study) -> dict[str, float]:
+    """The weights of a checked contrast over contenders, its slope expanded, without those that cancel."""
+    weights = dict(table.weights or {})
+    if (slope := table.slope) is not None:
+        numbers = points_of(study, slope.sweep)
+        signs = {slope.base: 1.0, **({slope.minus: -1.0} if slope.minus else {})}
+        for base, sign in signs.items():
+            for point, weight in _least_squares(numbers).items():
+                name = at_point(base, slope.sweep, point)
+                weights[name] = weights.get(name, 0.0) + sign * slope.weight * weight
+    return {name: weight for name, weight in weights.items() if weight}
+
+
+def _least_squares(numbers: Mapping[str, float | None]) -> dict[str, float]:
+    """The weights whose sum with the values is the slope of the straight line through them."""
+    known = {name: number for name, number in numbers.items() if number is not None}
+    mean = sum(known.values()) / len(known)
+    squares = sum((number - mean) ** 2 for number in known.values())
+    return {name: (number - mean) / squares for name, number in known.items()}
+
+
+def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contrast:
+    """A checked test; `metric` is that of its claim."""
+    return Contrast(
+        label=table.label,
+        metric=table.metric or metric,
+        weights=weights_of(table, study),
+        constant=table.constant,
+        of=table.of,
+    )
+
+
+def resolved_figure(table: SumTable, label: str, metric: str, study: Study) -> Figure:
+    """A checked figure; `metric` is that of its claim or question."""
+    return Figure(
+        label=label,
+        metric=table.metric or metric,
+        weights=weights_of(table, study),
+        constant=table.constant,
+        of=table.of,
+        over=getattr(table, "over", None),
+    )
+
+
+# What a run does not have -----------------------------------------------------------------------------------
+
+
+def left_out_here(names: set[str], study: Study) -> list[str]:
+    """In words, which of the contenders this machine cannot run."""
+    reasons = {name: why for sweep in study.sweeps for name, why in sweep.absent.items()}
+    return [f"{name} was left out: {reasons[name]}" for name in sorted(names & set(reasons))]
+
+
+def outside_this_size(names: set[str], study: Study) -> list[str]:
+    """In words, which of the contenders do not belong to the parts that this size runs; each reason once."""
+    here = {name for sweep in study.sweeps for name in sweep.absent}
+    missing = sorted(names & (set(study.absent) - here))
+    reasons: dict[str, list[str]] = {}
+    for name in missing:
+        reasons.setdefault(study.absent[name], []).append(name)
+    return [f"this run does not have {_some(found)}: {why}" for why, found in reasons.items()]
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

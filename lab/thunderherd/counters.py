@@ -1,0 +1,250 @@
+"""The source's counters of both sides beside this machine's: `[paper_counters]`, checked and filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from thunderherd.contrasts_file import at_point, bases_of, declared_sweeps, left_out_here, points_of
+from thunderherd.counters_form import PaperCountersTable
+from thunderherd.errors import UserError
+from thunderherd.figures import Unit
+from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, SIDES, metric
+from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
+from thunderherd.study import Study
+from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
+from thunderherd.study_paper import read_table
+
+__all__ = ["PaperCounters", "counted", "load_counters", "unavailable_counters"]
+
+UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
+"""What a second is in the units that sources use."""
+
+NOT_COUNTED = "this program does not count it yet"
+HERE: KeyPath = ("paper_counters",)
+
+
+class PaperCounters(BaseModel):
+    """The source's table, read and held against a study. `figures` are by event, side and our contender."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: PaperCountersTable
+    events: dict[str, str]
+    """Its events in the order of the file, and the unit of each."""
+    sides: tuple[str, ...]
+    figures: dict[tuple[str, str, str], float]
+
+    def metric_of(self, event: str, side: str) -> str | None:
+        """What an event is here; None where it is not counted."""
+        counter = self.table.events.get(event)
+        return f"{side}.{counter}" if counter else None
+
+
+def load_counters(study: Study) -> PaperCounters | None:
+    """The source's counters; None if the study has no table [paper_counters].
+
+    Raises
+    ------
+    UserError
+        One line, with file and line, for each mistake.
+    """
+    table = study.paper_counters
+    if table is None:
+        return None
+    problems = Problems(TomlFile(study.path))
+    _check_place(table, study, problems)
+    read = _read(table, study, problems)
+    problems.raise_any()
+    return read
+
+
+def _check_place(table: PaperCountersTable, study: Study, problems: Problems) -> None:
+    """The contenders that the table is about, and the counters, exist."""
+    if (table.sweep is None) != (table.point is None):
+        problems.add(HERE, "sweep and point go together: give both, or neither for the main table")
+        return
+    if table.sweep is None:
+        bases = [each.name for each in study.contenders if each.sweep is None]
+        bases += [name for name in study.absent if "@" not in name]
+    elif table.sweep not in (sweeps := declared_sweeps(study)):
+        problems.add((*HERE, "sweep"), unknown("sweep", table.sweep, sweeps))
+        return
+    else:
+        bases = bases_of(study, table.sweep)
+        if table.point not in (points := points_of(study, table.sweep)):
+            problems.add((*HERE, "point"), unknown(f"point of sweep {table.sweep}", table.point, points))
+    for design, base in table.designs.items():
+        if base not in bases:
+            problems.add((*HERE, "designs", design), unknown("contender", base, bases))
+    counters = [*OF_A_LIFE, *study.measure.counters]
+    for event, counter in table.events.items():
+        if counter not in counters:
+            asked = f"{', '.join(counters)}{near(counter, counters)}"
+            why = f"the study does not count {show(counter)}: name it in measure.counters; it has {asked}"
+            problems.add((*HERE, "events", event), why)
+        if event in table.reasons:
+            problems.add((*HERE, "reasons", event), f"{show(event)} is counted: leave its reason out")
+
+
+def _read(table: PaperCountersTable, study: Study, problems: Problems) -> PaperCounters | None:
+    """The file's figures of the designs that are mapped."""
+    columns, path = table.columns, study.path.parent / table.file
+    try:
+        rows = read_table(path, columns.model_dump().values())
+    except UserError as error:
+        problems.add((*HERE, "file"), str(error))
+        return None
+    events: dict[str, str] = {}
+    figures: dict[tuple[str, str, str], float] = {}
+    for number, row in enumerate(rows, start=2):
+        where = f"{path}:{number}"
+        event, side, unit = row[columns.event], row[columns.side], row[columns.unit]
+        if side not in SIDES:
+            problems.note(f"{where}: {columns.side} = {show(side)}; allowed: {', '.join(SIDES)}")
+            continue
+        if events.setdefault(event, unit) != unit:
+            problems.note(f"{where}: {event} in {show(unit)}, before in {show(events[event])}; give one unit")
+        base = table.designs.get(row[columns.design])
+        if base is None:
+            continue
+        try:
+            value = float(row[columns.value])
+        except ValueError:
+            problems.note(f"{where}: {columns.value} = {show(row[columns.value])} is no number")
+            continue
+        if figures.setdefault((event, side, base), value) != value:
+            problems.note(f"{where}: {event} of {row[columns.design]}, {side}, is there twice")
+    _check_file(table, rows, events, problems)
+    sides = tuple(side for side in SIDES if any(row[columns.side] == side for row in rows))
+    return PaperCounters(table=table, events=events, sides=sides, figures=figures)
+
+
+def _check_file(
+    table: PaperCountersTable,
+    rows: Sequence[Mapping[str, str]],
+    events: Mapping[str, str],
+    problems: Problems,
+) -> None:
+    """What the study names is in the file, and times are in a unit of time."""
+    designs = dict.fromkeys(row[table.columns.design] for row in rows)
+    for design in table.designs:
+        if design not in designs:
+            problems.add((*HERE, "designs", design), unknown(f"design in {table.file}", design, designs))
+    for key, named in (("events", table.events), ("reasons", table.reasons)):
+        for event in named:
+            if event not in events:
+                problems.add((*HERE, key, event), unknown(f"event in {table.file}", event, events))
+    for event, counter in table.events.items():
+        unit = events.get(event)
+        if unit is not None and metric(f"server.{counter}").unit == "s" and unit not in UNITS_OF_TIME:
+            known = ", ".join(UNITS_OF_TIME)
+            why = f"{table.file} gives {event} in {show(unit)}, which is no unit of time; known: {known}"
+            problems.add((*HERE, "events", event), why)
+
+
+# What came out ----------------------------------------------------------------------------------------------
+
+
+def unavailable_counters(trials: Iterable[TrialRecord]) -> dict[str, str]:
+    """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
+    reasons: dict[str, str] = {}
+    for trial in trials:
+        told = {
+            "server": {
+                **{name: why for name, why in (trial.ready.counters if trial.ready else {}).items() if why},
+                **(trial.server_life.unavailable if trial.server_life else {}),
+            },
+            "client": {name: why for life in trial.client_lives for name, why in life.unavailable.items()},
+        }
+        for side, counters in told.items():
+            for name, why in counters.items():
+                for per in ("", PER_REQUEST):
+                    reasons.setdefault(f"{side}.{name}{per}", why)
+    return reasons
+
+
+def counted(
+    study: Study, contenders: Sequence[ContenderSummary], unavailable: Mapping[str, str]
+) -> CountedSummary | None:
+    """The table of both sides; None if the study has none, or this size does not run its contenders.
+
+    Parameters
+    ----------
+    study
+        As resolved for the run.
+    contenders
+        What was measured.
+    unavailable
+        Why this machine does not offer a metric, by metric.
+    """
+    paper = load_counters(study)
+    if paper is None:
+        return None
+    table = paper.table
+    found = {each.base: each for each in contenders if (each.sweep, each.point) == (table.sweep, table.point)}
+    if not found:
+        return None
+    bases = list(dict.fromkeys([*table.designs.values(), *(name for name in found)]))
+    return CountedSummary(
+        title=table.title,
+        sweep=table.sweep,
+        point=table.point,
+        events=list(paper.events),
+        contenders=bases,
+        cells=[
+            _cell(paper, study, event, side, base, found.get(base), unavailable)
+            for side in paper.sides
+            for event in paper.events
+            for base in bases
+        ],
+    )
+
+
+def _cell(
+    paper: PaperCounters,
+    study: Study,
+    event: str,
+    side: str,
+    base: str,
+    contender: ContenderSummary | None,
+    unavailable: Mapping[str, str],
+) -> CountedCell:
+    name, unit = paper.metric_of(event, side), paper.events[event]
+    found = contender.metrics.get(name) if contender and name else None
+    is_time = name is not None and metric(name).unit == "s"
+    return CountedCell(
+        event=event,
+        side="server" if side == "server" else "client",
+        base=base,
+        unit=unit,
+        metric=name,
+        value=Unit(UNITS_OF_TIME[unit], unit).interval(found) if is_time else found,
+        why=None if found else _why_not(paper, study, event, name, base, contender, unavailable),
+        paper=paper.figures.get((event, side, base)),
+    )
+
+
+def _why_not(
+    paper: PaperCounters,
+    study: Study,
+    event: str,
+    name: str | None,
+    base: str,
+    contender: ContenderSummary | None,
+    unavailable: Mapping[str, str],
+) -> str:
+    if name is None:
+        return paper.table.reasons.get(event, NOT_COUNTED)
+    if contender is None:
+        table = paper.table
+        full = base if table.sweep is None else at_point(base, table.sweep, table.point or "")
+        return "; ".join(left_out_here({full}, study)) or study.absent.get(full, f"{base} is not in this run")
+    if name in unavailable:
+        return unavailable[name]
+    if contender.blocks == 0:
+        return f"the run has no valid trials of {contender.name}"
+    if contender.trial == "window" and name.partition(".")[2] in OF_A_LIFE:
+        return "known of a whole life only; the trial is a window"
+    return "this run did not measure it"

@@ -1,0 +1,87 @@
+"""What all charts share: the colours of contenders, the ink, the axes, data that a chart carries with it.
+
+Colours: processes are blue, threads orange, the baseline grey, whatever the designs are called. Every colour
+keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every
+common form of colour blindness. Within a family colours are near each other, which is why a contender is
+always named beside its mark, and has a shape of its own in a chart of lines.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+from typing import Any, TypeVar
+
+import altair as alt
+
+from thunderherd.records import Summary
+
+INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
+"""Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""
+
+DARK_GROUND = "#14171c"
+"""The darkest ground that the colours are made for."""
+
+BASELINE_COLOUR = "#7a7f87"
+FAMILIES = {
+    "fork": ("#2a62c9", "#3d8be0", "#1a86a8", "#6f7fe0", "#4f6f9e"),
+    "thread": ("#b5500f", "#d9741a", "#c2603a", "#a3712f"),
+    "": ("#8a5fc7", "#2f8f5b", "#b0488f", "#6b8a1e", "#128a8a", "#c8474f"),
+}
+"""The colours of designs by what their names say that they make; the last are those of all others."""
+
+NARROW = 190
+"""The width of a panel on a telephone."""
+
+Chart = TypeVar("Chart", alt.VConcatChart, alt.LayerChart)
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+
+def colours_of(summary: Summary) -> dict[str, str]:
+    """The colour of each contender by its base name, the same in all charts and tables of a study.
+
+    A design's family is the first whose word is in its name. Within a family colours are given in the order
+    in which the study names its contenders, and again from the first when there are more of them than
+    colours. A control has the colour of its contender, and so has each point of a sweep.
+    """
+    baseline = next((each.base for each in summary.contenders if each.name == summary.study.baseline), None)
+    waiting = {word: cycle(colours) for word, colours in FAMILIES.items()}
+    colours: dict[str, str] = {}
+    for each in summary.contenders:
+        if each.control_of or each.base in colours:
+            continue
+        family = next(word for word in FAMILIES if word in each.design)
+        colours[each.base] = BASELINE_COLOUR if each.base == baseline else next(waiting[family])
+    for each in summary.contenders:
+        if each.control_of:
+            colours.setdefault(each.base, colours.get(each.control_of, BASELINE_COLOUR))
+    return colours
+
+
+def inline(values: list[dict[str, Any]]) -> alt.InlineData:
+    """Data that the chart carries. Given once for all layers: Altair copies what each of them holds."""
+    return alt.InlineData(values=values)
+
+
+def dressed(chart: Chart) -> Chart:
+    """Quiet axes, no ground of its own: it stands on a light page and on a dark one."""
+    quiet: Chart = (
+        chart.configure(background="transparent", font=FONT, padding=4)
+        .configure_view(stroke=None)
+        .configure_axis(
+            labelColor=INK,
+            titleColor=MUTED,
+            titleFontWeight="normal",
+            gridColor=RULE,
+            domainColor=RULE,
+            tickColor=RULE,
+            labelFontSize=11,
+            titleFontSize=11,
+        )
+        .configure_axisY(grid=False)
+        .configure_legend(labelColor=INK, titleColor=MUTED, labelFontSize=11)
+        .configure_title(
+            color=INK, anchor="start", fontSize=13, fontWeight=600, subtitleColor=MUTED, subtitleFontSize=11
+        )
+    )
+    return quiet

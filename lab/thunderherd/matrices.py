@@ -1,0 +1,477 @@
+"""What sweeps, repetitions and counters of both sides came to, as rows and columns of texts.
+
+Everything is taken from the summary. The printed tables and the report show the same matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from thunderherd.figures import (
+    ABSENT,
+    Unit,
+    count,
+    decimals,
+    number,
+    percent,
+    span,
+    superscript,
+    unit_of,
+    words_of,
+)
+from thunderherd.metrics import metric
+from thunderherd.records import ContenderSummary, CountedCell, Summary, SweepSummary
+
+__all__ = [
+    "BEST",
+    "HEADINGS",
+    "LEVEL",
+    "Cell",
+    "Matrix",
+    "RunRow",
+    "Runs",
+    "Shown",
+    "at_points",
+    "caption_of",
+    "counted_matrices",
+    "counted_title",
+    "digits_for",
+    "main_runs",
+    "metrics_of",
+    "shown_of",
+    "sweep_matrices",
+    "sweep_runs",
+    "sweeps_legend",
+    "unit_for",
+]
+
+BEST, LEVEL = "*", "~"
+"""The best estimate at a point; one that is not separated from it."""
+
+DECADES = 100.0
+"""Figures of a table that differ by more than this factor have decimals of their own in each row."""
+
+HEADINGS = {
+    "elapsed_seconds": "Time",
+    "requests": "Req#",
+    "connections": "Conn#",
+    "requests_per_second": "Throughput",
+    "connections_per_second": "Connections",
+    "server_cpu_seconds": "Server CPU",
+    "server_cpu_per_connection": "CPU",
+    "server_cpu_per_request": "CPU/request",
+    "latency_p50_seconds": "p50",
+    "latency_p99_seconds": "p99",
+    "voluntary_switches_per_connection": "Switches/connection",
+}
+"""Metrics as the head of a narrow column."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure of this machine, its interval or spread, the source's figure, and a mark; all texts."""
+
+    value: str
+    span: str = ""
+    paper: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows x columns of cells. `corner` heads the rows, `notes` belong below."""
+
+    caption: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_paper(self) -> bool:
+        """Whether the source has a figure for any cell."""
+        return any(cell.paper for _, cells in self.rows for cell in cells)
+
+    def part(self, columns: slice) -> Matrix:
+        """Some of its columns; its notes stay with the whole."""
+        rows = tuple((head, cells[columns]) for head, cells in self.rows)
+        return Matrix(self.caption, self.corner, self.columns[columns], rows)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run of a contender at a point, or the mean or deviation of its runs."""
+
+    point: str
+    contender: str
+    run: str
+    cells: tuple[str, ...]
+    is_summary: bool
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Every run, where a study repeats instead of judging. Heads say their unit."""
+
+    corner: str
+    headings: tuple[str, ...]
+    rows: tuple[RunRow, ...]
+
+
+# Figures ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure in the metric's own unit: an estimate with its interval, or a mean with its deviation."""
+
+    value: float
+    low: float | None
+    high: float | None
+    deviation: float | None = None
+    is_mean: bool = False
+
+    def span(self, unit: Unit, digits: int, between: str) -> str:
+        """The interval, or the deviation of repeated runs."""
+        if not self.is_mean:
+            return span(unit.of(self.low), unit.of(self.high), digits, between)
+        return "" if self.deviation is None else f"sd {number(unit.of(self.deviation), digits)}"
+
+
+def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) -> Shown | None:
+    """A contender's figure of a metric; None where it has none. Runs that are repeated have a mean."""
+    if contender is None:
+        return None
+    if summary.study.repetitions:
+        spread = contender.spread.get(name)
+        if spread is None:
+            return None
+        around = spread.standard_deviation
+        low, high = (None, None) if around is None else (spread.mean - around, spread.mean + around)
+        return Shown(spread.mean, low, high, around, is_mean=True)
+    found = contender.metrics.get(name)
+    return Shown(found.value, found.low, found.high) if found else None
+
+
+def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
+    """The unit that suits all these figures of a metric."""
+    return unit_of(name, summary.study.normalise_connections, [each.value for each in figures if each])
+
+
+def caption_of(name: str, unit: Unit) -> str:
+    """A metric and its unit, as a heading: `requests per second`, `median latency (ms)`."""
+    words = words_of(name)
+    if " per " in unit.name:  # the unit says per what
+        return f"{words.partition(' per ')[0]} ({unit.name})"
+    said = unit.name in ("", "/s") or unit.name in words.split()
+    return words if said else f"{words} ({unit.name})"
+
+
+def digits_for(values: Iterable[float], name: str) -> int:
+    """The decimals that give the smallest of these figures as many digits as the metric is worth."""
+    try:
+        significant = metric(name).digits
+    except KeyError:
+        significant = 3
+    return decimals(values, significant)
+
+
+def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
+    """The decimals of each row: the same for all, so that columns can be compared, unless decades apart."""
+    sizes = [abs(value) for row in rows for value in row if value]
+    if sizes and max(sizes) > DECADES * min(sizes):
+        return [digits_for(row, name) for row in rows]
+    return [digits_for([value for row in rows for value in row], name)] * len(rows)
+
+
+def as_printed(value: float) -> str:
+    """A source's figure with no more decimals than it has, and no more than are of use."""
+    most = max(2, decimals([value]))
+    return number(value, next((few for few in range(most) if round(value, few) == value), most))
+
+
+# Sweeps -----------------------------------------------------------------------------------------------------
+
+
+def sweep_matrices(summary: Summary, sweep: SweepSummary, between: str = "..") -> list[Matrix]:
+    """A sweep's points x contenders: of the metric of its verdicts, then of each further one.
+
+    Where the runs of a study are repeated and not judged, the further metrics are in `sweep_runs`.
+    """
+    if summary.study.repetitions:
+        return [_sweep_matrix(summary, sweep, sweep.metric, between)]
+    return [_sweep_matrix(summary, sweep, name, between) for name in metrics_of(sweep)]
+
+
+def metrics_of(sweep: SweepSummary) -> list[str]:
+    """The metrics that a sweep shows: that of its verdicts, then the further ones."""
+    return list(dict.fromkeys([sweep.metric, *sweep.metrics]))
+
+
+def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str) -> Matrix:
+    is_first = name == sweep.metric
+    contenders = at_points(summary, sweep)
+    figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
+    unit = unit_for(summary, name, figures.values())
+    marks = _marks(summary, sweep, figures) if is_first else {}
+    paper = {(each.base, each.point): each.value for each in sweep.paper} if is_first else {}
+    keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
+    values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
+    absent = _Reasons()
+    rows = []
+    for row, digits in zip(keys, _digits_of_rows(values, name), strict=True):
+        cells = []
+        for key in row:
+            figure, source = figures.get(key), paper.get(key)
+            printed = ABSENT if source is None else as_printed(source)
+            cells.append(
+                Cell(
+                    value=ABSENT if figure is None else number(unit.of(figure.value), digits),
+                    span="" if figure is None else figure.span(unit, digits, between),
+                    paper=printed if paper else "",
+                    mark=marks.get(key, "")
+                    if figure
+                    else absent.mark(_why_not(sweep, name, *key, contenders.get(key))),
+                )
+            )
+        rows.append((row[0][1], tuple(cells)))
+    notes = (
+        [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
+    )
+    if paper:
+        notes = [
+            *notes,
+            *(f"paper: {note}" for note in dict.fromkeys(each.note for each in sweep.paper) if note),
+        ]
+    return Matrix(caption_of(name, unit), sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
+
+
+def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], ContenderSummary]:
+    """The contenders of a sweep by base and point."""
+    return {(each.base, each.point or ""): each for each in summary.contenders if each.sweep == sweep.name}
+
+
+class _Reasons:
+    """Why cells are empty, each reason once, by mark."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, str] = {}
+
+    def mark(self, reason: str) -> str:
+        return self.marks.setdefault(reason, superscript(len(self.marks) + 1))
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"{mark} {reason}" for reason, mark in self.marks.items()]
+
+
+def _why_not(
+    sweep: SweepSummary, name: str, base: str, point: str, contender: ContenderSummary | None
+) -> str:
+    if contender is None:
+        return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
+    if contender.blocks == 0:
+        return "no valid trials"
+    return f"has no {words_of(name)} in each of its trials"
+
+
+def _left_out(sweep: SweepSummary) -> list[str]:
+    """The contenders that stand in no row or no column, with the reason."""
+    points = {point.name for point in sweep.points}
+    by_reason: dict[str, list[str]] = {}
+    for name, why in sweep.absent.items():
+        base, _, rest = name.partition("@")
+        if base not in sweep.contenders or rest.partition("=")[2] not in points:
+            by_reason.setdefault(why, []).append(name)
+    return [f"{', '.join(names)}: {why}" for why, names in by_reason.items()]
+
+
+def _marks(
+    summary: Summary, sweep: SweepSummary, figures: Mapping[tuple[str, str], Shown | None]
+) -> dict[tuple[str, str], str]:
+    """At each point where contenders are compared: which estimate is the best, and who is not separated."""
+    marks: dict[tuple[str, str], str] = {}
+    sign = -1 if sweep.better == "more" else 1
+    for point in sweep.points:
+        pairs = [pair for pair in summary.pairs if (pair.sweep, pair.point) == (sweep.name, point.name)]
+        bases = {f"{base}@{sweep.name}={point.name}": base for base in sweep.contenders}
+        known = {base: found for base in sweep.contenders if (found := figures.get((base, point.name)))}
+        if not pairs or len(known) < 2 or summary.study.repetitions:
+            continue
+        best = min(known, key=lambda base: sign * known[base].value)
+        marks[(best, point.name)] = BEST
+        for pair in pairs:
+            other = {bases.get(pair.a), bases.get(pair.b)} - {best}
+            if len(other) == 1 and pair.verdict in ("undecided", "equivalent") and pair.ratio is not None:
+                marks[(other.pop() or "", point.name)] = LEVEL
+    return marks
+
+
+def sweeps_legend(summary: Summary) -> list[str]:
+    """How to read the tables of all sweeps."""
+    matrices = [_sweep_matrix(summary, sweep, sweep.metric, "..") for sweep in summary.sweeps]
+    marks = {cell.mark for each in matrices for _, cells in each.rows for cell in cells}
+    lines = []
+    if BEST in marks:
+        lines.append(
+            f"{BEST} the best estimate at its point; {LEVEL} not separated from it, which does not make them "
+            "equal."
+        )
+    if any(each.has_paper for each in matrices):
+        lines.append("Paper: the source's figure, on its own machine.")
+    if summary.study.repetitions:
+        repeated = count(summary.study.repetitions, "run")
+        lines.append(f"Means of {repeated}, and their standard deviation (sd); nothing is judged.")
+    confidences = {
+        found.confidence
+        for each in summary.contenders
+        if each.sweep
+        and (found := each.metrics.get(each.metric))
+        and found.low is not None
+        and found.confidence
+    }
+    if confidences and not summary.study.repetitions:
+        lines.append(f"Intervals: {percent(min(confidences))}, each for its own figure.")
+    return lines
+
+
+# Repeated runs ----------------------------------------------------------------------------------------------
+
+
+def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
+    """Every run of a sweep with the metrics that it shows; None where blocks are judged."""
+    if not summary.study.repetitions:
+        return None
+    contenders = at_points(summary, sweep)
+    found = [
+        (point.name, base, contenders.get((base, point.name)))
+        for point in sweep.points
+        for base in sweep.contenders
+    ]
+    # What is judged stands last, as the sources have it: time, requests, throughput.
+    return _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
+
+
+MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")
+"""What the runs of the main table show beside the study's metric."""
+
+
+def main_runs(summary: Summary) -> Runs | None:
+    """Every run of the main table; None where there is no such table, or where blocks are judged."""
+    main = [("", each.name, each) for each in summary.contenders if each.sweep is None]
+    if not summary.study.repetitions or not main:
+        return None
+    return _runs(summary, main, list(dict.fromkeys([*MAIN_METRICS, summary.study.metric])), "")
+
+
+def _runs(
+    summary: Summary,
+    found: Sequence[tuple[str, str, ContenderSummary | None]],
+    metrics: Sequence[str],
+    corner: str,
+) -> Runs:
+    columns = [_RunColumn(summary, name, [each for _, _, each in found if each]) for name in metrics]
+    rows = []
+    for point, base, contender in found:
+        runs = contender.runs if contender else []
+        for number_, run in enumerate(runs, start=1):
+            cells = tuple(column.text(run.get(column.name)) for column in columns)
+            rows.append(RunRow(point, base, str(number_), cells, is_summary=False))
+        if contender is None or not runs:
+            rows.append(RunRow(point, base, ABSENT, (ABSENT,) * len(columns), is_summary=True))
+            continue
+        spreads = [contender.spread.get(column.name) for column in columns]
+        for head, values in (
+            ("mean", [each.mean if each else None for each in spreads]),
+            ("sd", [each.standard_deviation if each else None for each in spreads]),
+        ):
+            cells = tuple(
+                column.text(value, is_run=False) for column, value in zip(columns, values, strict=True)
+            )
+            rows.append(RunRow(point, base, head, cells, is_summary=True))
+    return Runs(corner, tuple(column.heading for column in columns), tuple(rows))
+
+
+class _RunColumn:
+    """A metric of repeated runs: how its figures are written."""
+
+    def __init__(self, summary: Summary, name: str, contenders: Sequence[ContenderSummary]) -> None:
+        self.name = name
+        values = [
+            float(value) for each in contenders for run in each.runs if (value := run.get(name)) is not None
+        ]
+        self.unit = unit_of(name, summary.study.normalise_connections, values)
+        self.digits = digits_for([self.unit.of(value) for value in values], name)
+        try:
+            self.is_count = metric(name).whole
+        except KeyError:
+            self.is_count = False
+        short = HEADINGS.get(name, words_of(name))
+        unit = self.unit.name.partition(" per ")[0]
+        self.heading = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
+
+    def text(self, value: float | None, *, is_run: bool = True) -> str:
+        """A figure of a run, or a mean of them, which has decimals even of a count."""
+        digits = 0 if self.is_count and is_run else max(1, self.digits) if self.is_count else self.digits
+        return number(self.unit.of(None if value is None else float(value)), digits)
+
+
+# Counters of both sides -------------------------------------------------------------------------------------
+
+
+def counted_matrices(summary: Summary, between: str = "..") -> list[Matrix]:
+    """The source's events x contenders, for each side; none where the source has no such table."""
+    table = summary.counted
+    if table is None:
+        return []
+    sides = dict.fromkeys(cell.side for cell in table.cells)
+    return [_counted_matrix(summary, side, between) for side in sides]
+
+
+def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
+    table = summary.counted
+    if table is None:
+        raise ValueError("the summary has no table of counters")
+    cells = {(cell.event, cell.base): cell for cell in table.cells if cell.side == side}
+    reasons = _Reasons()
+    rows = []
+    for event in table.events:
+        row = [cells.get((event, base)) for base in table.contenders]
+        known = [cell for cell in row if cell]
+        if not known:
+            continue
+        unit = known[0].unit
+        digits = decimals(
+            [
+                value
+                for cell in known
+                for value in (cell.paper, cell.value.value if cell.value else None)
+                if value
+            ]
+        )
+        head = event if unit in ("", "count") else f"{event} ({unit})"
+        rows.append((head, tuple(_counted_cell(cell, digits, between, reasons) for cell in row)))
+    return Matrix(
+        f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
+    )
+
+
+def _counted_cell(cell: CountedCell | None, digits: int, between: str, reasons: _Reasons) -> Cell:
+    if cell is None:
+        return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
+    return Cell(
+        value=ABSENT if cell.value is None else number(cell.value.value, digits),
+        span="" if cell.value is None else span(cell.value.low, cell.value.high, digits, between),
+        paper=ABSENT if cell.paper is None else as_printed(cell.paper),
+        mark=reasons.mark(cell.why or "not measured") if cell.value is None else "",
+    )
+
+
+def counted_title(summary: Summary) -> str:
+    """The head of the tables of counters, with the contenders that they are about."""
+    table = summary.counted
+    if table is None:
+        return ""
+    where = f" ({table.sweep}: {table.point})" if table.sweep else ""
+    return f"{table.title}{where}"

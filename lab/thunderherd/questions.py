@@ -1,0 +1,168 @@
+"""Answers the questions of a study's source by the blocks of a run: every sentence is filled from its
+figures.
+
+The tests behind the words of all answers are one family (Holm, two-sided, at the alpha of the look reached),
+apart from that of the claims. A best point is the one with the best estimate; which others are not separated
+from it follows from the tests of all pairs of points, a family of its own, since the best is chosen by the
+data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from thunderherd.claims import judged_after
+from thunderherd.claims_file import load_questions
+from thunderherd.contrasts import Measured, Values, lacks, measure
+from thunderherd.metrics import metric
+from thunderherd.questions_file import Best, Question, VerdictWords
+from thunderherd.records import QuestionSummary
+from thunderherd.statistics import hodges_lehmann, holm, signed_rank
+from thunderherd.study import Study
+
+__all__ = ["answers"]
+
+
+def answers(
+    study: Study,
+    values: Values,
+    *,
+    questions: Sequence[Question] | None = None,
+    unavailable: Mapping[str, str] | None = None,
+) -> list[QuestionSummary]:
+    """The answer to every question of the study's source, in the order of its file.
+
+    Parameters
+    ----------
+    study
+        As resolved for the run.
+    values
+        The blocks that count.
+    questions
+        Those of `study.claims_path` if not given.
+    unavailable
+        Why this machine does not offer a metric, by metric.
+
+    Raises
+    ------
+    UserError
+        The file has mistakes.
+    """
+    questions = load_questions(study) if questions is None else questions
+    alpha, early = judged_after(study, values)
+    verdicts = _verdicts(questions, study, values, unavailable or {}, alpha)
+    return [
+        _answer(question, study, values, unavailable or {}, verdicts, alpha, early) for question in questions
+    ]
+
+
+# Words ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """A tested contrast, Holm's p, and the words that follow."""
+
+    measured: Measured
+    p: float
+    words: str
+    outcome: str
+
+
+def _verdicts(
+    questions: Sequence[Question], study: Study, values: Values, unavailable: Mapping[str, str], alpha: float
+) -> dict[tuple[str, str], _Verdict]:
+    """The outcome of every test that can be made, by question and placeholder. All that are asked count."""
+    asked = {(each.id, name): words for each in questions for name, words in each.verdicts.items()}
+    tested = {
+        key: measure(words, study, values)
+        for key, words in asked.items()
+        if not lacks(words, values, unavailable)
+    }
+    p_values = [min(1.0, 2 * min(each.p_greater or 0.0, each.p_less or 0.0)) for each in tested.values()]
+    adjusted = dict(zip(tested, holm(p_values, family=len(asked)), strict=True))
+    return {
+        key: _worded(asked[key], measured, adjusted[key], adjusted[key] <= alpha)
+        for key, measured in tested.items()
+    }
+
+
+def _worded(words: VerdictWords, measured: Measured, p: float, separated: bool) -> _Verdict:
+    if not separated:
+        return _Verdict(measured, p, words.open, "open")
+    if (measured.p_greater or 0.0) <= (measured.p_less or 0.0):
+        return _Verdict(measured, p, words.above, "above")
+    return _Verdict(measured, p, words.below, "below")
+
+
+# One question -----------------------------------------------------------------------------------------------
+
+
+def _answer(
+    question: Question,
+    study: Study,
+    values: Values,
+    unavailable: Mapping[str, str],
+    verdicts: Mapping[tuple[str, str], _Verdict],
+    alpha: float,
+    early: str | None,
+) -> QuestionSummary:
+    filled, figures = dict(question.given), list[dict[str, Any]]()
+    for name, figure in question.figures.items():
+        if missing := lacks(figure, values, unavailable):
+            filled[name] = _missing(missing, study)
+            continue
+        measured = measure(figure, study, values)
+        filled[name] = measured.figure(per=True)
+        figures.append({"name": name, **measured.as_dict("figure")})
+    for name, words in question.verdicts.items():
+        verdict = verdicts.get((question.id, name))
+        if verdict is None:
+            filled[name] = _missing(lacks(words, values, unavailable), study)
+            continue
+        filled[name] = verdict.words
+        tested = verdict.measured.as_dict("test")
+        figures.append({"name": name, **tested, "p_adjusted": verdict.p, "outcome": verdict.outcome})
+    for name, best in question.best.items():
+        filled[name] = _best(best, values, alpha if early is None else None)
+    notes = [question.note] if question.note else []
+    if early and (question.verdicts or question.best):
+        notes.append(f"nothing is judged: {early}")
+    return QuestionSummary(
+        id=question.id,
+        text=question.text,
+        answer=[sentence.format_map(filled) for sentence in question.answer],
+        note="\n".join(notes) or None,
+        figures=figures,
+    )
+
+
+def _missing(reasons: Sequence[str], study: Study) -> str:
+    """In place of a figure that the run does not have."""
+    known = {f"the run has no valid trials of {name}": f"{name}: {why}" for name, why in study.absent.items()}
+    return f"[not measured: {'; '.join(known.get(reason, reason) for reason in reasons)}]"
+
+
+def _best(best: Best, values: Values, alpha: float | None) -> str:
+    """`30 (not separated from it: 15, 45)`."""
+    columns = {name: np.asarray(column) for name, column in values.get(best.metric, {}).items()}
+    measured = [name for name in best.points if name in columns]
+    if not measured:
+        return f"[not measured: no point has {best.metric}]"
+    sign = -1 if metric(best.metric).better == "more" else 1
+    first = min(measured, key=lambda name: sign * hodges_lehmann(columns[name]).value)
+    point, others = best.points[first], [name for name in measured if name != first]
+    if alpha is None or not others:
+        return f"{point} (by estimate alone)"
+    pairs = list(combinations(measured, 2))
+    adjusted = holm([signed_rank(columns[a] - columns[b]).p_two_sided for a, b in pairs])
+    p_of = {frozenset(pair): p for pair, p in zip(pairs, adjusted, strict=True)}
+    level = [best.points[name] for name in others if p_of[frozenset((first, name))] > alpha]
+    if not level:
+        return f"{point} (separated from all others)"
+    return f"{point} (not separated from it: {', '.join(level)})"

@@ -1,0 +1,299 @@
+"""The questions of a source, `[[questions]]` in its claims file: answers that cannot contradict the run.
+
+An answer is a list of sentences with placeholders, and no sentence is without one. A placeholder is filled
+from
+
+- a *figure*: a contrast or ratio, with its unit and its interval;
+- a *verdict*: the words for a contrast that is shown to be above zero, or below, or neither;
+- a *best* point of a sweep, with the points that are not separated from it;
+- a *given*: a setting or the number of clients, as configured.
+
+```toml
+[[questions]]
+id = "Q1"
+text = "Is a pool larger than the number of clients worth it?"
+metric = "server_cpu_per_connection"
+answer = [
+    "For {clients} clients, {small} of CPU with {fewest} workers and {large} with 120.",
+    "The larger pool's CPU {more} that of the smaller; the least was seen with {best} workers.",
+]
+[questions.figures]
+small = { weights = { "prefork@pool_size=10" = 1 } }
+large = { weights = { "prefork@pool_size=120" = 1 } }
+[questions.verdicts]
+more = { weights = { "prefork@pool_size=120" = 1, "prefork@pool_size=10" = -1 } }
+[questions.best]
+best = { base = "prefork", sweep = "pool_size" }
+[questions.given]
+clients = { contender = "prefork@pool_size=10", key = "load.clients", times = "load.settings.children" }
+fewest = { contender = "prefork@pool_size=10", key = "settings.pool" }
+```
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from thunderherd.contrasts_file import (
+    Contrast,
+    Figure,
+    FileTable,
+    SumTable,
+    Weights,
+    bases_of,
+    check_sum,
+    declared_sweeps,
+    known_contenders,
+    resolved_figure,
+    unknown_contender,
+    weights_of,
+)
+from thunderherd.study import Study
+from thunderherd.study_checks import check_metric
+from thunderherd.study_file import KeyPath, Problems, near, show, unknown
+from thunderherd.study_resolved import Contender
+
+
+class QuestionFigureTable(SumTable):
+    """A figure by the name of its placeholder; a ratio where `over` is given."""
+
+    over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
+
+
+class VerdictTable(SumTable):
+    """A contrast that is tested, and the words for each outcome."""
+
+    above: str = Field(default="is more than", min_length=1, description="the words where it is above zero")
+    below: str = Field(default="is less than", min_length=1, description="the words where it is below zero")
+    open: str = Field(
+        default="is not separated from", min_length=1, description="the words where neither is shown"
+    )
+
+
+class BestTable(FileTable):
+    """The point of a sweep at which a contender's metric is best."""
+
+    base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
+    sweep: str = Field(description="the name of a sweep")
+    metric: str | None = Field(default=None, description="where it differs from the question's")
+
+
+class GivenTable(FileTable):
+    """What a contender was configured with: no measurement."""
+
+    contender: str = Field(description="the name of a contender")
+    key: str = Field(description='such as "settings.pool", "load.clients" or "load.settings.children"')
+    times: str | None = Field(default=None, description="another such key that it is multiplied by")
+    plus: int = Field(default=0, description="a number that is added")
+
+
+class QuestionTable(FileTable):
+    """One question as its file has it."""
+
+    id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as Q1")
+    text: str = Field(min_length=1, description="the source's question")
+    note: str | None = Field(default=None, description="what the source says, or what to know about it")
+    metric: str = Field(description='the metric of its placeholders, such as "server_cpu_per_connection"')
+    answer: list[str] = Field(
+        min_length=1, description='sentences with placeholders, such as ["It costs {few}."]'
+    )
+    figures: dict[str, QuestionFigureTable] = Field(default={}, description="a table [questions.figures]")
+    verdicts: dict[str, VerdictTable] = Field(default={}, description="a table [questions.verdicts]")
+    best: dict[str, BestTable] = Field(default={}, description="a table [questions.best]")
+    given: dict[str, GivenTable] = Field(default={}, description="a table [questions.given]")
+
+    def placeholders(self) -> dict[str, str]:
+        """The names that its answer may use, and the table of each."""
+        tables: dict[str, Mapping[str, object]] = {
+            "figures": self.figures,
+            "verdicts": self.verdicts,
+            "best": self.best,
+            "given": self.given,
+        }
+        return {name: table for table, names in tables.items() for name in names}
+
+
+class VerdictWords(Contrast):
+    """A contrast with the words for each outcome of its test."""
+
+    above: str
+    below: str
+    open: str
+
+
+class Best(BaseModel):
+    """Which point of a sweep is best for a contender: the points of this run by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    metric: str
+    points: dict[str, str]
+
+
+class Question(BaseModel):
+    """A question resolved against a study; `given` are texts already."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    text: str
+    note: str | None
+    answer: tuple[str, ...]
+    figures: dict[str, Figure]
+    verdicts: dict[str, VerdictWords]
+    best: dict[str, Best]
+    given: dict[str, str]
+
+
+# Checking ---------------------------------------------------------------------------------------------------
+
+
+def check_question(question: QuestionTable, here: KeyPath, study: Study, problems: Problems) -> None:
+    """All that a question names exists, every sentence rests on a placeholder, and each of them is used."""
+    check_metric(question.metric, (*here, "metric"), study.measure.counters, problems)
+    sums: dict[str, Mapping[str, SumTable]] = {"figures": question.figures, "verdicts": question.verdicts}
+    for table, entries in sums.items():
+        for name, entry in entries.items():
+            check_sum(entry, (*here, table, name), study, problems)
+    for name, best in question.best.items():
+        _check_best(best, (*here, "best", name), study, problems)
+    for name, given in question.given.items():
+        _check_given(given, (*here, "given", name), study, problems)
+    _check_answer(question, here, problems)
+
+
+def _check_answer(question: QuestionTable, here: KeyPath, problems: Problems) -> None:
+    known, used = question.placeholders(), set[str]()
+    tables: list[Mapping[str, object]] = [
+        question.figures, question.verdicts, question.best, question.given
+    ]  # fmt: skip
+    for name in known:
+        if sum(name in entries for entries in tables) > 1:
+            problems.add(
+                (*here, known[name], name), f"{name} is there twice: each placeholder needs a name of its own"
+            )
+    for number, sentence in enumerate(question.answer):
+        key = (*here, "answer", number)
+        try:
+            names = list(placeholders_in(sentence))
+        except ValueError as error:
+            problems.add(key, f"{show(sentence)}: {error}; write {{NAME}}, and {{{{ or }}}} for a brace")
+            continue
+        if not names:
+            problems.add(
+                key,
+                f"{show(sentence)} rests on no figure: each sentence needs a placeholder such as {{NAME}}, "
+                "so that no run can contradict it",
+            )
+        for name in names:
+            if name not in known:
+                problems.add(key, unknown("placeholder", name, known))
+        used |= set(names)
+    for name, table in known.items():
+        if name not in used:
+            problems.add((*here, table, name), f"{name} is used in no sentence of the answer; leave it out")
+
+
+def placeholders_in(sentence: str) -> Iterator[str]:
+    """The placeholders of a sentence; ValueError, in words, where its braces make no sense."""
+    for _, name, specification, conversion in string.Formatter().parse(sentence):
+        if name is None:
+            continue
+        if specification or conversion or not name.isidentifier():
+            raise ValueError(f"{{{name}}} is no plain name")
+        yield name
+
+
+def _check_best(best: BestTable, here: KeyPath, study: Study, problems: Problems) -> None:
+    if best.metric is not None:
+        check_metric(best.metric, (*here, "metric"), study.measure.counters, problems)
+    if best.sweep not in (sweeps := declared_sweeps(study)):
+        problems.add((*here, "sweep"), unknown("sweep", best.sweep, sweeps))
+    elif best.base not in (bases := bases_of(study, best.sweep)):
+        problems.add((*here, "base"), unknown(f"contender of sweep {best.sweep}", best.base, bases))
+
+
+def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Problems) -> None:
+    if given.contender not in known_contenders(study):
+        problems.add((*here, "contender"), unknown_contender(given.contender, study))
+        return
+    contender = next((each for each in study.contenders if each.name == given.contender), None)
+    if contender is None:
+        return  # not in this run: what it is configured with is not known
+    values = configured(contender)
+    for key, name in (("key", given.key), ("times", given.times)):
+        if name is None:
+            continue
+        if name not in values:
+            shown = ", ".join(values)
+            why = f"contender {given.contender} has no {show(name)}; it has {shown}{near(name, values)}"
+            problems.add((*here, key), why)
+        elif (given.times or given.plus) and not _is_number(values[name]):
+            problems.add((*here, key), f"{name} is {show(values[name])}: no number to reckon with")
+
+
+def configured(contender: Contender) -> dict[str, object]:
+    """What a contender is configured with, by key."""
+    return {
+        "design": contender.design,
+        "primitive": contender.primitive,
+        **{f"settings.{name}": value for name, value in contender.settings.items()},
+        "load.clients": contender.load.clients,
+        **{f"load.settings.{name}": value for name, value in contender.load.settings.items()},
+    }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# Resolving --------------------------------------------------------------------------------------------------
+
+
+def resolved_question(question: QuestionTable, study: Study) -> Question:
+    """A checked question."""
+    return Question(
+        **question.model_dump(include={"id", "text", "note"}),
+        answer=tuple(question.answer),
+        figures={
+            name: resolved_figure(each, name, each.metric or question.metric, study)
+            for name, each in question.figures.items()
+        },
+        verdicts={
+            name: VerdictWords(
+                label=name,
+                metric=each.metric or question.metric,
+                weights=weights_of(each, study),
+                **each.model_dump(include={"constant", "of", "above", "below", "open"}),
+            )
+            for name, each in question.verdicts.items()
+        },
+        best={
+            name: Best(metric=each.metric or question.metric, points=_points(each, study))
+            for name, each in question.best.items()
+        },
+        given={name: _given(each, study) for name, each in question.given.items()},
+    )
+
+
+def _points(best: BestTable, study: Study) -> dict[str, str]:
+    return {
+        each.name: each.point or ""
+        for each in study.contenders
+        if (each.sweep, each.base) == (best.sweep, best.base)
+    }
+
+
+def _given(given: GivenTable, study: Study) -> str:
+    contender = next((each for each in study.contenders if each.name == given.contender), None)
+    if contender is None:
+        return f"(not in this run: {study.absent.get(given.contender, given.contender)})"
+    values = configured(contender)
+    value = values[given.key]
+    if not _is_number(value):
+        return str(value)
+    factor = values[given.times] if given.times else 1
+    return f"{value * factor + given.plus:,}"  # type: ignore[operator]
