@@ -132,10 +132,18 @@ def rust_code(path: Path) -> str:
 
 def rust_code_that_ships(path: Path) -> str:
     """The same without the tests, which are modules in the file or a file of their own."""
-    parent = path.parent / ("lib.rs" if path.parent == ENGINE else "mod.rs")
+    parent = declaring_file(path)
     if path != parent and path.stem in TEST_FILE.findall(rust_code(parent)):
         return ""
     return without_tests(rust_code(path))
+
+
+def declaring_file(path: Path) -> Path:
+    """Where a module is declared: lib.rs, the mod.rs of its folder, or the file that the folder belongs to."""
+    if path.parent == ENGINE:
+        return ENGINE / "lib.rs"
+    of_folder = path.parent / "mod.rs"
+    return of_folder if of_folder.exists() else path.parent.with_suffix(".rs")
 
 
 def without_tests(code: str) -> str:
@@ -206,11 +214,13 @@ def test_engine_uses_run_downwards(path: Path) -> None:
 )
 def test_an_entry_knows_no_other(path: Path) -> None:
     code = rust_code_that_ships(path)
-    siblings = {each.stem for each in path.parent.glob("*.rs")} - {"mod", path.stem}
-    named = named_under("super::", code) | named_under(f"crate::{path.parent.name}::", code)
+    # An entry may have parts, in a folder of its name: bucket.rs and bucket/buckets.rs.
+    registry, *inner = path.relative_to(ENGINE).with_suffix("").parts
+    siblings = {each.stem for each in (ENGINE / registry).glob("*.rs")} - {"mod", inner[0]}
+    named = named_under("super::" * len(inner), code) | named_under(f"crate::{registry}::", code)
     for tree in re.finditer(r"\bcrate::\{", code):
         inside = re.split(r";", code[tree.end() :], maxsplit=1)[0]
-        named |= named_under(f"{path.parent.name}::", inside)
+        named |= named_under(f"{registry}::", inside)
     assert not named & siblings, f"{path.relative_to(ENGINE)} uses its neighbours {sorted(named & siblings)}"
 
 
