@@ -139,7 +139,7 @@ def rust_code_that_ships(path: Path) -> str:
 
 
 def declaring_file(path: Path) -> Path:
-    """Where a module is declared: lib.rs, the mod.rs of its folder, or the file that the folder belongs to."""
+    """Where a module is declared: lib.rs, its folder's mod.rs, or the file that the folder belongs to."""
     if path.parent == ENGINE:
         return ENGINE / "lib.rs"
     of_folder = path.parent / "mod.rs"
