@@ -48,10 +48,10 @@ pub struct Connection {
 struct Left {
     receives: usize,
     answers: usize,
-    yielded: bool,
 }
 
-const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, yielded: false };
+/// Of a connection that need not share its process or thread, and so never takes turns.
+const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -74,6 +74,8 @@ impl AsRawFd for Connection {
 pub enum Progress {
     /// The socket would block until it is ready for this.
     Blocked(PollFlags),
+    /// Its turn is over, and there may be more; the socket is to be ready for this. See [`Turn::Yields`].
+    Yields(PollFlags),
     /// The request needs computing: run the job, wherever suits the design, with [`Connection::work`].
     Work(Job),
     /// The connection is over, well or not; what went wrong is tallied.
@@ -128,7 +130,7 @@ impl Connection {
     pub fn advance_in_place(&mut self) -> Option<PollFlags> {
         loop {
             match self.advance() {
-                Progress::Blocked(flags) => return Some(flags),
+                Progress::Blocked(flags) | Progress::Yields(flags) => return Some(flags),
                 Progress::Work(job) => self.work(job),
                 Progress::Closed => return None,
             }
@@ -141,32 +143,31 @@ impl Connection {
     /// Errors (POLLERR; always to be given by whoever cannot tell, as with select) may be completions, which are collected
     /// first; a real error shows at the next transfer.
     pub fn turn(&mut self, ready: PollFlags) -> Turn {
-        if !self.begin_turn(ready) {
-            return Turn::Over;
-        }
-        let flags = self.advance_in_place();
-        match (flags, std::mem::replace(&mut self.left, UNBOUNDED).yielded) {
-            (Some(flags), true) => Turn::Yields(flags),
-            (Some(flags), false) => Turn::Blocked(flags),
-            (None, _) => Turn::Over,
+        let mut progress = self.turn_without_work(ready);
+        loop {
+            progress = match progress {
+                Progress::Blocked(flags) => return Turn::Blocked(flags),
+                Progress::Yields(flags) => return Turn::Yields(flags),
+                Progress::Closed => return Turn::Over,
+                Progress::Work(job) => {
+                    self.work(job);
+                    self.advance()
+                }
+            }
         }
     }
 
     /// As [`Connection::turn`], for an event loop that has others compute: a request that needs it comes back as a job. When
     /// [`Connection::work`] has run the job, the next turn, for nothing in particular, sends the answer.
     pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
-        if !self.begin_turn(ready) {
+        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN };
+        if ready.contains(PollFlags::POLLERR)
+            && let Err(error) = self.reap()
+        {
+            self.slot.error(ErrorKind::of(&error));
             return Progress::Closed;
         }
-        let progress = self.advance();
-        self.left = UNBOUNDED;
-        progress
-    }
-
-    fn begin_turn(&mut self, ready: PollFlags) -> bool {
-        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, yielded: false };
-        let reaped = if ready.contains(PollFlags::POLLERR) { self.reap().map(drop) } else { Ok(()) };
-        reaped.inspect_err(|error| self.slot.error(ErrorKind::of(error))).is_ok()
+        self.advance()
     }
 
     /// Goes on as far as the socket allows. A panic of the session is tallied, and the connection is over.
@@ -196,7 +197,7 @@ impl Connection {
             }
             if self.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
                 if self.left.receives == 0 {
-                    return Ok(self.yields(PollFlags::POLLIN));
+                    return Ok(Progress::Yields(PollFlags::POLLIN));
                 }
                 self.left.receives -= 1;
                 match self.receive()? {
@@ -208,17 +209,12 @@ impl Connection {
             }
             if self.left.answers == 0 {
                 // What is left has been received, so the socket may never again be readable, but answers can be sent.
-                return Ok(self.yields(PollFlags::POLLOUT));
+                return Ok(Progress::Yields(PollFlags::POLLOUT));
             }
             if let Some(job) = self.give_to_session()? {
                 return Ok(Progress::Work(job));
             }
         }
-    }
-
-    fn yields(&mut self, flags: PollFlags) -> Progress {
-        self.left.yielded = true;
-        Progress::Blocked(flags)
     }
 
     /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over

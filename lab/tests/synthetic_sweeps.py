@@ -174,9 +174,10 @@ def write_counters(directory: Path, **changes: Any) -> Study:
             "elapsed": "elapsed_seconds",
         },
     }
-    lines = [f"{key} = {_toml(value)}" for key, value in (table | changes).items()]
+    table = {key: value for key, value in (table | changes).items() if value is not None}
+    lines = [f"{key} = {_toml(value)}" for key, value in table.items()]
     path.write_text("[paper_counters]\n" + "\n".join(lines) + "\n")
-    counters = PaperCountersTable.model_validate(table | changes)
+    counters = PaperCountersTable.model_validate(table)
     return study().model_copy(update={"path": path, "paper_counters": counters})
 
 
@@ -188,9 +189,14 @@ def _toml(value: Any) -> str:
 
 def summary_of(of: Study, seed: int = 5, notes: tuple[str, ...] = ()) -> Summary:
     """The summary of a simulated run of a study with these sweeps."""
+    return summarised(of, trials(of, seed), seed, notes)
+
+
+def summarised(of: Study, records: list[TrialRecord], seed: int = 5, notes: tuple[str, ...] = ()) -> Summary:
+    """The summary of these trials."""
     return summarise(
         of,
-        trials(of, seed),
+        records,
         synthetic_summary.MACHINE,
         seed=seed,
         command=["thunderherd", "run", of.name],

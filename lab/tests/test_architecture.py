@@ -132,18 +132,12 @@ def rust_code(path: Path) -> str:
 
 def rust_code_that_ships(path: Path) -> str:
     """The same without the tests, which are modules in the file or a file of their own."""
-    parent = declaring_file(path)
+    parent = ENGINE / "lib.rs" if path.parent == ENGINE else path.parent / "mod.rs"
+    if not parent.exists():
+        parent = path.parent.with_suffix(".rs")  # an entry with a folder of its own
     if path != parent and path.stem in TEST_FILE.findall(rust_code(parent)):
         return ""
     return without_tests(rust_code(path))
-
-
-def declaring_file(path: Path) -> Path:
-    """Where a module is declared: lib.rs, its folder's mod.rs, or the file that the folder belongs to."""
-    if path.parent == ENGINE:
-        return ENGINE / "lib.rs"
-    of_folder = path.parent / "mod.rs"
-    return of_folder if of_folder.exists() else path.parent.with_suffix(".rs")
 
 
 def without_tests(code: str) -> str:
@@ -214,10 +208,10 @@ def test_engine_uses_run_downwards(path: Path) -> None:
 )
 def test_an_entry_knows_no_other(path: Path) -> None:
     code = rust_code_that_ships(path)
-    # An entry may have parts, in a folder of its name: bucket.rs and bucket/buckets.rs.
-    registry, *inner = path.relative_to(ENGINE).with_suffix("").parts
-    siblings = {each.stem for each in (ENGINE / registry).glob("*.rs")} - {"mod", inner[0]}
-    named = named_under("super::" * len(inner), code) | named_under(f"crate::{registry}::", code)
+    registry, own = (part.removesuffix(".rs") for part in path.relative_to(ENGINE).parts[:2])
+    siblings = {each.stem for each in (ENGINE / registry).glob("*.rs")} - {"mod", own}
+    above = "super::" * (len(path.relative_to(ENGINE).parts) - 1)
+    named = named_under(above, code) | named_under(f"crate::{registry}::", code)
     for tree in re.finditer(r"\bcrate::\{", code):
         inside = re.split(r";", code[tree.end() :], maxsplit=1)[0]
         named |= named_under(f"{registry}::", inside)
@@ -263,7 +257,7 @@ def test_an_entry_is_one_file_and_one_line(registry: str) -> None:
         for path in engine_files()
         for name in lines
         if registry not in NAMED_ELSEWHERE
-        and path.parent != folder
+        and folder not in path.parents
         and re.search(rf"\b{registry}::{name}\b", rust_code_that_ships(path))
     ]
     assert elsewhere == [], "an entry is found by its registry alone"

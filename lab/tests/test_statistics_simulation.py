@@ -231,3 +231,17 @@ def test_simultaneous_coverage() -> None:
         results = compare_family(values, [(str(a), str(b)) for a, b in pairs], alpha=0.05)
         bounds = [(result.simultaneous_low, result.simultaneous_high) for result in results]
         assert [low <= 1 <= high for low, high in bounds] == inside[run].tolist()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("blocks", [11, 20, 40])
+@pytest.mark.parametrize(("noise", "at_most"), [("normal", 0.05), ("exponential", 0.10)])
+def test_equal_spreads_called_different(blocks: int, noise: str, at_most: float) -> None:
+    """The contrast of two deviations (`of = "deviation"`), where both contenders spread alike."""
+    runs = 4000
+    drawn = getattr(np.random.default_rng(6), {"normal": "standard_normal"}.get(noise, noise))
+    values = drawn(size=(runs, blocks, 2))
+    distances = np.abs(values - np.median(values, axis=1, keepdims=True))
+    wrong = float((p_values(distances[:, :, 0] - distances[:, :, 1]) <= 0.05).mean())
+    print(f"\nTwo contenders of equal spread, {blocks} blocks, {noise} noise")
+    report("their spreads declared different", wrong, f"at most {100 * at_most:.0f}")
+    assert wrong <= at_most + 0.015

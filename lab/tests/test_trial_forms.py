@@ -10,6 +10,7 @@ import pytest
 from swept import STUDY, loaded
 
 from thunderherd import engine, trial
+from thunderherd.metrics import COUNTERS_OF_TIME
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
@@ -246,3 +247,67 @@ def test_a_sweep_runs_on_the_engine(
         assert [run["requests"] for run in each.runs] == [50, 50]
         assert each.clients_per_worker is not None
         assert len(each.worker_connections or []) == int(each.point or 0)
+
+
+FORMS_OF_THE_ENGINE = """\
+counters = ["context_switches", "task_clock"]
+[server]
+workload = "bytes"
+primitive = "send"
+[load]
+kind = "closed_threads"
+clients = 1
+settings = { clients = 2, milliseconds = 1000, warm_up_milliseconds = 50, bytes = 4000 }
+[noise]
+steal_percent = 100
+foreign_percent = 100
+[sizes.quick]
+repetitions = 1
+[[sweeps]]
+name = "kept"
+title = "By time, a connection for every request and one for all"
+key = "load.settings.connections"
+values = ["per_request", "kept"]
+contenders = [{ name = "threads", design = "thread_per_client" }]
+[[sweeps]]
+name = "life"
+title = "Whole lives"
+key = "load.settings.loops"
+values = [5, 50]
+set = { "load.settings.milliseconds" = 0, "load.settings.warm_up_milliseconds" = 0 }
+trial = "whole_life"
+metrics = ["server.user_seconds"]
+contenders = [{ name = "threads", design = "thread_per_client" }]
+"""
+
+
+def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
+    path = tmp_path / "real-sweep.toml"
+    path.write_text(REAL.partition("[server]")[0] + FORMS_OF_THE_ENGINE)
+    study = load_study(str(path), "quick", [], engine.catalogue())
+    trials = {each.name: tried(study, each.name) for each in study.contenders}
+    timed, kept = trials["threads@kept=per_request"], trials["threads@kept=kept"]
+    for found in (timed, kept):
+        # A window of 300 ms may be too short for a busy machine: then it says so, and nothing else is wrong.
+        if late := [reason for reason in found.invalid_reasons if "the machine was too busy" in reason]:
+            pytest.skip(late[0])
+        assert found.invalid_reasons == []
+        assert found.metrics is not None
+        assert int(found.metrics["requests"] or 0) > 0
+        assert 1e-7 < (found.metrics["server_cpu_per_request"] or 0) < 0.1
+        assert 1e-7 < (found.metrics["latency_mean_seconds"] or 0) < 10
+    assert kept.metrics is not None
+    assert kept.metrics["connections"] == 0
+    assert kept.metrics["server_cpu_per_connection"] is None
+    for loops in (5, 50):
+        life = trials[f"threads@life={loops}"]
+        assert life.invalid_reasons == []
+        assert life.metrics is not None
+        assert life.metrics["requests"] == 2 * loops
+        assert (life.metrics["server.elapsed_seconds"] or 0) >= (life.metrics["elapsed_seconds"] or 0)
+        assert (life.metrics["server.task_clock"] or 0) > 0 or life.warnings
+
+
+def test_counters_of_time_are_those_of_the_engine(use_engine: Path) -> None:
+    countable = [each for each in engine.catalogue().counters if each.countable]
+    assert {each.name for each in countable if each.unit == "nanoseconds"} == COUNTERS_OF_TIME

@@ -32,7 +32,7 @@ FAMILIES = {
 NARROW = 190
 """The width of a panel on a telephone."""
 
-Chart = TypeVar("Chart", alt.VConcatChart, alt.LayerChart)
+Chart = TypeVar("Chart", alt.VConcatChart, alt.HConcatChart, alt.LayerChart)
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
@@ -65,23 +65,31 @@ def inline(values: list[dict[str, Any]]) -> alt.InlineData:
 
 def dressed(chart: Chart) -> Chart:
     """Quiet axes, no ground of its own: it stands on a light page and on a dark one."""
-    quiet: Chart = (
-        chart.configure(background="transparent", font=FONT, padding=4)
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=INK,
-            titleColor=MUTED,
-            titleFontWeight="normal",
-            gridColor=RULE,
-            domainColor=RULE,
-            tickColor=RULE,
-            labelFontSize=11,
-            titleFontSize=11,
-        )
-        .configure_axisY(grid=False)
-        .configure_legend(labelColor=INK, titleColor=MUTED, labelFontSize=11)
-        .configure_title(
-            color=INK, anchor="start", fontSize=13, fontWeight=600, subtitleColor=MUTED, subtitleFontSize=11
-        )
+    # In one call: each of them copies the chart with all its data.
+    quiet: Chart = chart.configure(
+        background="transparent",
+        font=FONT,
+        padding=4,
+        view={"stroke": None},
+        axis={
+            "labelColor": INK,
+            "titleColor": MUTED,
+            "titleFontWeight": "normal",
+            "gridColor": RULE,
+            "domainColor": RULE,
+            "tickColor": RULE,
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+        },
+        axisY={"grid": False},
+        legend={"labelColor": INK, "titleColor": MUTED, "labelFontSize": 11},
+        title={
+            "color": INK,
+            "anchor": "start",
+            "fontSize": 13,
+            "fontWeight": 600,
+            "subtitleColor": MUTED,
+            "subtitleFontSize": 11,
+        },
     )
     return quiet

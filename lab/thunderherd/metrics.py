@@ -81,7 +81,7 @@ OF_A_LIFE = {
 """What a process that has ended is known to have used; of the server only where the trial is its whole
 life."""
 
-COUNTERS_OF_TIME = frozenset({"task_clock"})
+COUNTERS_OF_TIME = frozenset({"task_clock", "process_clocks"})
 """Counters that the engine reads in nanoseconds; as metrics they are in seconds."""
 
 

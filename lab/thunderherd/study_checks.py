@@ -72,13 +72,15 @@ def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems)
     main = [table.name for table in form.contenders]
     real = [table.name for table in form.contenders if not table.control_of]
     _check_baseline(form, main, real, problems)
-    taken: dict[str, KeyPath] = {}
+    taken: dict[tuple[KeyPath, str], KeyPath] = {}
     for base in declared(form):
         table, here = base.table, base.place
-        if table.name in taken:
-            first = problems.where((*taken[table.name], "name"))
-            problems.add((*here, "name"), f"the name {show(table.name)} is taken by the contender at {first}")
-        taken.setdefault(table.name, here)
+        # Two sweeps may each have a contender of their own of the same name.
+        scope = here[:2] if here[0] == "sweeps" else ()
+        if first := taken.get(((), table.name)) or taken.get((scope, table.name)):
+            told = problems.where((*first, "name"))
+            problems.add((*here, "name"), f"the name {show(table.name)} is taken by the contender at {told}")
+        taken.setdefault((scope, table.name), here)
         if table.control_of:
             _check_control(table, here, main, real, problems)
         elif table.design is None:

@@ -11,11 +11,11 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 
-from thunderherd.drawing import colours_of, dressed, inline
+from thunderherd.drawing import colours_of, dressed
 from thunderherd.figures import number, printable
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.records import Summary, SweepSummary
@@ -27,6 +27,9 @@ DECADES = 30.0
 
 SAME_SIZE = 4.0
 """The source's figures share our panel where the axis need not grow by more than this factor."""
+
+HERE, PAPER, RUN = "this machine", "the paper", "a run"
+Concatenated = TypeVar("Concatenated", alt.VConcatChart, alt.HConcatChart)
 
 SHAPES = (
     "circle",
@@ -46,7 +49,7 @@ LEGEND_WIDTH = 26
 
 def sweep_chart(
     summary: Summary, sweep: SweepSummary, name: str | None = None, *, narrow: bool = False
-) -> alt.VConcatChart:
+) -> alt.VConcatChart | alt.HConcatChart:
     """One metric of a sweep over its points.
 
     Parameters
@@ -71,20 +74,28 @@ def sweep_chart(
     title = _sentence(caption_of(name, unit))
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
     drawing = _Drawing(summary, sweep, bases, size, size.width)
+    rows = {HERE: ours, PAPER: papers}
     if papers and _of_the_same_size(ours, papers):
-        panels = [drawing.panel([*ours, *papers], title, "")]
+        rows = {HERE: [*ours, *papers]}
+        panels = [drawing.panel(HERE, rows[HERE], title, "")]
     elif papers:
         half = size if narrow else _Size((WIDE - 60) // 2, HEIGHT)
         drawing = _Drawing(summary, sweep, bases, half, size.width)
         panels = [
-            drawing.panel(ours, title, "This machine"),
-            drawing.panel(papers, "the source's figure", "The paper, on its machine"),
+            drawing.panel(HERE, ours, title, "This machine"),
+            drawing.panel(PAPER, papers, "the source's figure", "The paper, on its machine"),
         ]
     else:
-        panels = [drawing.panel(ours, title, "")]
-    row = alt.vconcat(*panels, spacing=22) if narrow else alt.hconcat(*panels, spacing=30)
-    chart: alt.VConcatChart = alt.vconcat(row, spacing=0)
-    return dressed(chart)
+        panels = [drawing.panel(HERE, ours, title, "")]
+    if narrow:
+        return _with_data(dressed(alt.vconcat(*panels, spacing=22)), rows)
+    return _with_data(dressed(alt.hconcat(*panels, spacing=30)), rows)
+
+
+def _with_data(chart: Concatenated, rows: dict[str, list[dict[str, Any]]]) -> Concatenated:
+    """The chart with the data that its panels name; last of all, as Altair copies it at every step."""
+    chart.datasets = {name: each for name, each in rows.items() if each}
+    return chart
 
 
 # Data -------------------------------------------------------------------------------------------------------
@@ -100,7 +111,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
     for (base, point), figure in figures.items():
         if figure is None or point not in numbers:
             continue
-        row = _row(base, point, numbers[point], "this machine")
+        row = _row(base, point, numbers[point], HERE)
         text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
         interval = figure.span(unit, digits, " to ") or "one run"
         rows.append(
@@ -111,7 +122,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
         rows += [
             row
             | {
-                "whose": "a run",
+                "whose": RUN,
                 "value": unit.of(float(value)),
                 "text": number(unit.of(float(value)), digits),
             }
@@ -125,7 +136,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
 def _papers(summary: Summary, sweep: SweepSummary) -> list[dict[str, Any]]:
     numbers = {point.name: point.number for point in sweep.points}
     return [
-        _row(each.base, each.point, numbers[each.point], "the paper")
+        _row(each.base, each.point, numbers[each.point], PAPER)
         | {"value": each.value, "low": None, "high": None, "text": f"{each.value:g}"}
         | {"interval": _runs(each.runs), "spoken": f"the paper, {each.base} at {each.point}: {each.value:g}"}
         for each in sweep.paper
@@ -189,8 +200,8 @@ class _Drawing:
         )
         self.names = names
 
-    def panel(self, rows: list[dict[str, Any]], y_title: str, title: str) -> alt.LayerChart:
-        """Intervals, lines and points of these rows."""
+    def panel(self, name: str, rows: list[dict[str, Any]], y_title: str, title: str) -> alt.LayerChart:
+        """Intervals, lines and points of these rows, which the chart has under this name."""
         y = self._y(rows)
         base = alt.Chart().encode(x=self._x(), y=y, color=self.colour)
         if self.is_named:
@@ -204,7 +215,7 @@ class _Drawing:
             alt.Tooltip("text:N", title="figure"),
             alt.Tooltip("interval:N", title="interval"),
         ]
-        own, book, run = (f"datum.whose === '{whose}'" for whose in ("this machine", "the paper", "a run"))
+        own, book, run = (f"datum.whose === '{whose}'" for whose in (HERE, PAPER, RUN))
         told = {"description": alt.Description("spoken:N"), "tooltip": tooltip}
         layers: list[alt.Chart] = []
         # Without rows a layer would have no extent, and Vega would say so.
@@ -214,15 +225,15 @@ class _Drawing:
                 intervals.mark_rule(strokeWidth=1.6, opacity=0.75).encode(y=alt.Y("low:Q"), y2="high:Q")
             )
         whose = {row["whose"] for row in rows}
-        if "a run" in whose:
+        if RUN in whose:
             layers.append(
                 base.transform_filter(run).mark_point(filled=True, size=14, opacity=0.55, shape="circle")
             )
-        if "this machine" in whose:
+        if HERE in whose:
             shown = base.transform_filter(own)
             layers += [] if self.is_named else [shown.mark_line(strokeWidth=1.8)]
             layers.append(shown.mark_point(filled=True, size=50, opacity=1).encode(shape=self.shape, **told))
-        if "the paper" in whose:
+        if PAPER in whose:
             shown = base.transform_filter(book)
             layers += [] if self.is_named else [shown.mark_line(strokeWidth=1.4, strokeDash=[5, 4])]
             open_marks = shown.mark_point(filled=False, size=60, strokeWidth=1.5, opacity=1)
@@ -231,7 +242,7 @@ class _Drawing:
             _lines(title or y_title, self.size.width),
             subtitle=_lines(y_title, self.size.width) if title else [],
         )
-        chart = alt.LayerChart(data=inline(rows), layer=layers)
+        chart = alt.LayerChart(data=alt.NamedData(name=name), layer=layers)
         return chart.properties(title=heading, width=self.size.width, height=self.size.height)
 
     def _x(self) -> alt.X:

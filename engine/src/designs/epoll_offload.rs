@@ -104,7 +104,7 @@ impl Here {
         jobs: &Jobs,
     ) -> Result<()> {
         match connection.turn_without_work(ready) {
-            Progress::Blocked(flags) => self.watch(worker, connection, watched, flags)?,
+            Progress::Blocked(flags) | Progress::Yields(flags) => self.watch(worker, connection, watched, flags)?,
             Progress::Work(job) => {
                 // To be watched for nothing is not enough: errors are reported all the same, again and again.
                 if !watched.is_empty() {

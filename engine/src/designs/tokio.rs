@@ -13,11 +13,11 @@ use anyhow::{Context, Result};
 use socket2::SockRef;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use tokio::task::{coop, spawn_blocking};
+use tokio::task::{coop, spawn_blocking, yield_now};
 use tokio::time::sleep;
 
 use crate::about::About;
-use crate::connection::{Connection, Progress};
+use crate::connection::{Connection, Progress, Turn};
 use crate::design::{COMMON, Design, Run, no_pool};
 use crate::outbox::Outbox;
 use crate::primitive::Waits;
@@ -143,27 +143,34 @@ async fn serve_connection(run: &'static Run, connection: Connection, _alive: mps
         // An error of the runtime, which is going down.
         let Ok(mut ready) = ready else { break };
         let connection = ready.get_inner_mut();
-        let blocked = if in_place { connection.advance_in_place() } else { advance(run, connection).await };
-        let Some(blocked) = blocked else { break };
-        // Readiness is used up when the socket has said so, and no sooner: the kernel tells of it only once.
-        if blocked == waits_for {
-            ready.clear_ready();
+        let turn = if in_place { connection.turn(PollFlags::empty()) } else { turn(run, connection).await };
+        match turn {
+            Turn::Blocked(flags) => {
+                // Readiness is used up when the socket has said so, and no sooner: the kernel tells of it only once.
+                if flags == waits_for {
+                    ready.clear_ready();
+                }
+                waits_for = flags;
+            }
+            Turn::Yields(flags) => {
+                waits_for = flags;
+                yield_now().await;
+            }
+            Turn::Over => break,
         }
-        waits_for = blocked;
         coop::consume_budget().await;
     }
     connection.into_inner().finish();
 }
 
-/// As [`Connection::advance_in_place`], with the work done elsewhere.
-async fn advance(run: &Run, connection: &mut Connection) -> Option<PollFlags> {
+/// As [`Connection::turn`], with the work done elsewhere.
+async fn turn(run: &Run, connection: &mut Connection) -> Turn {
     loop {
-        let progress = catch_unwind(AssertUnwindSafe(|| connection.advance()));
-        let answered = match progress.map_err(|_panic| ErrorKind::Fault) {
-            Ok(Progress::Blocked(flags)) => return Some(flags),
-            Ok(Progress::Closed) => return None,
-            Ok(Progress::Work(job)) => compute(job).await,
-            Err(fault) => Err(fault),
+        let answered = match connection.turn_without_work(PollFlags::empty()) {
+            Progress::Blocked(flags) => return Turn::Blocked(flags),
+            Progress::Yields(flags) => return Turn::Yields(flags),
+            Progress::Closed => return Turn::Over,
+            Progress::Work(job) => compute(job).await,
         };
         match answered {
             Ok((answer, result)) => connection.work(Box::new(move |outbox| {
@@ -172,7 +179,7 @@ async fn advance(run: &Run, connection: &mut Connection) -> Option<PollFlags> {
             })),
             Err(kind) => {
                 run.tally.shared().error(kind);
-                return None;
+                return Turn::Over;
             }
         }
     }

@@ -167,7 +167,7 @@ fn drive(connection: &mut Connection) -> usize {
         match connection.advance() {
             Progress::Closed => return reaped,
             Progress::Work(job) => connection.work(job),
-            Progress::Blocked(flags) => {
+            Progress::Blocked(flags) | Progress::Yields(flags) => {
                 let ready = descriptor::poll(&[(connection.socket(), flags)], Some(Duration::from_secs(10))).unwrap();
                 if ready[0].contains(PollFlags::POLLERR) {
                     reaped += connection.reap().unwrap();

@@ -44,6 +44,8 @@ pub struct Protocol {
     pub wrong: fn() -> Vec<Wrong>,
     /// The kinds of error under which breaking the protocol may be tallied.
     pub wrong_kind: &'static [&'static str],
+    /// An answer takes descriptors of its own: where none is left there is no answer.
+    pub opens_files: bool,
 }
 
 /// All workloads. A workload's own file has the protocol's first implementation, this is a second one on purpose: a test
@@ -61,6 +63,7 @@ const COMMON: Protocol = Protocol {
     incomplete: b"",
     wrong: Vec::new,
     wrong_kind: &["bad_request"],
+    opens_files: false,
 };
 
 const BYTES: Protocol = Protocol {
@@ -119,6 +122,7 @@ const TOP_PROCESSES: Protocol = Protocol {
             unsupported("1_MiB_of_zero_bytes", &[0; 1 << 20]),
         ]
     },
+    opens_files: true,
     ..COMMON
 };
 

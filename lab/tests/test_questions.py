@@ -1,0 +1,171 @@
+"""Questions: answers are filled from the run and follow its verdicts, and no sentence lacks a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import synthetic_sweeps
+from test_contrasts_file import values
+
+from thunderherd.claims_file import load_questions
+from thunderherd.errors import UserError
+from thunderherd.questions import answers
+from thunderherd.records import QuestionSummary
+from thunderherd.study import Study
+
+GOOD = """\
+study = "unp-ch30"
+source = "unp-ch30"
+
+[[questions]]
+id = "Q1"
+text = "Is a pool larger than the number of clients worth it?"
+note = "slide 24"
+metric = "server_cpu_per_connection"
+answer = [
+    "For {clients} clients: {small} with {fewest} workers, {large} with 120, {times}.",
+    "The larger pool's CPU {more} that of the smaller; the least was seen with {best} workers {{of 120}}.",
+    "The other way round it {less} it.",
+]
+
+[questions.figures]
+small = { weights = { "prefork@pool_size=10" = 1 } }
+large = { weights = { "prefork@pool_size=120" = 1 } }
+times = { weights = { "prefork@pool_size=120" = 1 }, over = { "prefork@pool_size=10" = 1 } }
+
+[questions.verdicts]
+more = { weights = { "prefork@pool_size=120" = 1, "prefork@pool_size=10" = -1 } }
+less = { weights = { "prefork@pool_size=10" = 1, "prefork@pool_size=120" = -1 }, below = "is below" }
+
+[questions.best]
+best = { base = "prefork_mutex", sweep = "pool_size" }
+
+[questions.given]
+clients = { contender = "prefork@pool_size=10", key = "load.clients", times = "load.settings.children" }
+fewest = { contender = "prefork@pool_size=10", key = "settings.pool", plus = 1 }
+"""
+
+
+def study(directory: Path, text: str = GOOD) -> Study:
+    path = directory / "claims.toml"
+    path.write_text(text)
+    return synthetic_sweeps.study().model_copy(update={"claims_path": path})
+
+
+def answered(of: Study) -> QuestionSummary:
+    return answers(of, values(of))[0]
+
+
+def test_sentences_are_filled_from_the_run(tmp_path: Path) -> None:
+    found = answered(study(tmp_path))
+    first, second, third = found.answer
+    assert first.startswith("For 10 clients: 0.25")
+    assert " s per 5,000 connections (0.25" in first
+    assert " with 11 workers, 0.3" in first, "a given may have something added"
+    assert " with 120, 1.2" in first and " times (1." in first
+    assert second.startswith(
+        "The larger pool's CPU is more than that of the smaller; the least was seen with "
+    )
+    assert "(not separated from it: " in second and second.endswith(" workers {of 120}.")
+    assert third == "The other way round it is below it."
+    assert found.note == "slide 24"
+    outcomes = {each["name"]: each.get("outcome") for each in found.figures}
+    assert outcomes == {"small": None, "large": None, "times": None, "more": "above", "less": "below"}
+
+
+def test_words_follow_the_verdict_of_the_run(tmp_path: Path) -> None:
+    of = study(tmp_path)
+    turned = values(of)
+    cpu = turned["server_cpu_per_connection"]
+    cpu["prefork@pool_size=10"], cpu["prefork@pool_size=120"] = (
+        cpu["prefork@pool_size=120"],
+        cpu["prefork@pool_size=10"],
+    )
+    assert "CPU is less than that of the smaller" in answers(of, turned)[0].answer[1]
+    cpu["prefork@pool_size=10"] = cpu["prefork@pool_size=120"]
+    assert "CPU is not separated from that of the smaller" in answers(of, turned)[0].answer[1]
+
+
+def test_the_tests_of_all_answers_are_one_family(tmp_path: Path) -> None:
+    of = study(tmp_path)
+    more = next(each for each in answered(of).figures if each["name"] == "more")
+    assert more["p_adjusted"] == pytest.approx(2 * 2 * more["p_greater"])
+
+
+def test_what_is_not_measured_is_said_in_the_sentence(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        'small = { weights = { "prefork@pool_size=10"',
+        f'small = {{ weights = {{ "{synthetic_sweeps.LACKING}"',
+    )
+    first = answered(study(tmp_path, text)).answer[0]
+    assert f"[not measured: {synthetic_sweeps.LACKING}: {synthetic_sweeps.WHY_LACKING}]" in first
+    nothing = answers(study(tmp_path), {})[0]
+    assert "[not measured: the run has no valid trials of prefork@pool_size=10]" in nothing.answer[0]
+    assert "[not measured: no point has server_cpu_per_connection]" in nothing.answer[1]
+
+
+def test_before_a_look_nothing_is_judged(tmp_path: Path) -> None:
+    of = study(tmp_path)
+    early = {
+        name: {key: column[:5] for key, column in columns.items()} for name, columns in values(of).items()
+    }
+    found = answers(of, early)[0]
+    assert "CPU is not separated from" in found.answer[1] and "(by estimate alone)" in found.answer[1]
+    assert "nothing is judged: the first planned look comes after 14 blocks, there are 5" in (
+        found.note or ""
+    )
+
+
+def test_where_more_is_better_the_best_is_the_most(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        'base = "prefork_mutex", sweep = "pool_size"',
+        'base = "thread_per_client", sweep = "delay", metric = "requests_per_second"',
+    )
+    assert "seen with small (separated from all others)" in answered(study(tmp_path, text)).answer[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "complaint"),
+    [
+        ("The other way round it {less} it.", "More is worse.", 12, "rests on no figure"),
+        ("{less} it.", "{lless} it.", 12, "did you mean 'less'?"),
+        ("{less} it.", "{less it.", 12, "write {NAME}"),
+        ("{less} it.", "{less:.2f} it.", 12, "is no plain name"),
+        ("{less} it.", "{less.unit} it.", 12, "is no plain name"),
+        ("{less} it.", "{more} it.", 22, "less is used in no sentence"),
+        ('key = "load.clients"', 'key = "load.client"', 28, "did you mean 'load.clients'?"),
+        ('key = "settings.pool"', 'key = "design"', 29, "no number to reckon with"),
+        (
+            'fewest = { contender = "prefork@pool_size=10"',
+            'fewest = { contender = "prefork@pool_size=11"',
+            29,
+            "no such point",
+        ),
+        ('base = "prefork_mutex"', 'base = "prefork_mutes"', 25, "did you mean 'prefork_mutex'?"),
+        ('sweep = "pool_size"', 'sweep = "pool_sizes"', 25, "did you mean 'pool_size'?"),
+        ("small = {", "small = { wait = 1,", 16, "no such key"),
+        (
+            'small = { weights = { "prefork@pool_size=10"',
+            'small = { weights = { "prefork@pool_size=1"',
+            16,
+            "no such point",
+        ),
+        ('metric = "server_cpu_per_connection"', 'metric = "server_cpu_per_conection"', 8, "did you mean"),
+        ("best = { base", "more = { base", 25, "more is there twice"),
+    ],
+)
+def test_mistakes_have_their_line(old: str, new: str, line: int, complaint: str, tmp_path: Path) -> None:
+    assert GOOD.count(old) == 1
+    with pytest.raises(UserError) as caught:
+        load_questions(study(tmp_path, GOOD.replace(old, new)))
+    told = str(caught.value).splitlines()
+    assert any(f"claims.toml:{line}: " in each and complaint in each for each in told), told
+
+
+def test_the_example_of_the_module_is_right(tmp_path: Path) -> None:
+    import thunderherd.questions_file as module
+
+    example = (module.__doc__ or "").partition("```toml\n")[2].partition("```")[0]
+    question = load_questions(study(tmp_path, GOOD.partition("[[questions]]")[0] + example))[0]
+    assert question.given == {"clients": "10", "fewest": "10"}

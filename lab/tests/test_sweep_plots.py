@@ -1,0 +1,166 @@
+"""Charts of sweeps: the summary's figures at their points, the paper's apart from them, axes that suit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import synthetic_sweeps
+import vl_convert
+from test_plots import rows, svg_texts
+
+from thunderherd import drawing
+from thunderherd.records import Summary, SweepSummary
+from thunderherd.sweep_plots import sweep_chart
+
+NARROW = [False, True]
+
+
+def sweep(name: str, of: Summary | None = None) -> SweepSummary:
+    return next(each for each in (of or synthetic_sweeps.summary()).sweeps if each.name == name)
+
+
+def chart(
+    name: str, of: Summary | None = None, metric: str | None = None, *, narrow: bool = False
+) -> dict[str, Any]:
+    of = of or synthetic_sweeps.summary()
+    found: dict[str, Any] = sweep_chart(of, sweep(name, of), metric, narrow=narrow).to_dict()
+    return found
+
+
+def panels(specification: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = specification.get("hconcat") or specification["vconcat"]
+    return found
+
+
+def encoding(panel: dict[str, Any], channel: str) -> dict[str, Any]:
+    found: dict[str, Any] = panel["layer"][-1]["encoding"][channel]
+    return found
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_each_mark_is_a_figure_of_the_summary(narrow: bool) -> None:
+    of = synthetic_sweeps.summary()
+    found = rows(sweep_chart(of, sweep("whole_life"), narrow=narrow))
+    for each in of.contenders:
+        if each.sweep == "whole_life":
+            own = each.metrics["client.elapsed_seconds"]
+            row = next(row for row in found if (row["base"], row["point"]) == (each.base, each.point))
+            assert (row["value"], row["low"], row["high"]) == pytest.approx(
+                (own.value * 1000, (own.low or 0) * 1000, (own.high or 0) * 1000)
+            )
+            assert row["x"] == float(each.point or 0)
+    assert len(found) == 15
+
+
+def test_the_papers_figures_have_a_panel_of_their_own_where_they_are_of_another_size() -> None:
+    own, book = panels(chart("pool_size"))
+    assert own["title"]["text"] == ["This machine"] and book["title"]["text"] == ["The paper, on its machine"]
+    datasets = chart("pool_size")["datasets"]
+    assert {row["whose"] for row in datasets[own["data"]["name"]]} == {"this machine"}
+    assert {row["value"] for row in datasets[book["data"]["name"]]} >= {1.8, 13.5}
+    marks = [layer["mark"] for layer in book["layer"]]
+    assert any(mark["type"] == "line" and mark["strokeDash"] for mark in marks)
+    assert any(mark["type"] == "point" and mark["filled"] is False for mark in marks)
+
+
+def test_and_share_ours_where_they_are_of_the_same_size() -> None:
+    assert len(panels(chart("delay"))) == 1
+    found = rows(sweep_chart(synthetic_sweeps.summary(), sweep("delay")))
+    assert {row["whose"] for row in found} == {"this machine", "the paper"}
+
+
+def test_points_without_numbers_have_an_axis_of_names_and_no_lines() -> None:
+    (panel,) = panels(chart("delay"))
+    assert encoding(panel, "x")["type"] == "nominal" and encoding(panel, "x")["sort"] == ["small", "large"]
+    assert not [layer for layer in panel["layer"] if layer["mark"]["type"] == "line"]
+
+
+def test_axes_are_as_the_sweep_and_the_figures_ask() -> None:
+    (lives,) = panels(chart("whole_life"))
+    assert encoding(lives, "x")["scale"]["type"] == "log"
+    assert encoding(lives, "x")["axis"]["values"] == [1, 4, 16, 64, 256]
+    assert encoding(lives, "y")["scale"]["type"] == "log", "its figures are decades apart"
+    own, _ = panels(chart("pool_size"))
+    assert encoding(own, "y")["scale"]["zero"] is True
+
+
+def test_a_logarithmic_axis_with_a_point_at_zero() -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    data["sweeps"][2]["points"][0]["number"] = 0.0
+    of = Summary.model_validate(data)
+    (panel,) = panels(chart("whole_life", of))
+    assert encoding(panel, "x")["scale"]["type"] == "symlog"
+    assert vl_convert.vegalite_to_svg(chart("whole_life", of))
+
+
+def test_every_run_is_a_dot() -> None:
+    of = synthetic_sweeps.summary(repetitions=3)
+    found = rows(sweep_chart(of, sweep("delay", of)))
+    assert len([row for row in found if row["whose"] == "a run"]) == 3 * 4
+    mean = next(row for row in found if row["whose"] == "this machine")
+    assert mean["interval"].startswith("sd ")
+
+
+def test_a_contender_has_one_colour_and_a_shape_of_its_own() -> None:
+    of = synthetic_sweeps.summary()
+    colours = drawing.colours_of(of)
+    for each in of.sweeps:
+        for panel in panels(chart(each.name)):
+            scale = encoding(panel, "color")["scale"]
+            assert dict(zip(scale["domain"], scale["range"], strict=True)) == {
+                base: colours[base] for base in scale["domain"]
+            }
+            shapes = encoding(panel, "shape")["scale"]["range"]
+            assert len(set(shapes)) == len(shapes) == len(scale["domain"])
+
+
+def test_contenders_of_one_design_differ() -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    for each in data["contenders"]:
+        each["design"] = "prefork"
+    colours = drawing.colours_of(Summary.model_validate(data))
+    assert len(set(colours.values())) >= 5
+
+
+def test_a_point_without_figures_is_left_out_and_the_rest_is_drawn() -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    for each in data["contenders"]:
+        if each["point"] == "30":
+            each["metrics"] = {}
+        for interval in each["metrics"].values():
+            interval |= {"low": None, "high": None}
+    of = Summary.model_validate(data)
+    found = rows(sweep_chart(of, sweep("pool_size", of)))
+    assert not [row for row in found if row["point"] == "30" and row["whose"] == "this machine"]
+    assert vl_convert.vegalite_to_svg(chart("pool_size", of))
+
+
+def test_an_interval_that_reaches_below_zero_stays_on_a_logarithmic_axis() -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    for each in data["contenders"]:
+        if each["sweep"] == "whole_life":
+            each["metrics"]["client.elapsed_seconds"]["low"] = -0.001
+    of = Summary.model_validate(data)
+    assert min(row["low"] for row in rows(sweep_chart(of, sweep("whole_life", of)))) > 0
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+@pytest.mark.parametrize("name", ["pool_size", "delay", "whole_life"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_charts_fit_their_page(name: str, place: int, narrow: bool) -> None:
+    metric = sweep(name).metrics[place]
+    svg = vl_convert.vegalite_to_svg(chart(name, metric=metric, narrow=narrow))
+    assert float(ElementTree.fromstring(svg).attrib["width"]) <= (400 if narrow else 1000)
+
+
+def test_names_of_a_study_are_texts_of_the_chart() -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    hostile = "<script>alert(1)</script>"
+    data["sweeps"][0]["x_label"] = hostile
+    of = Summary.model_validate(data)
+    drawn = sweep_chart(of, sweep("pool_size", of))
+    assert "<script" not in vl_convert.vegalite_to_svg(drawn.to_dict())
+    assert any(hostile in text for text in svg_texts(drawn))

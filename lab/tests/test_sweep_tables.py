@@ -1,0 +1,221 @@
+"""Tables of sweeps and of repeated runs: every figure is the summary's, in its place, in every width."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+import synthetic_sweeps
+from rich.console import Console
+
+from thunderherd import tables
+from thunderherd.matrices import BEST, LEVEL, Matrix, main_runs, sweep_matrices, sweep_runs
+from thunderherd.records import Summary
+
+WIDTHS = (80, 120, 200)
+
+
+def printed(of: Summary, width: int, *, terminal: bool = False) -> str:
+    stream = io.StringIO()
+    console = Console(
+        file=stream, width=width, force_terminal=terminal, color_system=None, markup=False, highlight=False
+    )
+    tables.print_study(of, console)
+    tables.print_pairs(of, console)
+    return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+
+
+def matrix(of: Summary, sweep: str, place: int = 0) -> Matrix:
+    return sweep_matrices(of, next(each for each in of.sweeps if each.name == sweep))[place]
+
+
+def judged() -> Summary:
+    return synthetic_sweeps.summary()
+
+
+def repeated() -> Summary:
+    return synthetic_sweeps.summary(repetitions=3)
+
+
+def test_each_cell_has_the_figure_of_its_contender_and_the_papers() -> None:
+    found = matrix(judged(), "pool_size")
+    assert found.caption == "server CPU (s per 5,000 connections)"
+    contenders = {each.name: each for each in judged().contenders}
+    paper = {(each.base, each.point): each.value for each in judged().sweeps[0].paper}
+    for head, cells in found.rows:
+        for base, cell in zip(found.columns, cells, strict=True):
+            name = f"{base}@pool_size={head}"
+            if name == synthetic_sweeps.LACKING:
+                assert (cell.value, cell.mark, cell.span) == ("-", "¹", "")
+                continue
+            own = contenders[name].metrics["server_cpu_per_connection"]
+            low, high = own.low or 0.0, own.high or 0.0
+            assert cell.value == f"{own.value * 5000:.3f}"
+            assert cell.span == f"{low * 5000:.3f}..{high * 5000:.3f}"
+            source = paper.get((base, head))
+            assert cell.paper == ("-" if source is None else f"{source:g}")
+    assert found.notes == (f"¹ {synthetic_sweeps.WHY_LACKING}", "paper: BSD/OS")
+
+
+@pytest.mark.parametrize("sweep", ["pool_size", "delay", "whole_life"])
+def test_the_best_of_each_point_is_marked_and_who_is_not_separated(sweep: str) -> None:
+    found = matrix(judged(), sweep)
+    own = next(each for each in judged().sweeps if each.name == sweep)
+    for head, cells in found.rows:
+        value = {
+            base: float(cell.value.replace(",", ""))
+            for base, cell in zip(found.columns, cells, strict=True)
+            if cell.value != "-"
+        }
+        marks = {base: cell.mark for base, cell in zip(found.columns, cells, strict=True)}
+        best = (
+            max(value, key=value.__getitem__) if own.better == "more" else min(value, key=value.__getitem__)
+        )
+        assert marks[best] == BEST
+        for pair in judged().pairs:
+            if (pair.sweep, pair.point) == (sweep, head) and best in (
+                pair.a.partition("@")[0],
+                pair.b.partition("@")[0],
+            ):
+                other = next(
+                    each.partition("@")[0] for each in (pair.a, pair.b) if each.partition("@")[0] != best
+                )
+                assert (marks[other] == LEVEL) == (pair.verdict in ("undecided", "equivalent"))
+
+
+def test_without_comparisons_nothing_is_marked() -> None:
+    data = json.loads(judged().model_dump_json(by_alias=True)) | {"pairs": []}
+    marks = {cell.mark for _, cells in matrix(Summary.model_validate(data), "delay").rows for cell in cells}
+    assert marks == {""}
+
+
+def test_further_metrics_have_tables_in_their_own_unit() -> None:
+    assert matrix(judged(), "whole_life").caption == "elapsed time of the clients (ms)"
+    found = matrix(judged(), "whole_life", 2)
+    assert found.caption == "99th percentile of latency (µs)"
+    assert [cell.value for cell in found.rows[0][1]] == ["-"] * 3
+    assert found.notes == ("¹ has no 99th percentile of latency in each of its trials",)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("repetitions", [None, 3])
+@pytest.mark.parametrize("main", [True, False])
+def test_nothing_is_wider_than_the_console_or_cut(
+    width: int, terminal: bool, repetitions: int | None, main: bool
+) -> None:
+    text = printed(synthetic_sweeps.summary(main=main, repetitions=repetitions), width, terminal=terminal)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    if not terminal:
+        assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_columns_that_do_not_fit_stand_below() -> None:
+    text = printed(judged(), 48)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    heads = [line.split()[1:] for line in text.splitlines() if line.startswith("children ")]
+    assert heads[0] == ["prefork", "prefork_file_lock"] and heads[1][0] == "prefork_mutex"
+
+
+def test_a_study_without_a_main_table_prints_its_sweeps() -> None:
+    text = printed(synthetic_sweeps.summary(main=False), 100)
+    assert "Row" not in text and "Process control" not in text and "Rank" not in text
+    assert all(each.title in text for each in judged().sweeps)
+
+
+def test_a_main_table_of_another_metric_shows_that() -> None:
+    of = judged()
+    rate = of.study.model_copy(update={"metric": "requests_per_second", "better": "more"})
+    text = printed(of.model_copy(update={"study": rate}), 100)
+    assert "Requests per second; more is better" in text and "Process control" not in text
+    own = next(each for each in of.contenders if each.name == "prefork").metrics["requests_per_second"]
+    assert re.search(rf"prefork +{own.value:,.0f} ", text)
+
+
+# Repeated runs
+
+
+def test_every_run_is_printed_and_in_the_summary() -> None:
+    of = repeated()
+    data = json.loads(of.model_dump_json(by_alias=True))
+    text = printed(of, 80)
+    for sweep in of.sweeps:
+        runs = sweep_runs(of, sweep)
+        assert runs is not None
+        for each in data["contenders"]:
+            if each["sweep"] != sweep.name:
+                continue
+            assert len(each["runs"]) == 3
+            rows = [row for row in runs.rows if (row.point, row.contender) == (each["point"], each["base"])]
+            assert [row.run for row in rows] == ["1", "2", "3", "mean", "sd"]
+            for row, run in zip(rows, each["runs"], strict=False):
+                shown = float(row.cells[-1].replace(",", "") if row.cells[-1] != "-" else "nan")
+                scale = {"pool_size": 5000, "delay": 1, "whole_life": 1000}[sweep.name]
+                assert shown == pytest.approx(run[sweep.metric] * scale, rel=0.02)
+                assert row.cells[-1] in text
+
+
+def test_columns_are_those_of_the_report() -> None:
+    of = repeated()
+    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert runs is not None and runs.headings == ("Req#", "Time (s)", "Throughput (/s)")
+    assert all("." not in row.cells[0] for row in runs.rows if not row.is_summary), "requests are counted"
+
+
+def test_mean_and_deviation_are_the_summarys() -> None:
+    of = repeated()
+    found = matrix(of, "delay")
+    contenders = {(each.point, each.base): each for each in of.contenders if each.sweep == "delay"}
+    for head, cells in found.rows:
+        for base, cell in zip(found.columns, cells, strict=True):
+            spread = contenders[(head, base)].spread["requests_per_second"]
+            runs = [float(run["requests_per_second"] or 0) for run in contenders[(head, base)].runs]
+            assert spread.mean == pytest.approx(sum(runs) / 3)
+            assert (cell.value, cell.span) == (f"{spread.mean:.1f}", f"sd {spread.standard_deviation:.1f}")
+            assert cell.mark == "", "nothing is judged"
+    assert main_runs(of) is not None and main_runs(judged()) is None
+    assert all(not each.spread and not each.runs for each in judged().contenders)
+
+
+def test_one_repetition_has_no_deviation() -> None:
+    of = synthetic_sweeps.summary(repetitions=1)
+    assert printed(of, 80)
+    assert matrix(of, "delay").rows[0][1][0].span == ""
+
+
+def test_repetitions_say_that_nothing_is_judged() -> None:
+    text = printed(repeated(), 100)
+    assert "Means of 3 runs, and their standard deviation (sd); nothing is judged." in text
+    assert "Verdicts  none: size quick repeats every trial and judges nothing" in text
+    assert "no bounds" not in text
+
+
+# Faults
+
+
+def test_a_contender_without_valid_trials_says_so() -> None:
+    data = json.loads(judged().model_dump_json(by_alias=True))
+    each = next(each for each in data["contenders"] if each["name"] == "prefork@pool_size=30")
+    each |= {"metrics": {}, "blocks": 0}
+    of = Summary.model_validate(data)
+    cell = dict(matrix(of, "pool_size").rows)["30"][0]
+    assert (cell.value, cell.mark) == ("-", "¹")
+    assert matrix(of, "pool_size").notes[0] == "¹ no valid trials"
+    assert printed(of, 80)
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    data = json.loads(judged().model_dump_json(by_alias=True))
+    data["sweeps"][0] |= {"title": "[bold]\x1b[31m", "x_label": "[/]\x07"}
+    text = printed(Summary.model_validate(data), 100)
+    assert "\x1b" not in text and "\x07" not in text and "[bold]" in text
+
+
+def test_where_more_is_better_the_pairs_say_what_is_divided() -> None:
+    text = " ".join(printed(judged(), 100).split())
+    assert "Where more is better the ratio is that of the times that one takes" in text
+    assert re.search(r"delay=small thread_per_client slower prethread_queue 1\.8", text)
