@@ -14,6 +14,7 @@ import pytest
 from conftest import processes_of
 
 from thunderherd import engine
+from thunderherd.catalogue import TextSetting
 from thunderherd.engine import EngineError, Server, catalogue, find_engine, setting_flags, start_load
 from thunderherd.errors import UserError
 
@@ -85,6 +86,13 @@ def test_settings_become_flags() -> None:
 
 
 # A server
+
+
+def test_a_text_is_visible_ascii_of_some_length() -> None:
+    path = TextSetting(name="path", help="", kind="text", longest=4, default="/")
+    assert all(path.accepts(right) for right in ("/", "/a?b", "%20~"))
+    assert not any(path.accepts(wrong) for wrong in ("", "/a b", "/abcd", "/\u00e9", "/\n", 4, True))
+    assert "1 to 4" in path.allowed()
 
 
 def test_a_server_from_ready_to_summary(fake_engine: Fake) -> None:

@@ -12,6 +12,7 @@ use crate::pool::{RESPAWN, fork_worker, replace};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process;
+use crate::sys::socket;
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -77,7 +78,8 @@ fn serve(run: &'static Run) -> Result<()> {
         }
         pass_on(run, &mut waiting, &mut children);
     }
-    drop(children);
+    // Not closed: a channel that is closed with a child's word unread resets the child's end, which is no end but an error.
+    children.iter().try_for_each(|child| socket::shutdown(child.channel.as_fd()))?;
     process::wait_for_all()?;
     Ok(())
 }

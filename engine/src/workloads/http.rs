@@ -90,8 +90,7 @@ impl Session for HttpSession {
         };
         self.head.clear();
         input.take(request.length.map_or(input.bytes().len(), |length| length - before));
-        outbox.push(self.responses.piece(request.status, request.keep, request.head_only));
-        outbox.end_message();
+        self.responses.say(request.status, request.keep, request.head_only, outbox);
         match request {
             Request { length: None, .. } => Err(ErrorKind::BadRequest),
             Request { keep: true, .. } => Ok(Next::Answered(Then::Receive(BUFFER))),

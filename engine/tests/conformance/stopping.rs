@@ -17,6 +17,7 @@ pub const FAULTS: &[Listed] = faults![
     sigterm_drains,
     #[needs_a_large_reply]
     the_end_of_standard_input_drains,
+    stopped_as_a_connection_ends,
     a_silent_client_does_not_keep_the_server,
     no_time_to_drain,
     a_second_sigint_ends_at_once,
@@ -55,6 +56,23 @@ fn drains(case: &Case, stop: fn(&mut Bench<'_>)) {
     let ending = bench.server.wait();
     ending.is_good();
     bench.expected.holds(&ending);
+}
+
+/// The stop comes while a worker is just done with its client and says so, to whomever it may concern.
+fn stopped_as_a_connection_ends(case: &Case) {
+    for _ in 0..5 {
+        let server = case.start(&case.pool("3"));
+        let exchange = case.exchange();
+        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(server.port)).collect();
+        for client in &mut clients {
+            client.send(&exchange.request);
+            client.half_close();
+        }
+        for client in &mut clients {
+            client.receive_to_end(&exchange.reply);
+        }
+        server.stop().is_good();
+    }
 }
 
 fn a_silent_client_does_not_keep_the_server(case: &Case) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::outbox::Piece;
+use crate::outbox::{Outbox, Piece};
 
 /// What a reply says of its request (RFC 9110, section 15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,46 +43,67 @@ impl Status {
     }
 }
 
-/// A reply for each status, each for connections that are kept and for those that are closed.
+/// A larger resource is in memory once, and the replies on connections that are closed borrow it from the others: it costs
+/// them one more call, while a process that forks pays for all its memory. A smaller one is behind the head of each.
+const LARGE: usize = 64 * 1024;
+
+/// A reply for each status, each for connections that are closed and for those that are kept.
 pub struct Responses(Vec<[Response; 2]>);
 
-/// A head and its body as one piece of memory, so that one call sends both.
 struct Response {
-    bytes: Arc<[u8]>,
-    head: usize,
+    head: Piece,
+    whole: Vec<Piece>,
 }
 
 impl Responses {
     /// The replies of a server with this resource.
     pub fn new(resource: &[u8]) -> Self {
-        let response = |status, keep| Response::new(status, keep, resource);
-        Responses(Status::ALL.iter().map(|&status| [response(status, false), response(status, true)]).collect())
+        let both = |&status: &Status| {
+            let explanation = format!("{}\n", status.words());
+            let (kind, body) = match status {
+                Status::Ok => ("application/octet-stream", resource),
+                _ => ("text/plain", explanation.as_bytes()),
+            };
+            let [closed, kept] = [false, true].map(|keep| head(status, keep, kind, body.len()));
+            let together = [kept.as_bytes(), body].concat().into();
+            let closed = match body.len() {
+                ..LARGE => Response::together([closed.as_bytes(), body].concat().into(), closed.len()),
+                LARGE.. => Response::apart(closed, Piece::Bytes(Arc::clone(&together), kept.len()..together.len())),
+            };
+            [closed, Response::together(together, kept.len())]
+        };
+        Responses(Status::ALL.iter().map(both).collect())
     }
 
-    /// A reply, or its head alone.
-    pub fn piece(&self, status: Status, keep: bool, head_only: bool) -> Piece {
-        let Response { bytes, head } = &self.0[status as usize][usize::from(keep)];
-        Piece::Bytes(Arc::clone(bytes), 0..if head_only { *head } else { bytes.len() })
+    /// Puts a reply, or its head alone, into the outbox.
+    pub fn say(&self, status: Status, keep: bool, head_only: bool, outbox: &mut Outbox) {
+        let Response { head, whole } = &self.0[status as usize][usize::from(keep)];
+        let pieces = if head_only { std::slice::from_ref(head) } else { whole };
+        pieces.iter().cloned().for_each(|piece| outbox.push(piece));
+        outbox.end_message();
     }
 }
 
 impl Response {
-    fn new(status: Status, keep: bool, resource: &[u8]) -> Self {
-        let words = status.words();
-        let explanation = format!("{words}\n");
-        let (kind, body) = match status {
-            Status::Ok => ("application/octet-stream", resource),
-            _ => ("text/plain", explanation.as_bytes()),
-        };
-        // Said also where it goes without saying: clients of HTTP/1.0 (ab -k) wait for it.
-        let connection = if keep { "keep-alive" } else { "close" };
-        let allow = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
-        let head = format!(
-            "HTTP/1.1 {words}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: {connection}\r\n{allow}\r\n",
-            body.len()
-        );
-        Response { bytes: [head.as_bytes(), body].concat().into(), head: head.len() }
+    /// A head and its body in one piece, so that one call sends both.
+    fn together(bytes: Arc<[u8]>, head: usize) -> Self {
+        let all = bytes.len();
+        Response { head: Piece::Bytes(Arc::clone(&bytes), 0..head), whole: vec![Piece::Bytes(bytes, 0..all)] }
     }
+
+    fn apart(head: String, body: Piece) -> Self {
+        let length = head.len();
+        let head = Piece::Bytes(head.into_bytes().into(), 0..length);
+        Response { whole: vec![head.clone(), body], head }
+    }
+}
+
+fn head(status: Status, keep: bool, kind: &str, length: usize) -> String {
+    // Said also where it goes without saying: clients of HTTP/1.0 (ab -k) wait for it.
+    let connection = if keep { "keep-alive" } else { "close" };
+    let allow = if status == Status::MethodNotAllowed { "Allow: GET, HEAD\r\n" } else { "" };
+    let fields = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\nConnection: {connection}\r\n{allow}");
+    format!("HTTP/1.1 {}\r\n{fields}\r\n", status.words())
 }
 
 #[cfg(test)]
@@ -93,6 +114,31 @@ mod tests {
     fn every_status_has_its_place() {
         for (index, status) in Status::ALL.into_iter().enumerate() {
             assert_eq!(status as usize, index);
+        }
+    }
+
+    #[test]
+    fn a_reply_is_the_same_bytes_however_large_it_is() {
+        for length in [1, LARGE - 1, LARGE, LARGE + 1, 300_000] {
+            let resource: Vec<u8> = (0..length).map(|place| place as u8).collect();
+            let responses = Responses::new(&resource);
+            for (keep, word) in [(true, "keep-alive"), (false, "close")] {
+                let said = |head_only| {
+                    let mut outbox = Outbox::default();
+                    responses.say(Status::Ok, keep, head_only, &mut outbox);
+                    let one = |piece: &Piece| match piece {
+                        Piece::Bytes(bytes, range) => bytes[range.clone()].to_vec(),
+                        Piece::File(..) => panic!("a reply comes from memory"),
+                    };
+                    outbox.message().flat_map(one).collect::<Vec<u8>>()
+                };
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
+                     Content-Length: {length}\r\nConnection: {word}\r\n\r\n"
+                );
+                assert!(said(true) == head.as_bytes(), "{length} {word}");
+                assert!(said(false) == [head.as_bytes(), &resource].concat(), "{length} {word}");
+            }
         }
     }
 }
