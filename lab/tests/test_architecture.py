@@ -132,7 +132,9 @@ def rust_code(path: Path) -> str:
 
 def rust_code_that_ships(path: Path) -> str:
     """The same without the tests, which are modules in the file or a file of their own."""
-    parent = path.parent / ("lib.rs" if path.parent == ENGINE else "mod.rs")
+    parent = ENGINE / "lib.rs" if path.parent == ENGINE else path.parent / "mod.rs"
+    if not parent.exists():
+        parent = path.parent.with_suffix(".rs")  # an entry with a folder of its own
     if path != parent and path.stem in TEST_FILE.findall(rust_code(parent)):
         return ""
     return without_tests(rust_code(path))
@@ -206,11 +208,13 @@ def test_engine_uses_run_downwards(path: Path) -> None:
 )
 def test_an_entry_knows_no_other(path: Path) -> None:
     code = rust_code_that_ships(path)
-    siblings = {each.stem for each in path.parent.glob("*.rs")} - {"mod", path.stem}
-    named = named_under("super::", code) | named_under(f"crate::{path.parent.name}::", code)
+    registry, own = (part.removesuffix(".rs") for part in path.relative_to(ENGINE).parts[:2])
+    siblings = {each.stem for each in (ENGINE / registry).glob("*.rs")} - {"mod", own}
+    above = "super::" * (len(path.relative_to(ENGINE).parts) - 1)
+    named = named_under(above, code) | named_under(f"crate::{registry}::", code)
     for tree in re.finditer(r"\bcrate::\{", code):
         inside = re.split(r";", code[tree.end() :], maxsplit=1)[0]
-        named |= named_under(f"{path.parent.name}::", inside)
+        named |= named_under(f"{registry}::", inside)
     assert not named & siblings, f"{path.relative_to(ENGINE)} uses its neighbours {sorted(named & siblings)}"
 
 
@@ -253,7 +257,7 @@ def test_an_entry_is_one_file_and_one_line(registry: str) -> None:
         for path in engine_files()
         for name in lines
         if registry not in NAMED_ELSEWHERE
-        and path.parent != folder
+        and folder not in path.parents
         and re.search(rf"\b{registry}::{name}\b", rust_code_that_ships(path))
     ]
     assert elsewhere == [], "an entry is found by its registry alone"
