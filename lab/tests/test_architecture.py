@@ -29,7 +29,7 @@ LAB_FLOORS: list[set[str]] = [
     {"report", "runner"},
     {"tables", "plots", "sweep_plots", "trial", "analysis"},
     {"sweep_tables"},
-    {"questions", "counters", "matrices", "layout", "drawing"},
+    {"questions", "counters", "matrices", "layout", "drawing", "axes"},
     {"claims", "observation"},
     {"contrasts"},
     {"claims_file"},

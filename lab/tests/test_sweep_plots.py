@@ -12,7 +12,8 @@ import vl_convert
 from test_plots import rows, svg_texts
 
 from thunderherd import drawing
-from thunderherd.records import Summary, SweepSummary
+from thunderherd.axes import NumberAxis
+from thunderherd.records import Axis, Summary, SweepSummary
 from thunderherd.sweep_plots import sweep_chart
 
 NARROW = [False, True]
@@ -94,6 +95,26 @@ def test_a_logarithmic_axis_with_a_point_at_zero() -> None:
     (panel,) = panels(chart("whole_life", of))
     assert encoding(panel, "x")["scale"]["type"] == "symlog"
     assert vl_convert.vegalite_to_svg(chart("whole_life", of))
+
+
+@pytest.mark.parametrize("kind", ["linear", "logarithmic"])
+@pytest.mark.parametrize("numbers", [[1.0, 4.0, 256.0], [0.0, 1.0, 10.0], [7.0]])
+def test_contenders_stand_side_by_side_within_the_axis(kind: Axis, numbers: list[float]) -> None:
+    axis = NumberAxis(numbers, kind, 250, 5)
+    for number in numbers:
+        places = [axis.beside(number, place) for place in range(5)]
+        assert places == sorted(places) and len(set(places)) == 5
+        assert places[2] == number, "the one in the middle stands at the point"
+        assert axis.ends[0] < places[0] and places[-1] < axis.ends[1]
+    assert NumberAxis(numbers, kind, 250, 1).beside(numbers[0], 0) == numbers[0]
+
+
+def test_numbers_beside_an_axis_are_written_out() -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    data["sweeps"][2]["axis"] = "linear"
+    data["sweeps"][2]["points"] = data["sweeps"][2]["points"][::2]
+    of = Summary.model_validate(data)
+    assert {"1", "16", "256"} <= set(svg_texts(sweep_chart(of, sweep("whole_life", of))))
 
 
 def test_every_run_is_a_dot() -> None:

@@ -174,7 +174,13 @@ def digits_for(values: Iterable[float], name: str) -> int:
         significant = metric(name).digits
     except KeyError:
         significant = 3
-    return decimals(values, significant)
+    return decimals(_not_tiny(values), significant)
+
+
+def _not_tiny(values: Iterable[float]) -> list[float]:
+    """Without those beside which the others would have decimals that say nothing: an estimate near zero."""
+    sizes = [abs(value) for value in values]
+    return [size for size in sizes if size * DECADES >= max(sizes)]
 
 
 def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
@@ -442,14 +448,8 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
         if not known:
             continue
         unit = known[0].unit
-        digits = decimals(
-            [
-                value
-                for cell in known
-                for value in (cell.paper, cell.value.value if cell.value else None)
-                if value
-            ]
-        )
+        figures = [cell.value.value for cell in known if cell.value] or [cell.paper or 0.0 for cell in known]
+        digits = decimals(_not_tiny(figures))
         head = event if unit in ("", "count") else f"{event} ({unit})"
         rows.append((head, tuple(_counted_cell(cell, digits, between, reasons) for cell in row)))
     return Matrix(

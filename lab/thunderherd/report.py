@@ -239,6 +239,10 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
     if summary.study.repetitions:
         text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot is a run"
     text += f"; {sweep.better} is better."
+    if len(sweep.contenders) > 1 and all(point.number is not None for point in sweep.points):
+        text += (
+            " At a point the contenders stand a little apart, so that their bars can be told from each other."
+        )
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
     if sweep.paper:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import altair as alt
 
+from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed
 from thunderherd.figures import number, printable
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
@@ -198,11 +199,14 @@ class _Drawing:
             scale=alt.Scale(domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))]),
             legend=legend,
         )
-        self.names = names
+        self.names, self.places = names, {base: place for place, base in enumerate(bases)}
+        self.axis = NumberAxis(self.numbers or [0.0], sweep.axis, size.width, len(bases))
 
     def panel(self, name: str, rows: list[dict[str, Any]], y_title: str, title: str) -> alt.LayerChart:
         """Intervals, lines and points of these rows, which the chart has under this name."""
         y = self._y(rows)
+        for row in rows if not self.is_named else ():
+            row["beside"] = self.axis.beside(row["x"], self.places[row["base"]])
         base = alt.Chart().encode(x=self._x(), y=y, color=self.colour)
         if self.is_named:
             base = base.encode(
@@ -251,21 +255,7 @@ class _Drawing:
             order = [printable(point.name) for point in self.sweep.points]
             axis = alt.Axis(labelAngle=0, ticks=False)
             return alt.X("point:N", sort=order, title=label, axis=axis, scale=alt.Scale(paddingInner=0.3))
-        axis = alt.Axis(
-            values=sorted(set(self.numbers)), grid=False, format="~g", labelOverlap="greedy", labelFlush=False
-        )
-        return alt.X("x:Q", title=label, axis=axis, scale=self._x_scale())
-
-    def _x_scale(self) -> alt.Scale:
-        first, last = min(self.numbers), max(self.numbers)
-        if self.sweep.axis == "logarithmic":
-            if first > 0:
-                return alt.Scale(type="log", domain=[first / 1.08, last * 1.08], nice=False)
-            # A logarithm has no zero: below the smallest number above it the axis is linear.
-            smallest = min((number_ for number_ in self.numbers if number_ > 0), default=1.0)
-            return alt.Scale(type="symlog", constant=smallest, domain=[first, last * 1.08], nice=False)
-        around = (last - first or 1.0) * 0.03
-        return alt.Scale(domain=[first - around, last + around], nice=False, zero=False)
+        return self.axis.encoding("beside", label)
 
     def _y(self, rows: Sequence[dict[str, Any]]) -> alt.Y:
         """Linear from zero; logarithmic where figures are decades apart."""
@@ -281,7 +271,9 @@ class _Drawing:
         steps = (1, 2, 5) if highest < 1000 * lowest else (1,)
         decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
         ticks = [step * 10.0**decade for decade in decades for step in steps]
-        axis = alt.Axis(grid=True, values=[tick for tick in ticks if lowest <= tick <= highest], format="~g")
+        axis = alt.Axis(
+            grid=True, values=[tick for tick in ticks if lowest <= tick <= highest], format=FIGURES
+        )
         scale = alt.Scale(type="log", domain=[lowest, highest], nice=False, clamp=True)
         return alt.Y("value:Q", title=None, scale=scale, axis=axis)
 

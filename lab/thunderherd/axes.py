@@ -1,0 +1,87 @@
+"""The axis of a sweep whose points are numbers: linear or logarithmic, with room at its ends.
+
+Contenders stand side by side at a point, some pixels apart, so that their intervals do not hide each other;
+the axis has its ticks at the points themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import altair as alt
+
+from thunderherd.records import Axis
+
+APART = 5.0
+"""Pixels between contenders at the same point."""
+
+AT_THE_ENDS = 0.03
+"""Room beyond the first and last point, of the whole width."""
+
+FIGURES = ",.6~g"
+"""How numbers stand beside an axis: as they are, up to a million."""
+
+
+class NumberAxis:
+    """Places on the axis of these numbers.
+
+    Parameters
+    ----------
+    numbers
+        Those of the points, one at least.
+    kind
+        As the sweep has it. A logarithm has no zero: where a number is not above it, the axis is linear
+        below the smallest one that is (symlog).
+    width
+        In pixels.
+    contenders
+        How many stand at each point.
+    """
+
+    def __init__(self, numbers: Sequence[float], kind: Axis, width: int, contenders: int) -> None:
+        self.numbers = sorted(set(numbers))
+        self.contenders = contenders
+        above = [number for number in self.numbers if number > 0]
+        self.smallest = min(above, default=1.0)
+        is_logarithmic = kind == "logarithmic"
+        self.type = "linear" if not is_logarithmic else "log" if above == self.numbers else "symlog"
+        first, last = self._flat(self.numbers[0]), self._flat(self.numbers[-1])
+        length = last - first or 1.0
+        self.step = APART / width * length
+        around = AT_THE_ENDS * length + self.step * (contenders - 1) / 2
+        self.ends = self._round(first - around), self._round(last + around)
+
+    def beside(self, number: float, place: int) -> float:
+        """Where the contender of that place, from 0, stands at a point."""
+        shift = (place - (self.contenders - 1) / 2) * self.step
+        return self._round(self._flat(number) + shift) if shift else number
+
+    def encoding(self, field: str, title: str) -> alt.X:
+        """A field of shifted numbers on this axis."""
+        axis = alt.Axis(
+            values=self.numbers, grid=False, format=FIGURES, labelOverlap="greedy", labelFlush=False
+        )
+        ends = list(self.ends)
+        scale = {
+            "linear": alt.Scale(domain=ends, nice=False, zero=False),
+            "log": alt.Scale(type="log", domain=ends, nice=False),
+            "symlog": alt.Scale(type="symlog", constant=self.smallest, domain=ends, nice=False),
+        }[self.type]
+        return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
+
+    def _flat(self, number: float) -> float:
+        """A number as a distance along the axis."""
+        if self.type == "linear":
+            return number
+        if self.type == "log":
+            return math.log(number)
+        return math.copysign(math.log1p(abs(number) / self.smallest), number)
+
+    def _round(self, distance: float) -> float:
+        """The number at a distance along the axis."""
+        if self.type == "linear":
+            return distance
+        if self.type == "log":
+            return math.exp(distance)
+        return math.copysign(math.expm1(abs(distance)) * self.smallest, distance)
