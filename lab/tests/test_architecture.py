@@ -44,7 +44,7 @@ LAB_FLOORS: list[set[str]] = [
     {"study_file", "counters_form"},
     {"__init__"},
     {"results", "machine", "progress"},
-    {"statistics", "noise"},
+    {"statistics", "noise", "holders"},
     {"records", "samples"},
     {"engine"},
     {"engine_lines", "catalogue", "metrics"},

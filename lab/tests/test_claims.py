@@ -65,17 +65,12 @@ def test_refuted_when_one_difference_is_below_zero() -> None:
     assert found.why.startswith("below zero: row 1 costs more than row 2: -1.2")
 
 
-def test_what_the_source_cannot_know_is_undecided_with_its_figures() -> None:
-    values = {
-        "voluntary_switches_per_connection": {
-            name: [2.0 + block / 100 for block in range(11)] for name in COSTS
-        }
-    }
-    found = verdict_of(values, claim("H69"))
+def test_what_the_study_cannot_judge_is_undecided_with_its_figures() -> None:
+    found = verdict_of(blocks(COSTS), claim("H62", tests=(), undecided_because="the sweep is not there"))
     assert found.verdict == "undecided"
-    assert found.why == claim("H69").undecided_because
-    assert "row 2, voluntary context switches a connection: 2.05" in found.our_figure
-    assert found.estimate is not None and found.estimate.value == pytest.approx(2.05)
+    assert found.why == "the sweep is not there"
+    assert "row 3, process-control CPU" in found.our_figure
+    assert found.estimate is not None
 
 
 def test_a_test_note_that_nothing_follows_makes_it_undecided() -> None:

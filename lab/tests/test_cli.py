@@ -257,6 +257,8 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         (["run", "unp-ch30", "--seed", "-1"], ["--seed"]),
         (["run", "unp-ch30", "--set"], ["--set"]),
         (["run", "unp-ch30", "--quick", "--full"], ["--quick and --full"]),
+        (["run", "unp-ch30", "--full", "--size", "pools"], ["--full and --size pools"]),
+        (["run", "unp-ch30", "--size", "pols"], ["pols", "quick, pools, full", "did you mean", "pools"]),
         (["run", "unp-ch30", "--resume"], ["--resume", "--out DIR"]),
         (["run", "unp-ch31"], ["unp-ch31", "did you mean", "unp-ch30"]),
         (["run", "no-such.toml"], ["no-such.toml"]),

@@ -36,8 +36,10 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "prefork_flock.rs",
         "send_chunks.rs",
         "ping.rs",
+        "one_client.rs",
         "minor_faults.rs",
         "ping.toml",
+        "ping_claims.toml",
     ]
     for match in files:
         (folder / match["path"]).write_text(match["text"])
@@ -92,7 +94,7 @@ def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path)
 
 def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
     listed = thunderherd(["list"], environment, extended)
-    for name in ("prefork_flock", "send_chunks", "ping", "minor_faults"):
+    for name in ("prefork_flock", "send_chunks", "ping", "one_client", "minor_faults"):
         assert name in listed
 
 
@@ -155,8 +157,14 @@ def test_the_new_workload_conforms_on_the_new_design(extended: Path) -> None:
 def test_the_new_study_runs_the_new_workload_on_the_new_design(
     extended: Path, environment: dict[str, str]
 ) -> None:
+    """By the new load, with its sweep; its claim is judged and its question answered."""
     output = thunderherd(
         ["run", "ping.toml", "--quick", "--seed", "1", "--out", "out"], environment, extended
     )
-    assert "thirty" in output
-    assert (extended / "out" / "summary.json").is_file()
+    assert "flock" in output
+    summary = json.loads((extended / "out" / "summary.json").read_text())
+    at_points = [each["name"] for each in summary["contenders"] if each["sweep"]]
+    assert at_points == ["flock@workers=2", "flock@workers=4", "flock@workers=30"]
+    judged = thunderherd(["claims", "ping.toml", "out"], environment, extended)
+    assert "H1" in judged
+    assert re.search(r"30 workers .* 4: \d", " ".join(judged.split()))

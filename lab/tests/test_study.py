@@ -148,6 +148,7 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
         "bytes": 4000,
         "check": "pattern",
         "nodelay": True,
+        "think_microseconds": 0,
         "timeout_milliseconds": 10000,
     }
     assert study.load.requests_per_trial == 2 * 5 * 50

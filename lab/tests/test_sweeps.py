@@ -122,7 +122,7 @@ def test_parts_and_repetitions(tmp_path: Path) -> None:
     text = STUDY.replace("alpha_split = [1.0]", 'alpha_split = [1.0]\nparts = ["pool_size"]')
     study = loaded(tmp_path, text)
     assert study.main == ()
-    assert study.absent["iterative"] == "not part of size quick"
+    assert study.absent["iterative"] == "not part of size quick, but of full"
     assert len(study.comparisons) == 3
     assert len(loaded(tmp_path, text, size="full").contenders) == 10
     repeated = loaded(tmp_path, STUDY, "repetitions=3")
@@ -353,3 +353,40 @@ def test_junk_in_any_place_of_a_sweep_is_a_users_mistake(junk: str, tmp_path: Pa
             loaded(tmp_path, "\n".join(lines))
         except UserError as error:
             assert "swept.toml:" in str(error)
+
+
+def test_a_key_of_a_sweep_is_for_all_of_its_contenders(tmp_path: Path) -> None:
+    """One that it declares itself has keys of its own, which are not meant."""
+    own = STUDY.replace('"control"]', '{ name = "own", design = "prethread" }]')
+    study = loaded(tmp_path, own, "sweeps.pool_size.loops=7")
+    assert {each.load.settings["loops"] for each in study.contenders if each.sweep} == {7}
+
+
+def test_a_sweep_may_name_what_another_declares(tmp_path: Path) -> None:
+    own = STUDY.replace('"control"]', '{ name = "own", design = "prethread" }]')
+    more = """
+[[sweeps]]
+name = "again"
+title = "Another one"
+key = "load.settings.loops"
+values = [5, 10]
+contenders = ["own"]
+"""
+    study = loaded(tmp_path, own + more)
+    assert [each.name for each in study.contenders if each.sweep == "again"] == [
+        "own@again=5",
+        "own@again=10",
+    ]
+    with pytest.raises(UserError, match="did you mean 'own'"):
+        loaded(tmp_path, own + more.replace('["own"]', '["owm"]'))
+
+
+def test_the_source_may_have_several_systems(tmp_path: Path) -> None:
+    wide = STUDY.replace(
+        'columns = { prefork = "row2" }', 'columns = { prefork = { "BSD/OS" = "row2", "Solaris" = "other" } }'
+    )
+    (sweep,) = loaded(tmp_path, wide).sweeps
+    found = [(each.system, each.point, each.value) for each in sweep.paper]
+    assert found == [
+        ("BSD/OS", "5", 1.5), ("BSD/OS", "30", 3.5), ("Solaris", "30", 9)
+    ]  # fmt: skip

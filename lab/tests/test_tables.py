@@ -243,7 +243,7 @@ def test_a_run_without_anything_to_show_is_shown() -> None:
         contender |= nothing | {"letters": "", "worker_connections": None}
     for pair in data["pairs"]:
         pair |= dict.fromkeys(["ratio", "low", "high", "p", "p_adjusted", "smallest_detectable_percent"])
-    empty = Summary.model_validate(data | {"claims": []})
+    empty = Summary.model_validate(data | {"claims": [], "questions": []})
     for show in (tables.print_study, tables.print_pairs, tables.print_claims):
         assert printed(show, 80, empty)
     assert "makes no claims" in printed(tables.print_claims, 80, empty)

@@ -20,6 +20,7 @@ from thunderherd.contrasts_file import (
     FileTable,
     SumTable,
     check_sum,
+    declared_sweeps,
     left_out_here,
     outside_this_size,
     resolved_contrast,
@@ -33,6 +34,17 @@ from thunderherd.study_file import KeyPath, Problems, TomlFile, check_shape, sho
 __all__ = ["Claim", "Contrast", "Figure", "Source", "load_claims", "load_questions", "load_source"]
 
 
+class SweepConditionsTable(FileTable):
+    """What the contenders of one sweep must have been like."""
+
+    contenders: dict[str, bool | int | float | str] = Field(
+        default={}, description="settings of the claim's contenders in this sweep"
+    )
+    load: dict[str, bool | int | float | str] = Field(
+        default={}, description="settings of their load; clients is one of them here"
+    )
+
+
 class ConditionsTable(FileTable):
     """What a run must have been like for a claim to be judged by it."""
 
@@ -41,6 +53,9 @@ class ConditionsTable(FileTable):
     )
     load: dict[str, bool | int | float | str] = Field(
         default={}, description="settings of the load; clients is one of them here"
+    )
+    sweeps: dict[str, SweepConditionsTable] = Field(
+        default={}, description="by sweep, what differs there: { herd = { load = { clients = 1 } } }"
     )
     otherwise: Literal["not testable here", "undecided"] | None = Field(
         default=None, description='the verdict under other conditions: "not testable here" or "undecided"'
@@ -193,10 +208,16 @@ def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, 
         "load": list(dict.fromkeys(key for each in loads for key in _load_in_effect(each))),
         "contenders": list(dict.fromkeys(key for each in study.contenders for key in each.settings)),
     }
-    for table, keys in (("load", conditions.load), ("contenders", conditions.contenders)):
-        for key in keys:
-            if key not in known[table]:
-                problems.add((*here, table, key), unknown(f"setting of the {table}", key, known[table]))
+    places: list[tuple[KeyPath, ConditionsTable | SweepConditionsTable]] = [(here, conditions)]
+    for name, of_sweep in conditions.sweeps.items():
+        places.append(((*here, "sweeps", name), of_sweep))
+        if name not in (sweeps := declared_sweeps(study)):
+            problems.add((*here, "sweeps", name), unknown("sweep", name, sweeps))
+    for place, each in places:
+        for table, keys in (("load", each.load), ("contenders", each.contenders)):
+            for key in keys:
+                if key not in known[table]:
+                    problems.add((*place, table, key), unknown(f"setting of the {table}", key, known[table]))
 
 
 def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
@@ -232,7 +253,25 @@ def _unmet(
     """
     needed = {name for contrast in contrasts for name in contrast.contenders()}
     contenders = [contender for contender in study.contenders if contender.name in needed]
-    for key, wanted in (common.load | own.load).items():
+    sweeps = {**common.sweeps, **own.sweeps}
+    ordinary = [contender for contender in contenders if contender.sweep not in sweeps]
+    load, settings = common.load | own.load, common.contenders | own.contenders
+    if ordinary or not contenders:
+        yield from _unmet_by(ordinary, load, settings, study)
+    for name, special in sweeps.items():
+        of_sweep = [contender for contender in contenders if contender.sweep == name]
+        if of_sweep:
+            yield from _unmet_by(of_sweep, load | special.load, settings | special.contenders, study)
+
+
+def _unmet_by(
+    contenders: Sequence[Contender],
+    load: Mapping[str, object],
+    settings: Mapping[str, object],
+    study: Study,
+) -> Iterator[str]:
+    """Those of the contenders of one sweep, or of all others."""
+    for key, wanted in load.items():
         if contenders:
             others = _others(contenders, study, key, wanted, lambda each: _load_in_effect(each.load))
         else:
@@ -242,7 +281,7 @@ def _unmet(
             alike = len(others) >= len(contenders) and len(set(others.values())) == 1
             has = show(next(iter(others.values()))) if alike else _listed(others)
             yield f"the claim is about {key} {show(wanted)} of the load, the run has {has}"
-    for key, wanted in (common.contenders | own.contenders).items():
+    for key, wanted in settings.items():
         if others := _others(contenders, study, key, wanted, lambda each: each.settings):
             yield f"the claim is about {key} {show(wanted)}, the run has {_listed(others)}"
 

@@ -140,6 +140,10 @@ def run(
     full: Annotated[
         bool, typer.Option("--full", help="The study's full size: all its planned looks.")
     ] = False,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="NAME", help="Another size of the study (`list studies` has them)."),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the study; may be repeated."),
@@ -157,8 +161,12 @@ def run(
     ] = False,
 ) -> None:
     """Run a study: every contender, in randomised blocks; then print its table."""
-    if quick and full:
-        raise UserError("run: --quick and --full contradict each other; give one of them")
+    named = [("quick", "--quick")] if quick else []
+    named += [("full", "--full")] if full else []
+    named += [(size, f"--size {size}")] if size is not None else []
+    if len({each for each, _ in named}) > 1:
+        options = " and ".join(option for _, option in named)
+        raise UserError(f"run: {options} contradict each other; give one of them")
     if resume and out is None:
         raise UserError("run: --resume goes on with a run that was begun; say which with --out DIR")
 
@@ -166,7 +174,7 @@ def run(
 
     run_and_show(
         study=study,
-        size="full" if full else "quick" if quick else None,
+        size=named[0][0] if named else None,
         overrides=overrides or [],
         seed=seed,
         out=out,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from thunderherd.contrasts_file import Contrast, Figure
 from thunderherd.figures import decimals, number, percent, span, unit_of
+from thunderherd.metrics import METRICS
 from thunderherd.records import Interval
 from thunderherd.samples import signed_rank
 from thunderherd.statistics import contrast
@@ -63,6 +64,9 @@ class Measured:
         """Two significant digits of half the interval's width; without an interval, three of the value."""
         if self.low is not None and self.high is not None and self.high > self.low:
             return min(6, decimals([(self.high - self.low) / 2], significant=2))
+        known = METRICS.get(self.metric)
+        if self.over is None and known and known.whole and float(self.value or 0).is_integer():
+            return 0
         return decimals([self.value or self.low or 1.0])
 
     def as_dict(self, kind: Literal["test", "figure"]) -> dict[str, Any]:

@@ -157,7 +157,8 @@ def _print_section(console: Console, heading: str, entries: list[Entry], shared:
     for entry in entries:
         own = [setting for key in SETTING_LISTS for setting in entry.get(key) or []]
         settings |= {setting["name"]: setting for setting in own}
-        names = f"  ({', '.join(_option(setting) for setting in own)})" if own else ""
+        named = [_option(setting) for setting in own] or [f"--size {size}" for size in entry.get("sizes", ())]
+        names = f"  ({', '.join(named)})" if named else ""
         table.add_row(
             Text(f"  {entry['name']}", style="bold"), Text.assemble(_summary(entry), (names, "dim"))
         )

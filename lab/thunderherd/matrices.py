@@ -221,7 +221,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
     unit = unit_for(summary, name, figures.values())
     marks = _marks(summary, sweep, figures) if is_first else {}
-    paper = {(each.base, each.point): each.value for each in sweep.paper} if is_first else {}
+    paper = _paper_texts(sweep) if is_first else {}
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
     absent = _Reasons()
@@ -229,8 +229,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     for row, digits in zip(keys, _digits_of_rows(values, name), strict=True):
         cells = []
         for key in row:
-            figure, source = figures.get(key), paper.get(key)
-            printed = ABSENT if source is None else as_printed(source)
+            figure, printed = figures.get(key), paper.get(key, ABSENT)
             cells.append(
                 Cell(
                     value=ABSENT if figure is None else number(unit.of(figure.value), digits),
@@ -248,9 +247,28 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     if paper:
         notes = [
             *notes,
+            *(f"paper: {base} on {', '.join(systems)}" for base, systems in _systems(sweep).items()),
             *(f"paper: {note}" for note in dict.fromkeys(each.note for each in sweep.paper) if note),
         ]
     return Matrix(caption_of(name, unit), sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
+
+
+def _systems(sweep: SweepSummary) -> dict[str, list[str]]:
+    """The systems on which the source ran a contender, where it has several."""
+    pairs = dict.fromkeys((each.base, each.system) for each in sweep.paper if each.system)
+    return {base: [system or "" for each, system in pairs if each == base] for base, _ in pairs}
+
+
+def _paper_texts(sweep: SweepSummary) -> dict[tuple[str, str], str]:
+    """The source's figures by contender and point: of each system, in the order of `_systems`."""
+    values = {(each.base, each.point, each.system): as_printed(each.value) for each in sweep.paper}
+    systems: dict[str, list[str | None]] = {base: [*named] for base, named in _systems(sweep).items()}
+    return {
+        (base, point): ", ".join(
+            values.get((base, point, system), ABSENT) for system in systems.get(base, [None])
+        )
+        for base, point, _ in values
+    }
 
 
 def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], ContenderSummary]:

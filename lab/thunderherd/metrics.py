@@ -57,6 +57,7 @@ METRICS = _table(
     Metric("latency_maximum_seconds", "longest latency", "s"),
     Metric("voluntary_switches_per_connection", "voluntary context switches of the server per connection"),
     Metric("empty_wakeups_per_connection", "returns from a wait that found nothing to do, per connection"),
+    Metric("listener_holders", "processes of the server that hold the listener", whole=True),
     Metric("clients_per_worker_sd", "standard deviation of connections per worker", "connections"),
     Metric("clients_per_worker_min", "fewest connections of a worker", "connections", "more", whole=True),
     Metric("clients_per_worker_max", "most connections of a worker", "connections", whole=True),

@@ -54,6 +54,7 @@ class Observation:
     marks: list[Mark] = field(default_factory=list)
     samples: tuple[noise.Sample, noise.Sample] | None = None
     time_wait_before: int | None = None
+    listener_holders: int | None = None
 
     @property
     def is_whole_life(self) -> bool:
@@ -152,6 +153,7 @@ class Observation:
             **_latencies([load.latency for load in self.loads]),
             "voluntary_switches_per_connection": self._switches_per_connection(work),
             "empty_wakeups_per_connection": _share(work.empty_wakeups, work.connections),
+            "listener_holders": self.listener_holders,
             "clients_per_worker_sd": statistics.pstdev(workers) if workers else None,
             "clients_per_worker_min": min(workers) if workers else None,
             "clients_per_worker_max": max(workers) if workers else None,

@@ -19,6 +19,7 @@ import numpy as np
 from thunderherd.claims import judged_after
 from thunderherd.claims_file import load_questions
 from thunderherd.contrasts import Measured, Values, lacks, measure
+from thunderherd.contrasts_file import outside_this_size
 from thunderherd.metrics import metric
 from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records import QuestionSummary
@@ -112,6 +113,10 @@ def _answer(
     alpha: float,
     early: str | None,
 ) -> QuestionSummary:
+    if outside := _outside(question, study):
+        return QuestionSummary(
+            id=question.id, text=question.text, answer=[outside], note=question.note, figures=[]
+        )
     filled, figures = dict(question.given), list[dict[str, Any]]()
     for name, figure in question.figures.items():
         if missing := lacks(figure, values, unavailable):
@@ -140,6 +145,17 @@ def _answer(
         note="\n".join(notes) or None,
         figures=figures,
     )
+
+
+def _outside(question: Question, study: Study) -> str | None:
+    """What stands in place of an answer all of whose figures belong to parts that this size does not run."""
+    asked = [*question.figures.values(), *question.verdicts.values()]
+    names = {name for each in asked for name in each.contenders()}
+    has_best = any(each.points for each in question.best.values())
+    if has_best or not names or names - set(study.absent):
+        return None
+    reasons = outside_this_size(names, study)
+    return f"[not measured: {'; '.join(reasons)}]" if reasons else None
 
 
 def _missing(reasons: Sequence[str], study: Study) -> str:

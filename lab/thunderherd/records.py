@@ -289,6 +289,7 @@ class PaperFigure(Record):
 
     base: str
     point: str
+    system: str | None = Field(default=None, description="where it ran, if the source has several systems")
     value: float = Field(description="the mean, where the source gives several runs; in the source's unit")
     runs: list[float] = Field(description="every figure that the source gives for it")
     note: str | None = None

@@ -31,7 +31,7 @@ def run_and_show(
     study
         Name of a bundled study, or path of a TOML file.
     size
-        "quick" or "full"; None is the study's quick size, or with `resume` that of the run.
+        A size of the study's, such as "quick"; None is the quick one, or with `resume` that of the run.
     overrides
         `key=value` texts; with `resume`, none stands for those of the run.
     seed

@@ -149,10 +149,17 @@ def _merged(table: AnyTable, changes: BaseModel) -> AnyTable:
 
 
 def bases(form: StudyForm, sweep: int | None = None) -> list[Base]:
-    """The contenders of the main table; or those that a sweep, by its place, names or declares."""
+    """The contenders of the main table; or those that a sweep, by its place, names or declares.
+
+    What it names is one of the main table, or declared by any sweep.
+    """
     tables: dict[str, tuple[ContenderTable, KeyPath]] = {}
     for index, table in enumerate(form.contenders):
         tables.setdefault(table.name, (table, ("contenders", index)))
+    for number, each in enumerate(form.sweeps):
+        for index, own in enumerate(each.contenders):
+            if isinstance(own, ContenderTable):
+                tables.setdefault(own.name, (own, ("sweeps", number, "contenders", index)))
 
     def based(table: ContenderTable, place: KeyPath) -> Base:
         start, start_place = tables.get(table.control_of or "", (table, place))
@@ -171,10 +178,9 @@ def bases(form: StudyForm, sweep: int | None = None) -> list[Base]:
 
 def declared(form: StudyForm) -> list[Base]:
     """Every contender that a file declares, once: the main table's, and sweeps' own."""
-    own = [
-        base for index in range(len(form.sweeps)) for base in bases(form, index) if base.place[0] == "sweeps"
-    ]
-    return [*bases(form), *own]
+    of_sweeps = [base for index in range(len(form.sweeps)) for base in bases(form, index)]
+    own = {base.place: base for base in of_sweeps if base.place[0] == "sweeps"}
+    return [*bases(form), *own.values()]
 
 
 def points(sweep: SweepTable, place: KeyPath) -> list[Point]:

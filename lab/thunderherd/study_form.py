@@ -182,17 +182,27 @@ class ValueTable(Table):
     set: dict[str, Any] = Field(description='keys, such as { "load.settings.loops" = 100 }')
 
 
+def _kind_of_element(element: object) -> str:
+    return "table" if isinstance(element, dict | Table) else "name"
+
+
+PaperColumns = Annotated[
+    Annotated[str, Tag("name")] | Annotated[dict[str, str], Tag("table")], Discriminator(_kind_of_element)
+]
+
+
 class SweepPaperTable(Table):
     """The source's figures for a sweep: a CSV file beside the study, a line for each point.
 
-    Wide: a column for each contender (`columns`). Long: a line for each contender and point (`contender`,
-    `names`, `value`).
+    Wide: a column for each contender (`columns`), or for each of the systems on which the source ran it.
+    Long: a line for each contender and point (`contender`, `names`, `value`).
     """
 
     file: str = Field(description="a CSV file beside the study")
     point: str = Field(description="its column with the points")
-    columns: dict[str, str] | None = Field(
-        default=None, description="wide: for each contender the column with its figures"
+    columns: dict[str, PaperColumns] | None = Field(
+        default=None,
+        description='wide: for each contender the column with its figures, or { "a system" = "its column" }',
     )
     contender: str | None = Field(default=None, description="long: its column that tells contenders apart")
     names: dict[str, str] | None = Field(
@@ -203,10 +213,6 @@ class SweepPaperTable(Table):
         default={}, description='only lines with these, such as { delay = "small" }'
     )
     note: str | None = Field(default=None, description="what to know about these figures")
-
-
-def _kind_of_element(element: object) -> str:
-    return "table" if isinstance(element, dict | Table) else "name"
 
 
 SweepContender = Annotated[
@@ -226,7 +232,8 @@ class SweepTable(Table):
         min_length=1, description='values of the key, or tables such as { name = "small", set = {...} }'
     )
     contenders: list[SweepContender] = Field(
-        min_length=1, description="names of [[contenders]], or tables [[sweeps.contenders]]"
+        min_length=1,
+        description="names of [[contenders]] or of another sweep's, or tables [[sweeps.contenders]]",
     )
     metric: str | None = Field(default=None, description="what its verdicts rest on, if not the study's")
     better: Better | None = Field(default=None, description='"less" or "more", if not as the metric has it')

@@ -121,6 +121,8 @@ class SettableKeys:
         matches = [full for full in self.paths if _is_short_for(key, full)]
         if not matches:
             raise UserError(f"no such key '{key}'{self._hint(key)}")
+        if sweeps := [full for full in matches if self._is_of_named_sweep(key, full)]:
+            matches = sweeps
         of_contenders = [full for full in matches if "contenders" in full.split(".")[:-1]]
         # A contender is a server first: its own setting is meant where its load has one of the same name.
         of_contenders = [full for full in of_contenders if ".load." not in full] or of_contenders
@@ -130,6 +132,11 @@ class SettableKeys:
         if len(meant) > 1 and meant is not of_contenders:
             raise UserError(f"'{key}' could be {' or '.join(meant)}; write which one")
         return [self.paths[full] for full in meant]
+
+    def _is_of_named_sweep(self, key: str, full: str) -> bool:
+        """Whether a key that names a sweep means that sweep's own, for all of its contenders."""
+        named = {sweep.name for sweep in self._form.sweeps} & set(key.split(".")[:-1])
+        return bool(named) and "contenders" not in full.split(".")
 
     def _hint(self, key: str) -> str:
         full = list(self.paths)

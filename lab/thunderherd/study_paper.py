@@ -117,10 +117,10 @@ class Paper:
             return ()
         names = {point.name: point.name for point in points}
         names |= {_plain(point.number): point.name for point in points if point.number is not None}
-        found: dict[tuple[str, str], list[float]] = {}
-        for base, point, value in rows:
+        found: dict[tuple[str, str | None, str], list[float]] = {}
+        for base, system, point, value in rows:
             if name := names.get(point) or names.get(_plain(point)):
-                found.setdefault((base, name), []).append(value)
+                found.setdefault((base, system, name), []).append(value)
         # A run of other points than the file's is none of the file's mistakes.
         if not found and (*place, "values") not in problems.origins:
             problems.add(
@@ -130,13 +130,15 @@ class Paper:
             PaperFigure(
                 base=base,
                 point=point.name,
+                system=system,
                 value=sum(values) / len(values),
                 runs=values,
                 note=sweep.paper.note,
             )
             for base in bases
+            for system in dict.fromkeys(system for each, system, _ in found if each == base)
             for point in points
-            if (values := found.get((base, point.name)))
+            if (values := found.get((base, system, point.name)))
         )
 
     def seconds_of(self, table: ContenderTable, place: KeyPath, problems: Problems) -> float | None:
@@ -191,10 +193,15 @@ def _is_whole(table: SweepPaperTable, here: KeyPath, bases: Sequence[str], probl
     return len(problems) == before
 
 
-def _figures(table: SweepPaperTable, path: Path) -> list[tuple[str, str, float]]:
-    """Contender, point and figure of each line that the table means. Raises UserError."""
+def _figures(table: SweepPaperTable, path: Path) -> list[tuple[str, str | None, str, float]]:
+    """Contender, system, point and figure of each line that the table means. Raises UserError."""
+    wide = [
+        (base, system, column)
+        for base, columns in (table.columns or {}).items()
+        for system, column in (columns.items() if isinstance(columns, dict) else [(None, columns)])
+    ]
     if table.columns is not None:
-        needed = [table.point, *table.where, *table.columns.values()]
+        needed = [table.point, *table.where, *(column for _, _, column in wide)]
     else:
         needed = [table.point, *table.where, str(table.contender), str(table.value)]
     found = []
@@ -202,17 +209,17 @@ def _figures(table: SweepPaperTable, path: Path) -> list[tuple[str, str, float]]
         if any(row[column] != wanted for column, wanted in table.where.items()):
             continue
         if table.columns is not None:
-            cells = [(base, row[column]) for base, column in table.columns.items()]
+            cells = [(base, system, row[column]) for base, system, column in wide]
         else:
             cells = [
-                (base, row[str(table.value)])
+                (base, None, row[str(table.value)])
                 for base, name in (table.names or {}).items()
                 if row[str(table.contender)] == name
             ]
-        for base, text in cells:
+        for base, system, text in cells:
             try:
                 # A cell without a figure: the source does not give one.
-                found += [(base, row[table.point], float(text))] if text.strip() else []
+                found += [(base, system, row[table.point], float(text))] if text.strip() else []
             except ValueError:
                 raise UserError(f"{path}: {show(text)} is no number, in {show(row)}") from None
     return found

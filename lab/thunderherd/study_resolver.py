@@ -94,7 +94,7 @@ class Resolver:
         self.form, everything = self._configurations()
         form = self.form
         chosen = [each for each in everything if each.part in self.parts()]
-        absent = {each.name: f"not part of size {self.size}" for each in everything if each not in chosen}
+        absent = {each.name: self._elsewhere(each.part) for each in everything if each not in chosen}
         paper = Paper.read(form, problems)
         if on_this_machine:
             missing = self._missing(chosen)
@@ -150,9 +150,15 @@ class Resolver:
             overrides=self.overrides,
         )
 
-    def parts(self) -> list[str]:
-        """What this size runs: the main table, and sweeps by name."""
-        return self.form.sizes[self.size].parts or [MAIN, *(sweep.name for sweep in self.form.sweeps)]
+    def parts(self, size: str | None = None) -> list[str]:
+        """What a size runs, this one if not named: the main table, and sweeps by name."""
+        everything = [MAIN, *(sweep.name for sweep in self.form.sweeps)]
+        return self.form.sizes[size or self.size].parts or everything
+
+    def _elsewhere(self, part: str) -> str:
+        """Why what belongs to a part is not run, and by which sizes it is."""
+        sizes = " and ".join(size for size in self.form.sizes if part in self.parts(size))
+        return f"not part of size {self.size}" + (f", but of {sizes}" if sizes else "")
 
     def _configurations(self) -> tuple[StudyForm, list[Configuration]]:
         """The form, and its contenders held against what there is; without the sweeps where one is not well

@@ -15,6 +15,7 @@ from thunderherd.study_configurations import (
     Configuration,
     bases,
     common_changes,
+    declared,
     points,
 )
 from thunderherd.study_file import KeyPath, Problems, assign, check_shape, show, unknown
@@ -62,7 +63,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
 
 
 def _check_contenders(form: StudyForm, sweep: SweepTable, here: KeyPath, problems: Problems) -> None:
-    known = [table.name for table in form.contenders]
+    known = [base.table.name for base in declared(form)]
     seen: list[str] = []
     for index, named in enumerate(sweep.contenders):
         key = (*here, "contenders", index)

@@ -136,21 +136,36 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
 
 def _papers(summary: Summary, sweep: SweepSummary) -> list[dict[str, Any]]:
     numbers = {point.name: point.number for point in sweep.points}
+    shown = [each for each in sweep.paper if each.point in numbers and each.base in sweep.contenders]
+    last = {(each.base, each.system): each for each in shown}
     return [
-        _row(each.base, each.point, numbers[each.point], PAPER)
+        _row(each.base, each.point, numbers[each.point], PAPER, each.system or "")
         | {"value": each.value, "low": None, "high": None, "text": f"{each.value:g}"}
-        | {"interval": _runs(each.runs), "spoken": f"the paper, {each.base} at {each.point}: {each.value:g}"}
-        for each in sweep.paper
-        if each.point in numbers and each.base in sweep.contenders
+        | {"interval": _runs(each.runs), "ends": each is last[(each.base, each.system)]}
+        | {"spoken": f"{_of(each.system)}, {each.base} at {each.point}: {each.value:g}"}
+        for each in shown
     ]
+
+
+def _of(system: str | None) -> str:
+    return f"the paper on {system}" if system else "the paper"
 
 
 def _runs(runs: Sequence[float]) -> str:
     return f"runs {', '.join(f'{run:g}' for run in runs)}" if len(runs) > 1 else "none given"
 
 
-def _row(base: str, point: str, number_: float | None, whose: str) -> dict[str, Any]:
-    return {"base": base, "name": printable(base), "point": printable(point), "x": number_, "whose": whose}
+def _row(base: str, point: str, number_: float | None, whose: str, system: str = "") -> dict[str, Any]:
+    place = f"{whose}, {printable(system)}" if system else whose
+    return {
+        "base": base,
+        "name": printable(base),
+        "point": printable(point),
+        "x": number_,
+        "whose": whose,
+        "system": printable(system),
+        "place": place,
+    }
 
 
 def _of_the_same_size(ours: Sequence[dict[str, Any]], papers: Sequence[dict[str, Any]]) -> bool:
@@ -214,7 +229,7 @@ class _Drawing:
             )
         tooltip = [
             alt.Tooltip("name:N", title="contender"),
-            alt.Tooltip("whose:N", title="measured on"),
+            alt.Tooltip("place:N", title="measured on"),
             alt.Tooltip("point:N", title=self.sweep.x_label),
             alt.Tooltip("text:N", title="figure"),
             alt.Tooltip("interval:N", title="interval"),
@@ -239,7 +254,11 @@ class _Drawing:
             layers.append(shown.mark_point(filled=True, size=50, opacity=1).encode(shape=self.shape, **told))
         if PAPER in whose:
             shown = base.transform_filter(book)
-            layers += [] if self.is_named else [shown.mark_line(strokeWidth=1.4, strokeDash=[5, 4])]
+            dashed = shown.mark_line(strokeWidth=1.4, strokeDash=[5, 4]).encode(detail="system:N")
+            layers += [] if self.is_named else [dashed]
+            if any(row["system"] for row in rows):
+                ends = shown.transform_filter("datum.ends && datum.system")
+                layers.append(ends.mark_text(align="left", dx=8, fontSize=10).encode(text="system:N"))
             open_marks = shown.mark_point(filled=False, size=60, strokeWidth=1.5, opacity=1)
             layers.append(open_marks.encode(shape=self.shape, **told))
         heading = alt.TitleParams(

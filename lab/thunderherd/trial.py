@@ -19,6 +19,7 @@ from thunderherd import noise
 from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Server, start_load
 from thunderherd.engine_lines import LoadResult, Snapshot
+from thunderherd.holders import holders_of_listener
 from thunderherd.observation import Observation
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, LoadPlan, Study
@@ -130,6 +131,7 @@ class _Trial:
             if not load.is_timed:
                 seen.after = seen.rest_after
             seen.samples = (quiet, noise.sample(server.ready.supervisor_pid))
+            seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.port)
             seen.summary = server.stop()
 
     def run_whole_life(self) -> None:

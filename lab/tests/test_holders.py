@@ -1,0 +1,47 @@
+"""The processes that hold a listener are counted, parent and children; threads and strangers are not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from thunderherd import holders
+from thunderherd.engine import Server
+from thunderherd.holders import holders_of_listener
+
+
+@pytest.mark.parametrize(
+    ("design", "pool", "expected"),
+    [("prefork", 7, 8), ("prefork_file_lock", 1, 2), ("prethread", 7, 1), ("iterative", None, 1)],
+)
+def test_parent_and_children_hold_the_listener(design: str, pool: int | None, expected: int) -> None:
+    settings = {} if pool is None else {"pool": pool}
+    with Server(design, workload="bytes", primitive="send", settings=settings) as server:
+        server.snapshot()
+        eventually = (holders_of_listener(server.ready.server_pid, server.ready.port) for _ in range(200))
+        assert expected in eventually
+        server.stop()
+
+
+def test_threads_share_and_connections_are_no_listeners() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        release = threading.Event()
+        threads = [threading.Thread(target=release.wait) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        with socket.create_connection(("127.0.0.1", port)):
+            assert holders_of_listener(os.getpid(), port) == 1
+        release.set()
+        for thread in threads:
+            thread.join()
+    assert holders_of_listener(os.getpid(), port) is None
+
+
+def test_what_cannot_be_seen_is_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(holders, "PROC", tmp_path)
+    assert holders_of_listener(1, 80) is None

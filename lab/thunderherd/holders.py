@@ -1,0 +1,64 @@
+"""How many processes of a server hold its listener: the reference count of which the textbook speaks.
+
+A listener belongs to an open file, and each process that was forked after it has a descriptor of that file
+(fork(2)); the file is closed when the last of them is. The kernel does not tell that count, but /proc tells
+whose descriptors they are (proc(5), /proc/PID/fd). Threads share the descriptors of their process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+LISTENING = "0A"
+"""The state in /proc/net/tcp (net/tcp_states.h, TCP_LISTEN)."""
+
+
+def holders_of_listener(server_pid: int, port: int) -> int | None:
+    """Processes from `server_pid` downwards that have a descriptor of a socket listening on `port`.
+
+    None where /proc does not show them, or where no such socket is to be found.
+    """
+    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    if not sockets:
+        return None
+    try:
+        return sum(not sockets.isdisjoint(_descriptors(pid)) for pid in _tree(server_pid))
+    except PermissionError:
+        return None
+
+
+def _listening(port: int) -> Iterator[str]:
+    """The inodes of the sockets that listen on a port, in this network namespace."""
+    for table in ("tcp", "tcp6"):
+        path = PROC / "self" / "net" / table
+        lines = path.read_text(encoding="ascii").splitlines()[1:] if path.exists() else []
+        for fields in map(str.split, lines):
+            if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                yield fields[9]
+
+
+def _tree(pid: int) -> Iterator[int]:
+    """A process and all below it; children belong to the thread that forked them."""
+    yield pid
+    for children in (PROC / str(pid) / "task").glob("*/children"):
+        try:
+            found = children.read_text(encoding="ascii").split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended meanwhile
+        for child in found:
+            yield from _tree(int(child))
+
+
+def _descriptors(pid: int) -> Iterator[str]:
+    """What the descriptors of a process refer to; nothing of one that has ended."""
+    try:
+        descriptors = list((PROC / str(pid) / "fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
+        return
+    for descriptor in descriptors:
+        try:
+            yield str(descriptor.readlink())
+        except (FileNotFoundError, ProcessLookupError):
+            continue
