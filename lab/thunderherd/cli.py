@@ -140,6 +140,10 @@ def run(
     full: Annotated[
         bool, typer.Option("--full", help="The study's full size: all its planned looks.")
     ] = False,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="NAME", help="Another size that the study declares, such as report."),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the study; may be repeated."),
@@ -159,6 +163,8 @@ def run(
     """Run a study: every contender, in randomised blocks; then print its table."""
     if quick and full:
         raise UserError("run: --quick and --full contradict each other; give one of them")
+    if size is not None and (quick or full):
+        raise UserError("run: --size names the size; leave --quick and --full out")
     if resume and out is None:
         raise UserError("run: --resume goes on with a run that was begun; say which with --out DIR")
 
@@ -166,7 +172,7 @@ def run(
 
     run_and_show(
         study=study,
-        size="full" if full else "quick" if quick else None,
+        size="full" if full else "quick" if quick else size,
         overrides=overrides or [],
         seed=seed,
         out=out,

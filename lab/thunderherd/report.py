@@ -239,6 +239,8 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
     if summary.study.repetitions:
         text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot is a run"
     text += f"; {sweep.better} is better."
+    if sweep.remarks:
+        text = f"{'; '.join(sweep.remarks).capitalize()}. {text}"
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
     if sweep.paper:

@@ -31,7 +31,8 @@ def run_and_show(
     study
         Name of a bundled study, or path of a TOML file.
     size
-        "quick" or "full"; None is the study's quick size, or with `resume` that of the run.
+        "quick", "full" or another that the study has; None is its quick size, or with `resume` that of the
+        run.
     overrides
         `key=value` texts; with `resume`, none stands for those of the run.
     seed
