@@ -1,4 +1,4 @@
-"""Every row of docs/sources.md works: its commands are run as they stand, on a free port instead of 8888."""
+"""Every row of docs/sources.md works: its commands are run as they stand, but on a free port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from thunderherd.sources import SourceRow, rows_of, source_rows, write
 
 ROOT = Path(__file__).resolve().parents[2]
 THUNDERHERD = Path(sys.executable).with_name("thunderherd")
-PORT_IN_THE_DOCUMENT = "8888"
+PORT_IN_THE_DOCUMENT = re.compile(r"(?<=--port )\d+|(?<=127\.0\.0\.1:)\d+")
+"""The port that a row's commands use, the source's own: where its server listens and its clients connect."""
 LISTENING_SECONDS = 15.0
 COMMAND_SECONDS = 240.0
 STOPPING_SECONDS = 15.0
@@ -77,7 +78,7 @@ def free_port() -> int:
 
 def arguments(command: str, port: int) -> list[str]:
     """The command as the document has it, on that port, and of this environment's thunderherd."""
-    program, *rest = shlex.split(re.sub(rf"\b{PORT_IN_THE_DOCUMENT}\b", str(port), command))
+    program, *rest = shlex.split(PORT_IN_THE_DOCUMENT.sub(str(port), command))
     assert program == "thunderherd", f"{command}: a command of ours begins with thunderherd"
     return [str(THUNDERHERD), *rest]
 

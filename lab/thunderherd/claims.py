@@ -165,7 +165,7 @@ class _Case:
             statement=claim.statement,
             source_note="\n".join(self._notes()) or None,
             paper_figure=f"{claim.paper_figure}{condition}",
-            our_figure="\n".join([*(each.text() for each in shown), *units(shown)]),
+            our_figure="\n".join([*(each.text() + self._remarks() for each in shown), *units(shown)]),
             estimate=self._estimate(),
             verdict=verdict,
             why=why,
@@ -174,6 +174,9 @@ class _Case:
                 *(each.as_dict("figure") for each in self.figures),
             ],
         )
+
+    def _remarks(self) -> str:
+        return "".join(f" [{remark}]" for remark in self.claim.remarks)
 
     def _notes(self) -> list[str]:
         claim = self.claim

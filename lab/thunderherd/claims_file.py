@@ -30,6 +30,10 @@ from thunderherd.questions_file import Question, QuestionTable, check_question, 
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, TomlFile, check_shape, show, unknown
+from thunderherd.study_scale import cpus_in_words
+
+FEW = 3
+"""So many contenders are listed by name where they have the same value."""
 
 __all__ = ["Claim", "Contrast", "Figure", "Source", "load_claims", "load_questions", "load_source"]
 
@@ -76,6 +80,9 @@ class ClaimTable(FileTable):
     test_note: str | None = Field(default=None, description="what a judgement must take into account")
     test_note_honoured: str | None = Field(default=None, description="how it does so")
     reading: str | None = Field(default=None, description="how the words were made into numbers")
+    source_cpus: int | None = Field(
+        default=None, ge=1, description="CPUs of the source's server; shown where it has others here"
+    )
     metric: str = Field(
         description='the metric of its tests and figures, such as "server_cpu_per_connection"'
     )
@@ -102,6 +109,7 @@ class Claim(BaseModel):
     the source gets wrong about it and must be shown with it. `unmet` says which of its conditions the study
     as resolved does not meet: where there are any, the verdict is `unmet_verdict`. `left_out` says which of
     the contenders of its tests this machine cannot run, `outside` which of them this size does not have.
+    `remarks` say how this run differs from the source's experiment, beside its figure.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,6 +129,7 @@ class Claim(BaseModel):
     unmet: tuple[str, ...]
     unmet_verdict: Literal["not testable here", "undecided"] = "not testable here"
     left_out: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
 
 
@@ -225,10 +234,13 @@ def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
 
 
 def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim:
-    plain = claim.model_dump(exclude={"metric", "tests", "figures", "conditions"})
+    plain = claim.model_dump(exclude={"metric", "tests", "figures", "conditions", "source_cpus"})
     tests = [resolved_contrast(test, claim.metric, study) for test in claim.tests]
     figures = [resolved_figure(figure, figure.label, claim.metric, study) for figure in claim.figures]
     tested = {name for test in tests for name in test.contenders()}
+    needed = {name for each in [*tests, *figures] for name in each.contenders()}
+    about = [each for each in study.contenders if each.name in needed]
+    said = [*(each.scale for each in about), cpus_in_words(claim.source_cpus, about)]
     own = claim.conditions
     unmet = list(_unmet([*tests, *figures], own, common, study))
     because = own.because or common.because
@@ -239,6 +251,7 @@ def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim
         figures=tuple(figures),
         unmet=(*unmet, because) if unmet and because else tuple(unmet),
         unmet_verdict=own.otherwise or common.otherwise or "not testable here",
+        remarks=tuple(dict.fromkeys(each for each in said if each)),
         left_out=tuple(left_out_here(tested, study)),
         outside=tuple(outside_this_size(tested, study)),
     )
@@ -311,4 +324,7 @@ def _others(
 
 
 def _listed(values: Mapping[str, SettingValue]) -> str:
+    if len(values) > FEW and len(set(values.values())) == 1:
+        name, value = next(iter(values.items()))
+        return f"{show(value)} ({name} and {len(values) - 1} more)"
     return ", ".join(f"{name} {show(value)}" for name, value in values.items())

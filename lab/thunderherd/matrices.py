@@ -6,7 +6,8 @@ Everything is taken from the summary. The printed tables and the report show the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 
 from thunderherd.figures import (
     ABSENT,
@@ -70,12 +71,14 @@ HEADINGS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure of this machine, its interval or spread, the source's figure, and a mark; all texts."""
+    """A figure of this machine, its interval or spread, the source's figure, a mark, and what bounds it; all
+    texts."""
 
     value: str
     span: str = ""
     paper: str = ""
     mark: str = ""
+    bound: str = ""
 
 
 @dataclass(frozen=True)
@@ -235,6 +238,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     value=ABSENT if figure is None else number(unit.of(figure.value), digits),
                     span="" if figure is None else figure.span(unit, digits, between),
                     paper=printed if paper else "",
+                    bound=_bound(summary, name, contenders.get(key)),
                     mark=marks.get(key, "")
                     if figure
                     else absent.mark(_why_not(sweep, name, *key, contenders.get(key))),
@@ -250,7 +254,15 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
             *(f"paper: {base} on {', '.join(systems)}" for base, systems in _systems(sweep).items()),
             *(f"paper: {note}" for note in dict.fromkeys(each.note for each in sweep.paper) if note),
         ]
-    return Matrix(caption_of(name, unit), sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
+    remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
+    caption = f"{caption_of(name, unit)}{remarks}"
+    return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
+
+
+def _bound(summary: Summary, name: str, contender: ContenderSummary | None) -> str:
+    """What bounds a rate of requests by arithmetic, where that is known."""
+    bound = shown_of(summary, contender, "queueing_bound") if name == "requests_per_second" else None
+    return "" if bound is None else as_printed(round(bound.value, 1))
 
 
 def _systems(sweep: SweepSummary) -> dict[str, list[str]]:
@@ -344,6 +356,10 @@ def sweeps_legend(summary: Summary) -> list[str]:
         )
     if any(each.has_paper for each in matrices):
         lines.append("Paper: the source's figure, on its own machine.")
+    if any(cell.bound for each in matrices for _, cells in each.rows for cell in cells):
+        lines.append(
+            "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
+        )
     if summary.study.repetitions:
         repeated = count(summary.study.repetitions, "run")
         lines.append(f"Means of {repeated}, and their standard deviation (sd); nothing is judged.")
@@ -374,7 +390,23 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
         for base in sweep.contenders
     ]
     # What is judged stands last, as the sources have it: time, requests, throughput.
-    return _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
+    runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
+    return _beside_the_source(runs, sweep)
+
+
+def _beside_the_source(runs: Runs, sweep: SweepSummary) -> Runs:
+    """The runs with those of the source in a column of their own, where it gives any."""
+    paper = {(each.point, each.base): each.runs for each in sweep.paper if len(each.runs) > 1}
+    if not paper:
+        return runs
+    rows = []
+    for row in runs.rows:
+        own = paper.get((row.point, row.contender), [])
+        texts = {str(place): as_printed(value) for place, value in enumerate(own, start=1)}
+        if own:
+            texts |= {"mean": as_printed(fmean(own)), "sd": as_printed(stdev(own))}
+        rows.append(replace(row, cells=(*row.cells, texts.get(row.run, ABSENT))))
+    return Runs(runs.corner, (*runs.headings, "Paper"), tuple(rows))
 
 
 MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")

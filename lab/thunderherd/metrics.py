@@ -49,6 +49,8 @@ METRICS = _table(
     Metric("elapsed_seconds", "elapsed time", "s"),
     Metric("connections_per_second", "connections per second", "1/s", "more"),
     Metric("requests_per_second", "requests per second", "1/s", "more"),
+    Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more"),
+    Metric("share_of_queueing_bound", "share of the queueing bound", better="more"),
     Metric("latency_mean_seconds", "mean latency", "s"),
     Metric("latency_p50_seconds", "median latency", "s"),
     Metric("latency_p90_seconds", "90th percentile of latency", "s"),
@@ -66,6 +68,15 @@ METRICS = _table(
     ),
 )
 """The metrics with a fixed name, in the order in which tables have them."""
+
+OF_CLIENTS = frozenset(
+    {
+        *("connections", "requests", "elapsed_seconds", "connections_per_second", "requests_per_second"),
+        *("queueing_bound", "share_of_queueing_bound", "client_cpu_seconds", "client_cpu_per_request"),
+        *(name for name in METRICS if name.startswith("latency_")),
+    }
+)
+"""What a timed load tells by itself, whenever its server was read; `client.NAME` besides."""
 
 SIDES = {"server": "of the server", "client": "of the clients"}
 PER_REQUEST = "_per_request"
@@ -98,6 +109,11 @@ def metric(name: str) -> Metric:
     is_time = whole in COUNTERS_OF_TIME or whole.endswith("_seconds")
     found = Metric(name, words, "s" if is_time else "", whole=not is_time)
     return found if whole == what else replace(found, words=f"{words} per request", whole=False)
+
+
+def is_of_clients(name: str) -> bool:
+    """Whether a timed load tells it by itself, without a look at its server."""
+    return name in OF_CLIENTS or name.startswith("client.")
 
 
 def metric_names(counters: Iterable[str] = ()) -> list[str]:

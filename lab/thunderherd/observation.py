@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from thunderherd import noise
+from thunderherd.bounds import queueing_bound
 from thunderherd.engine_lines import (
     Counters,
     Latency,
@@ -23,7 +24,7 @@ from thunderherd.engine_lines import (
     Snapshot,
     Tally,
 )
-from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST
+from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics
 from thunderherd.study import Contender
 
@@ -100,7 +101,7 @@ class Observation:
         """Connections of each pool worker while its clients were measured."""
         if self.is_whole_life:
             return self.summary.workers if self.summary else None
-        if self.before is None or self.after is None:
+        if self.before is None or self.after is None or any(self._read_late()):
             return None
         return workers_in_window(self.before.workers, self.after.workers)
 
@@ -138,7 +139,7 @@ class Observation:
         answered = sum(each.requests for each in windows or self.loads)
         opened = sum(each.connections for each in windows) if windows else work.connections
         elapsed = elapsed_seconds(self.loads)
-        return {
+        found: TrialMetrics = {
             "connections": opened,
             "requests": answered,
             "server_cpu_seconds": seconds,
@@ -150,6 +151,8 @@ class Observation:
             "elapsed_seconds": elapsed,
             "connections_per_second": _share(opened or None, elapsed),
             "requests_per_second": _share(answered, elapsed),
+            "queueing_bound": (bound := queueing_bound(self.contender)),
+            "share_of_queueing_bound": _share(_share(answered, elapsed), bound or 0),
             **_latencies([load.latency for load in self.loads]),
             "voluntary_switches_per_connection": self._switches_per_connection(work),
             "empty_wakeups_per_connection": _share(work.empty_wakeups, work.connections),
@@ -161,6 +164,9 @@ class Observation:
             **_of_side("server", self._of_server(), work.requests),
             **_of_side("client", self._of_clients(), asked),
         }
+        if any(self._read_late()):
+            return {name: value if is_of_clients(name) else None for name, value in found.items()}
+        return found
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
@@ -236,6 +242,11 @@ class Observation:
             self.server_life.unavailable if self.server_life else self.ready.counters if self.ready else {}
         )
         said += [f"counter {name} is not available: {why}" for name, why in missing.items() if why]
+        if any(self._read_late()) and is_of_clients(self.contender.metric):
+            said.append(
+                f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are "
+                "left out, those of the clients are as they were"
+            )
         return said
 
     def faults(self) -> list[str]:
@@ -270,6 +281,12 @@ class Observation:
             yield "load: it ends by time and told no window"
         if not all(window.requests for window in windows):
             yield "load: no reply came within the window"
+        if not is_of_clients(self.contender.metric):
+            yield from self._read_late()
+
+    def _read_late(self) -> Iterator[str]:
+        """Where the server was read too late for its figures to be those of the window."""
+        windows = [result.window for result in self.loads if result.window is not None]
         if not windows or self.before is None or self.after is None:
             return
         started = max(window.started_monotonic_ns for window in windows)

@@ -312,6 +312,9 @@ class SweepSummary(Record):
     contenders: list[str] = Field(description="their bases; BASE@SWEEP=POINT are the names at a point")
     absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
     paper: list[PaperFigure]
+    remarks: list[str] = Field(
+        default_factory=list, description="how its figures differ from the source's experiment; beside each"
+    )
 
 
 ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]

@@ -243,6 +243,8 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
         text += (
             " At a point the contenders stand a little apart, so that their bars can be told from each other."
         )
+    if sweep.remarks:
+        text = f"{'; '.join(sweep.remarks).capitalize()}. {text}"
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
     if sweep.paper:

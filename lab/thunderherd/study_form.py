@@ -121,6 +121,19 @@ class NoiseTable(Table):
     )
 
 
+class ScaleTable(Table):
+    """The experiment made smaller in proportion: every contender has these settings divided by the factor."""
+
+    factor: int = Field(default=1, ge=1, le=10_000, description="what is divided by; 1 is the source's size")
+    divides: list[str] = Field(
+        min_length=1, description='settings, such as ["settings.pool", "load.settings.clients"]'
+    )
+    time: str | None = Field(
+        default=None, description="one of them that says how long a unit of time is, if any does"
+    )
+    of: int | None = Field(default=None, ge=1, description="what `time` is at the source's size")
+
+
 class SizeTable(Table):
     """How long the study is: after how many blocks it looks, what it runs, and which keys differ."""
 
@@ -245,6 +258,10 @@ class SweepTable(Table):
     set: dict[str, Any] = Field(
         default={}, description='keys at all its points, such as { "load.settings.loops" = 100 }'
     )
+    scaled: bool = Field(default=True, description="whether [scale] applies to it")
+    source_cpus: int | None = Field(
+        default=None, ge=1, description="CPUs of the source's server; shown where it has others here"
+    )
     axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
     x_label: str | None = Field(default=None, description="a word for its axis")
     skip_unavailable: bool = Field(
@@ -283,6 +300,7 @@ class StudyForm(Table):
     load: LoadTable = Field(description="a table [load]")
     lab: LabTable = Field(default=LabTable(), description="a table [lab]")
     noise: NoiseTable = Field(default=NoiseTable(), description="a table [noise]")
+    scale: ScaleTable | None = Field(default=None, description="a table [scale]")
     sizes: dict[str, SizeTable] = Field(min_length=1, description="tables such as [sizes.quick]")
     comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
     contenders: list[ContenderTable] = Field(default=[], description="tables [[contenders]]")

@@ -74,6 +74,8 @@ class SettableKeys:
             for load in catalogue.loads:
                 self._add("load.settings", catalogue.settings_of_load(load.name, workload.name))
         self._add(f"sizes.{size}", ("looks", "alpha_split", "repetitions", "parts"))
+        if form.scale is not None:
+            self._add("scale", ("factor",))
         self._form, self._catalogue = form, catalogue
         self._load_and_lab = [key for key in self.paths if key.startswith(("load.", "lab."))]
         self._designs = {contender.name: contender.design for contender in form.contenders}

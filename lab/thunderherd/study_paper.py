@@ -23,7 +23,7 @@ SECONDS = "process_control_cpu_s"
 class Inconsistency(BaseModel):
     """Something that a source gets wrong.
 
-    `concerns` says where it must be shown: "row 7", "claim H66", "fig30_2".
+    `concerns` says where it must be shown: "row 7", "claim H66", "sweep delay", "fig30_2".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,9 +99,8 @@ class Paper:
             problems.add(("claims",), f"claims = {show(form.claims)}: there is no file {claims}")
         return cls(seconds, form.paper_table, tuple(inconsistencies), claims)
 
-    @staticmethod
     def figures_of(
-        sweep: SweepTable, place: KeyPath, points: Sequence[Point], problems: Problems
+        self, sweep: SweepTable, place: KeyPath, points: Sequence[Point], problems: Problems
     ) -> tuple[PaperFigure, ...]:
         """The source's figures for a sweep's points; what it has at other points is left out."""
         if sweep.paper is None:
@@ -116,6 +115,8 @@ class Paper:
             problems.add((*here, "file"), str(error))
             return ()
         names = {point.name: point.name for point in points}
+        listed = notes_about(self.inconsistencies, f"sweep {sweep.name}")
+        note = "; ".join(each for each in (sweep.paper.note, listed) if each) or None
         names |= {_plain(point.number): point.name for point in points if point.number is not None}
         found: dict[tuple[str, str | None, str], list[float]] = {}
         for base, system, point, value in rows:
@@ -133,7 +134,7 @@ class Paper:
                 system=system,
                 value=sum(values) / len(values),
                 runs=values,
-                note=sweep.paper.note,
+                note=note,
             )
             for base in bases
             for system in dict.fromkeys(system for each, system, _ in found if each == base)

@@ -86,6 +86,7 @@ class Contender(_Resolved):
     """One complete configuration; `settings` holds a value for everything that its server can be told.
 
     A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
+    `scale` says in words how it is smaller than the source's experiment, where it is.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Contender(_Resolved):
     trial: TrialForm
     metric: str
     better: Better
+    scale: str | None = None
     control_of: str | None
     paper_seconds: float | None
     paper_note: str | None
@@ -122,7 +124,8 @@ class Comparison(_Resolved):
 class Sweep(_Resolved):
     """Contenders over the points of an axis; `contenders` are their bases, those that can run here.
 
-    `absent` are declared contenders that this machine cannot run, by name, and why.
+    `absent` are declared contenders that this machine cannot run, by name, and why. `remarks` say how its
+    figures differ from the source's experiment and belong beside each.
     """
 
     name: str
@@ -138,6 +141,7 @@ class Sweep(_Resolved):
     contenders: tuple[str, ...]
     absent: dict[str, str]
     paper: tuple[PaperFigure, ...]
+    remarks: tuple[str, ...] = ()
 
 
 class Look(_Resolved):

@@ -15,7 +15,7 @@ from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
 from thunderherd.study_configurations import MAIN, Configuration, configurations, points
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
-from thunderherd.study_form import ContenderTable, LabTable, LoadTable, StudyForm, SweepTable
+from thunderherd.study_form import ContenderTable, LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
 from thunderherd.study_overrides import SettableKeys, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
@@ -29,6 +29,16 @@ from thunderherd.study_resolved import (
     Settings,
     Study,
     Sweep,
+)
+from thunderherd.study_scale import (
+    OF_LOAD,
+    OF_SERVER,
+    check_scale,
+    divided,
+    in_words,
+    is_scaled,
+    note_of,
+    remarks,
 )
 from thunderherd.study_shape import shaped
 from thunderherd.study_sweeps import check_measurable, check_sweeps
@@ -100,13 +110,16 @@ class Resolver:
             missing = self._missing(chosen)
             absent |= missing
             chosen = [each for each in chosen if each.name not in missing]
+        load = self._load(form.load, form.scale, "the study's load")
         figures = {
             sweep.name: paper.figures_of(sweep, ("sweeps", index), points(sweep, ("sweeps", index)), problems)
             for index, sweep in enumerate(form.sweeps)
         }
         contenders = [self._contender(each, paper) for each in chosen]
         sweeps = [
-            self._sweep(sweep, chosen, absent, figures) for sweep in form.sweeps if sweep.name in self.parts()
+            self._sweep(sweep, chosen, contenders, absent, figures)
+            for sweep in form.sweeps
+            if sweep.name in self.parts()
         ]
         size = form.sizes[self.size]
         family = [] if size.repetitions else self._family(chosen)
@@ -128,7 +141,6 @@ class Resolver:
         if len(problems) or not self.whole:
             return None
         measure = form.measure.model_dump(exclude={"trial"}) | {"better": better_of(form.measure.metric)}
-        load = self._load(form.load)
         return Study(
             **form.model_dump(include={"name", "title", "question", "source"}),
             size=self.size,
@@ -171,7 +183,16 @@ class Resolver:
         checks.check_names(form, found, self.catalogue, problems)
         for each in found:
             check_measurable(each, problems)
+        self._check_scale(found)
         return form, found
+
+    def _check_scale(self, found: Sequence[Configuration]) -> None:
+        workload = self.form.server.workload
+        of_server, of_load = set[str](), set[str]()
+        for each in found:
+            of_server |= set(self.catalogue.settings_of_server(each.design, each.primitive, workload))
+            of_load |= set(self.catalogue.settings_of_load(each.load.kind, workload))
+        check_scale(self.form, sorted(of_server), sorted(of_load), self.problems)
 
     def _missing(self, chosen: Sequence[Configuration]) -> dict[str, str]:
         """The contenders that this machine cannot run and that may be left out, and why; others are a
@@ -190,6 +211,13 @@ class Resolver:
         table, base, workload = each.base.table, each.base.start, self.form.server.workload
         allowed = self.catalogue.settings_of_server(each.design, each.primitive, workload)
         label = table.label or _label(table, base)
+        scale = self.form.scale if is_scaled(each) else None
+        settings = (
+            defaults(allowed)
+            | _known(self.form.server.settings, allowed)
+            | _known(each.table.settings, allowed)
+        )
+        settings = divided(settings, OF_SERVER, scale, each.name, self.problems)
         if each.sweep and each.point:
             label = f"{label}; {x_label(each.sweep)} {each.point.name}"
         is_main = each.sweep is None
@@ -203,27 +231,28 @@ class Resolver:
             design=each.design,
             primitive=each.primitive,
             workload=workload,
-            settings=defaults(allowed)
-            | _known(self.form.server.settings, allowed)
-            | _known(each.table.settings, allowed),
-            load=self._load(each.load),
+            settings=settings,
+            load=self._load(each.load, scale, each.name),
             lab=_place(each.lab),
             trial=each.trial,
             metric=each.metric,
             better=(each.sweep.better if each.sweep else None) or better_of(each.metric),
+            scale=in_words(scale, settings),
             control_of=table.control_of if is_main else None,
             paper_seconds=paper.seconds_of(table, each.base.place, self.problems) if is_main else None,
             paper_note=paper.note_of(table) if is_main else None,
         )
 
-    def _load(self, load: LoadTable) -> LoadPlan:
+    def _load(self, load: LoadTable, scale: ScaleTable | None, whose: str) -> LoadPlan:
         workload = self.form.server.workload
         allowed, kind = self.catalogue.settings_of_load(load.kind, workload), self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
             workload=workload,
             clients=load.clients,
-            settings=defaults(allowed) | _known(load.settings, allowed),
+            settings=divided(
+                defaults(allowed) | _known(load.settings, allowed), OF_LOAD, scale, whose, self.problems
+            ),
             warm_up_connections=load.warm_up_connections,
             requests=kind.requests if kind else (),
             duration=kind.duration if kind else None,
@@ -233,6 +262,7 @@ class Resolver:
         self,
         sweep: SweepTable,
         chosen: Sequence[Configuration],
+        contenders: Sequence[Contender],
         absent: Mapping[str, str],
         figures: Mapping[str, tuple[PaperFigure, ...]],
     ) -> Sweep:
@@ -252,6 +282,7 @@ class Resolver:
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
             absent={name: why for name, why in absent.items() if f"@{sweep.name}=" in name},
             paper=figures[sweep.name],
+            remarks=remarks(sweep, [each for each in contenders if each.sweep == sweep.name]),
         )
 
     def _family(self, chosen: Sequence[Configuration]) -> list[Comparison]:
@@ -298,6 +329,8 @@ class Resolver:
         self, contenders: Sequence[Contender], load: LoadPlan, missing: Mapping[str, str]
     ) -> Iterator[str]:
         """What belongs beside every figure."""
+        if smaller := note_of(self.form.scale):
+            yield smaller
         shown = self.form.measure.normalise_connections
         measured = load.connections_per_trial
         if any(each.sweep is None for each in contenders) and measured is not None and measured != shown:

@@ -108,29 +108,34 @@ def _matrix_table(matrix: Matrix, layout: Layout, *, narrow: bool) -> Table:
         any(cells[place].paper != ABSENT and cells[place].paper for _, cells in matrix.rows)
         for place in range(len(matrix.columns))
     ]
-    for name, has_paper in zip(matrix.columns, papers, strict=True):
+    bounds = [any(cells[place].bound for _, cells in matrix.rows) for place in range(len(matrix.columns))]
+    for name, has_paper, has_bound in zip(matrix.columns, papers, bounds, strict=True):
         head = _divided(printable(name)) if narrow else printable(name)
         table.add_column(head, justify="right", no_wrap=True)
         if layout.one_line:
             table.add_column("interval", style="dim", no_wrap=True)
+            if has_bound:
+                table.add_column("bound", justify="right", no_wrap=True)
             if has_paper:
                 table.add_column("paper", justify="right", no_wrap=True)
     for head, cells in matrix.rows:
         texts = [
             text
-            for cell, has_paper in zip(cells, papers, strict=True)
-            for text in _texts(cell, layout, has_paper)
+            for cell, has_paper, has_bound in zip(cells, papers, bounds, strict=True)
+            for text in _texts(cell, layout, has_paper, has_bound)
         ]
         table.add_row(Text(printable(head)), *texts)
     return table
 
 
-def _texts(cell: Cell, layout: Layout, has_paper: bool) -> list[Text]:
+def _texts(cell: Cell, layout: Layout, has_paper: bool, has_bound: bool) -> list[Text]:
     # A figure keeps its column whether it has a mark or not.
     value = f"{cell.value}{cell.mark or ' '}"
     if layout.one_line:
-        return [Text(value), Text(cell.span), *([Text(cell.paper)] if has_paper else [])]
+        bound, paper = [Text(cell.bound)] if has_bound else [], [Text(cell.paper)] if has_paper else []
+        return [Text(value), Text(cell.span), *bound, *paper]
     lines = [f"{cell.span} "] if cell.span else []
+    lines += [f"bound {cell.bound} "] if cell.bound else []
     lines += [f"paper {cell.paper} "] if cell.paper and cell.paper != ABSENT else []
     return [Text.assemble(value, *(("\n" + line, "dim") for line in lines))]
 

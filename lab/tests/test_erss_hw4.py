@@ -1,0 +1,327 @@
+"""The study erss-hw4 asks what its source asked, at its size or in proportion, and its claims say what the
+source said."""
+
+from __future__ import annotations
+
+import csv
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from thunderherd import bounds, engine, trial
+from thunderherd.claims_file import Claim, load_claims
+from thunderherd.errors import UserError
+from thunderherd.records import TrialRecord
+from thunderherd.runner import run_study
+from thunderherd.study import Contender, Study, load_study
+
+
+@pytest.fixture
+def four_cpus(use_engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The study as a machine with as many CPUs as the source's resolves it; nothing is run there."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(4)))
+
+
+def study(size: str = "full", *overrides: str) -> Study:
+    return load_study("erss-hw4", size, overrides, engine.catalogue())
+
+
+def by_id(of: Study) -> dict[str, Claim]:
+    return {claim.id: claim for claim in load_claims(of)}
+
+
+# What is asked ----------------------------------------------------------------------------------------------
+
+
+def test_is_the_sources_experiment(four_cpus: None) -> None:
+    full = study()
+    pre, per = full.contender("pre@cores=4"), full.contender("per@cores=4")
+    assert (pre.design, per.design) == ("prethread_queue", "thread_per_client")
+    for each in (pre, per):
+        load = each.load
+        assert (load.kind, load.clients, load.settings["clients"]) == ("closed_threads", 1, 1000)
+        assert (load.settings["milliseconds"], load.settings["connections"]) == (30_000, "per_request")
+        assert (load.settings["delay_minimum"], load.settings["delay_maximum"]) == (1, 3)
+        assert (each.settings["unit_microseconds"], each.settings["buckets"]) == (1_000_000, 32)
+        assert (each.settings["busy"], each.settings["keep_connections"]) == ("wall_clock", False)
+        assert each.lab.server_cpus == (0, 1, 2, 3)
+    assert pre.settings["pool"] == 800
+    assert int(pre.settings["ring"]) > 4000
+    large = full.contender("pre@delay=large").load.settings
+    assert (large["delay_minimum"], large["delay_maximum"]) == (1, 20)
+    points = {sweep.name: [point.name for point in sweep.points] for sweep in full.sweeps}
+    assert points["cores"] == ["1", "2", "4"]
+    assert points["buckets"] == ["32", "128", "512", "2048"]
+    assert points["pool_size"] == ["100", "200", "400", "800", "1600", "3200"]
+    assert full.looks[0].blocks >= 10  # H43's "10 runs"
+    report = study("report")
+    assert (report.repetitions, [sweep.name for sweep in report.sweeps]) == (3, ["cores", "delay", "buckets"])
+
+
+def test_server_and_clients_speak_of_the_same_buckets(four_cpus: None) -> None:
+    for each in study().contenders:
+        assert each.settings["buckets"] == each.load.settings["buckets"], each.name
+
+
+def test_there_are_more_clients_than_threads_where_policies_are_compared(four_cpus: None) -> None:
+    for size in ("quick", "full"):
+        for each in study(size).contenders:
+            if each.base == "pre" and each.sweep != "small_delays":
+                assert int(each.load.settings["clients"]) > int(each.settings["pool"]), each.name
+
+
+def test_a_reply_may_take_as_long_as_it_does(four_cpus: None) -> None:
+    """In the queue behind those that are served, its own delay, and one more for good measure."""
+    for each in study().contenders:
+        longest = int(each.load.settings["delay_maximum"])
+        assert int(each.load.settings["timeout_milliseconds"]) >= 3 * 1000 * longest
+        assert (
+            trial.longest_seconds(each.load) >= int(each.load.settings["milliseconds"]) / 1000 + 3 * longest
+        )
+
+
+def test_runs_are_shown_as_the_source_shows_them(four_cpus: None) -> None:
+    for sweep in study("report").sweeps:
+        # The metric of the verdicts stands last: Time, Req#, Throughput.
+        assert sweep.metrics == ("requests_per_second", "elapsed_seconds", "requests")
+    figures = {(each.base, each.point): each for each in study("report").sweeps[0].paper}
+    assert figures[("per", "2")].runs == [178.80, 195.23, 209.73]
+    assert "10092/336.40 in the delay table" in (figures[("pre", "4")].note or "")
+    delay = {(each.base, each.point): each for each in study().sweeps[1].paper}
+    assert delay[("pre", "small")].runs == [330.10, 318.50, 336.40]
+    second = {(each.base, each.point): each.value for each in study().sweeps[4].paper}
+    assert second[("pre", "large")] == 57.14
+
+
+def test_a_machine_with_fewer_cpus_runs_what_it_can(four_cpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    found = study()
+    assert "pre@cores=4" in found.absent
+    assert any("left out: per@cores=4, pre@cores=4" in note for note in found.notes)
+    remarks = {sweep.name: sweep.remarks for sweep in found.sweeps}
+    assert remarks["buckets"] == ("the source had 4 cores, this machine has 2",)
+    assert remarks["cores"] == ()
+    claims = by_id(found)
+    assert claims["H42"].left_out
+    assert not claims["H41"].left_out
+    assert claims["H41"].remarks == ("the source had 4 cores, this machine has 2",)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(4)))
+    assert by_id(study())["H41"].remarks == ()
+
+
+# In proportion ----------------------------------------------------------------------------------------------
+
+
+def test_the_quick_size_keeps_the_proportions(four_cpus: None) -> None:
+    full, quick = study(), study("quick")
+    assert quick.repetitions == 3
+    for each in quick.contenders:
+        same = full.contender(each.name)
+        assert bounds.queueing_bound(each) == pytest.approx(bounds.queueing_bound(same))
+        for name in ("clients", "milliseconds"):
+            assert int(each.load.settings[name]) * 25 == same.load.settings[name]
+    assert quick.contender("pre@cores=4").settings["pool"] == 32
+    assert all(sweep.remarks == ("scaled 1:25",) for sweep in quick.sweeps)
+    assert "scaled 1:25: unit_microseconds, pool, clients, milliseconds" in quick.notes[0]
+
+
+def test_a_scaled_run_judges_nothing(four_cpus: None) -> None:
+    for found in (study("full", "scale.factor=25"), study("full", "unit_microseconds=500000")):
+        for claim in load_claims(found):
+            if claim.id == "H50":  # delays of milliseconds are its own
+                assert claim.unmet == ()
+                continue
+            assert claim.unmet, claim.id
+            assert claim.unmet_verdict == "undecided"
+            assert claim.remarks[0] in ("scaled 1:25", "time scale 1:2")
+    assert [claim.id for claim in load_claims(study()) if claim.unmet] == []
+
+
+def test_sweeps_that_are_small_by_themselves_are_not_scaled(four_cpus: None) -> None:
+    found = study("full", "scale.factor=25")
+    assert found.contender("pre@small_delays=10").settings["unit_microseconds"] == 1000
+    assert found.contender("pre@small_delays=10").scale is None
+    assert {sweep.name for sweep in found.sweeps if not sweep.remarks} == {"small_delays", "locks"}
+
+
+def test_a_factor_that_leaves_a_remainder_is_refused(four_cpus: None) -> None:
+    with pytest.raises(UserError, match=r"factor = 7: settings\.pool of pre@cores=1 is 800"):
+        study("full", "scale.factor=7")
+
+
+# Claims -----------------------------------------------------------------------------------------------------
+
+
+def test_has_its_eleven_claims(four_cpus: None) -> None:
+    claims = load_claims(study())
+    assert [claim.id for claim in claims] == [f"H{number}" for number in range(40, 51)]
+    assert not any(claim.left_out or claim.outside or claim.undecided_because for claim in claims)
+    noted = {claim.id for claim in claims if claim.test_note}
+    assert noted == {"H40", "H42", "H43", "H46", "H48", "H49", "H50"}
+    assert "10092/336.40" in (by_id(study())["H41"].note or "")
+
+
+def paper_means() -> dict[str, float]:
+    """The source's means by contender, as the study draws them; at other points it has no figures."""
+    return {
+        f"{each.base}@{sweep.name}={each.point}": each.value
+        for sweep in study().sweeps
+        for each in sweep.paper
+    }
+
+
+def test_papers_own_figures_judge_as_it_says(four_cpus: None) -> None:
+    """The contrasts of throughput, given the source's means, come out as the source's own data do."""
+    paper, supported = paper_means(), {}
+    for claim in load_claims(study()):
+        sums = [
+            test.constant + sum(weight * paper[name] for name, weight in test.weights.items())
+            for test in claim.tests
+            if test.metric == "requests_per_second" and test.of == "value" and set(test.weights) <= set(paper)
+        ]
+        if sums:
+            supported[claim.id] = all(value > 0 for value in sums)
+    assert supported == {
+        **dict.fromkeys(("H40", "H41", "H42", "H44", "H45", "H47", "H48"), True),
+        "H49": False,
+    }
+    says = {claim.id: claim.paper_data_supports for claim in load_claims(study())}
+    assert says["H49"] == "no for PRE"
+
+
+def test_papers_throughput_stays_below_the_bound(four_cpus: None) -> None:
+    paper, found = paper_means(), study()
+    shares = {
+        each.name: paper[each.name] / (bounds.queueing_bound(each) or 0)
+        for each in found.contenders
+        if each.base == "pre" and each.name in paper
+    }
+    assert shares["pre@delay=large"] == pytest.approx(71.3 / 76.19, rel=1e-3)
+    assert shares["pre@second_team=large"] == pytest.approx(57.14 / 57.14, rel=1e-3)
+    assert max(shares.values()) <= 1
+    tested = by_id(found)["H46"].tests
+    assert {test.metric for test in tested} == {"share_of_queueing_bound"}
+    assert {name for test in tested for name in test.weights} >= set(shares) - {
+        name for name in shares if name.split("@")[1].startswith(("cores", "buckets"))
+    }
+    assert [(test.constant, list(test.weights.values())) for test in tested] == [(1, [-1])] * 10
+
+
+def test_spreads_are_compared_by_deviation(four_cpus: None) -> None:
+    claims = by_id(study())
+    assert [test.of for test in claims["H43"].tests] == ["deviation"]
+    assert [test.of for test in claims["H48"].tests] == ["value"] * 3 + ["deviation"] * 3
+
+
+def test_paper_files_are_the_sources_rows(four_cpus: None) -> None:
+    rows = 0
+    for name in ("cores", "delay", "buckets"):
+        with study().path.with_name(f"{name}.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                rows += 1
+                per_second = int(row["requests"]) / int(row["duration_s"])
+                assert float(row["throughput_req_per_s"]) == pytest.approx(per_second, abs=0.006)
+    assert rows == 18 + 12 + 24
+
+
+# The bound --------------------------------------------------------------------------------------------------
+
+
+def changed(each: Contender, **settings: object) -> Contender:
+    return each.model_copy(update={"settings": {**each.settings, **settings}})
+
+
+def test_the_bound_is_pool_over_mean_delay(four_cpus: None) -> None:
+    found = study()
+    pre, per = found.contender("pre@delay=large"), found.contender("per@delay=large")
+    assert bounds.queueing_bound(pre) == pytest.approx(800 / 10.5)
+    assert bounds.queueing_bound(per) == pytest.approx(1000 / 10.5)
+    # Each client waits for its reply: more threads than clients are of no use.
+    assert bounds.queueing_bound(changed(pre, pool=3000)) == pytest.approx(1000 / 10.5)
+    assert bounds.queueing_bound(changed(pre, busy="fixed_work")) is None
+    assert bounds.queueing_bound(found.contender("pre_one_lock@locks=32")) is None
+    assert bounds.queueing_bound(per.model_copy(update={"design": "iterative"})) == pytest.approx(1 / 10.5)
+    assert bounds.queueing_bound(per.model_copy(update={"design": "epoll"})) is None
+
+
+# It runs ----------------------------------------------------------------------------------------------------
+
+# Short, and small enough for a machine on which other tests run.
+SHORT = ("unit_microseconds=250000",)
+
+
+def small(*overrides: str) -> Study:
+    return load_study("erss-hw4", "quick", [*SHORT, *overrides], engine.catalogue())
+
+
+@pytest.mark.parametrize("name", ["per@delay=small", "pre@delay=small"])
+def test_a_trial_is_valid_and_has_its_bound(name: str, use_engine: Path) -> None:
+    found = run(small(), name)
+    assert found.invalid_reasons == []
+    metrics = found.metrics or {}
+    workers = 32 if name.startswith("pre") else 40
+    assert metrics["queueing_bound"] == pytest.approx(workers / 0.02)
+    share = float(metrics["requests_per_second"] or 0) / (workers / 0.02)
+    assert metrics["share_of_queueing_bound"] == pytest.approx(share)
+    assert 0 < share < 1.1
+    assert found.summary is not None
+    assert found.summary.account["delay_sum"] == sum(load.account["delay_sum"] for load in found.loads)
+
+
+def run(of: Study, name: str) -> TrialRecord:
+    return trial.run_trial(of, of.contender(name), block=1, position=1, seed=1)
+
+
+def test_a_delay_too_much_in_the_buckets_makes_a_trial_invalid(
+    use_engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else asks the server: its buckets hold more than the study's clients were served."""
+    settle, calls = trial.settle, []
+
+    def settled_after_a_stranger(server: engine.Server) -> object:
+        calls.append(server)
+        if len(calls) == 2:
+            host, port = server.ready.address.rsplit(":", 1)
+            with socket.create_connection((host, int(port)), timeout=30) as stranger:
+                stranger.sendall(b"2,0\n")
+                assert stranger.recv(64).endswith(b"\n")
+        return settle(server)
+
+    monkeypatch.setattr(trial, "settle", settled_after_a_stranger)
+    found = run(small(), "pre@delay=small")
+    assert not found.valid
+    assert found.summary is not None
+    server = found.summary.account["delay_sum"]
+    clients = sum(load.account["delay_sum"] for load in found.loads)
+    assert server == clients + 2
+    assert f"account: delay_sum: the server has {server}, its clients {clients}" in found.invalid_reasons
+
+
+def test_a_thousand_threads_stop_when_their_requests_are_done(use_engine: Path) -> None:
+    found = run(
+        load_study(
+            "erss-hw4",
+            "report",
+            ["unit_microseconds=20000", "milliseconds=5000"],
+            engine.catalogue(),
+        ),
+        "per@delay=small",
+    )
+    assert found.invalid_reasons == []
+    assert found.summary is not None
+    assert found.summary.tally.connections == found.summary.tally.closed >= 1000
+    assert found.summary.died is None
+
+
+def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
+    of = small("repetitions=1", 'parts=["delay"]', "noise.foreign_percent=100", "noise.steal_percent=100")
+    summary = run_study(of, tmp_path / "run", seed=4)
+    (sweep,) = summary.sweeps
+    assert sweep.remarks[0] == "scaled 1:25"
+    assert summary.study.complete
+    assert {claim.verdict for claim in summary.claims} <= {"undecided", "not testable here"}
+    judged = {claim.id: claim.our_figure for claim in summary.claims}
+    assert all("[scaled 1:25]" in line for line in judged["H44"].splitlines() if "(" not in line[:1])
