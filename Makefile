@@ -18,7 +18,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test build prerequisites test-tools test-engine test-lab check check-rust check-python check-documents fmt docs lock clean
+.PHONY: help demo test bench build prerequisites test-tools test-engine test-lab check check-rust check-python check-documents fmt docs lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -29,6 +29,9 @@ demo: build ## sets everything up, runs the study unp-ch30 in its quick form, pr
 	@$(PYTHON) -m thunderherd run $(DEMO_STUDY) --quick
 
 test: test-engine test-lab ## sets everything up, runs all the tests that CI runs
+
+bench: build ## every design's rates, CPU and memory, nginx beside them (10 minutes; PART=designs, memory or nginx alone)
+	@$(PYTHON) bench $(PART)
 
 build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderherd and thunderherd-engine
 
@@ -76,10 +79,11 @@ check-rust: build
 
 check-python: test-tools
 	@echo "==> ruff"
-	@$(VENV)/bin/ruff check lab tools
-	@$(VENV)/bin/ruff format --check lab tools
+	@$(VENV)/bin/ruff check lab tools bench
+	@$(VENV)/bin/ruff format --check lab tools bench
 	@echo "==> mypy"
 	@$(PYTHON) -m mypy
+	@$(PYTHON) -m mypy bench
 
 check-documents: build
 	@echo "==> generated documents"
@@ -90,8 +94,8 @@ docs: build ## writes docs/sources.md and the schemas in docs/reference anew
 
 fmt: test-tools ## formats Rust and Python
 	@rustfmt --edition 2024 $(RUST_FILES)
-	@$(VENV)/bin/ruff check --fix --exit-zero --quiet lab tools
-	@$(VENV)/bin/ruff format lab tools
+	@$(VENV)/bin/ruff check --fix --exit-zero --quiet lab tools bench
+	@$(VENV)/bin/ruff format lab tools bench
 
 lock: ## writes requirements/*.lock anew from pyproject.toml (needs uv)
 	@command -v uv >/dev/null || { echo "thunderherd: missing: uv; install with: pip install uv" >&2; exit 1; }

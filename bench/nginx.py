@@ -1,7 +1,9 @@
-"""Our designs and nginx, one CPU against one: a 4,000-byte reply over HTTP, keep-alive, wrk as the client of both.
+"""Our event loops and nginx, one CPU against one: 4,000 bytes over HTTP, 64 kept connections, wrk for both.
 
-nginx has one worker, no access log and no limit of requests a connection, once as it comes and once with its cache
-of open files. Rounds are interleaved; each ratio is of the same round. `make bench`, or `bench/nginx.py --help`.
+nginx has one worker, no access log and no limit of requests a connection; as Debian configures it (sendfile,
+tcp_nopush), with its cache of open files, and with that and without sendfile. Rounds are interleaved, and
+each ratio is of one round, to the nginx that was the best of it. Beside each rate stands what one request
+cost the server and wrk in CPU time: with a CPU for each, the dearer side sets the rate.
 """
 
 from __future__ import annotations
@@ -13,72 +15,105 @@ import re
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from places import middle, shuffled_rounds, two_places
-from thunderherd.engine import Server, catalogue
+import numpy as np
+
+from common import chosen_designs, group_cpu, shuffled_rounds, spread, two_places, until_done, workers
+from thunderherd.engine import EngineError, Server
+from thunderherd.errors import UserError
 from thunderherd.samples import hodges_lehmann
 
 CONNECTIONS = 64
 BYTES = 4000
-PEERS = {"nginx": "", "nginx_open_file_cache": "open_file_cache max=16; open_file_cache_valid 1h;"}
+CACHE = "open_file_cache max=16; open_file_cache_valid 1h;"
+PEERS = {
+    "nginx": "sendfile on; tcp_nopush on;",
+    "nginx, open_file_cache": f"sendfile on; tcp_nopush on; {CACHE}",
+    "nginx, no sendfile": f"sendfile off; tcp_nopush off; {CACHE}",
+}
+OTHER_SECONDS = 0.5
 
 CONFIGURATION = """\
 daemon off; master_process off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
 http {{
-    access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_timeout 65; keepalive_requests 100000000;
+    access_log off; keepalive_timeout 65; keepalive_requests 100000000; {more}
     client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-    {more}
     server {{ listen 127.0.0.1:{port}; root {folder}/files; }}
 }}
 """
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("designs", nargs="*", help="only these; otherwise all that do not wait in their calls")
-    arguments.add_argument("--rounds", type=int, default=7)
-    arguments.add_argument("--seconds", type=int, default=2)
-    given = arguments.parse_args()
-    missing = [each for each in ("nginx", "wrk") if shutil.which(each) is None]
+@dataclass(frozen=True)
+class Seen:
+    """One run of wrk."""
+
+    per_second: float
+    server_microseconds: float
+    client_microseconds: float
+
+
+@dataclass(frozen=True)
+class Listening:
+    """A server: its port, and its process group."""
+
+    port: int
+    group: int
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "designs", nargs="*", help="only these; otherwise all that do not wait in their calls"
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="runs of each (default: %(default)s)")
+    parser.add_argument("--seconds", type=int, default=1, help="length of a run (default: %(default)s)")
+
+
+def designs_of(given: argparse.Namespace) -> list[str]:
+    chosen = chosen_designs(given.designs)
+    return [design.name for design in chosen if given.designs or design.waits != "in_the_call"]
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take."""
+    return float((len(designs_of(given)) + len(PEERS)) * given.rounds * (given.seconds + OTHER_SECONDS))
+
+
+def run(given: argparse.Namespace) -> None:
+    missing = [each for each in ("nginx", "wrk") if shutil.which(each, path=search_path()) is None]
     if missing:
-        raise SystemExit(f"bench: not here: {', '.join(missing)}; install with: apt-get install nginx-light wrk")
+        raise UserError(f"not here: {', '.join(missing)}; install with: apt-get install nginx-light wrk")
+    designs = designs_of(given)
+    seen: dict[str, list[Seen]] = defaultdict(list)
+    for _, name in shuffled_rounds([*PEERS, *designs], given.rounds):
+        with nginx(PEERS[name]) if name in PEERS else ours(name) as listening:
+            seen[name].append(wrk(listening, given.seconds))
+    show(seen)
 
-    designs = [
-        each.name
-        for each in catalogue().designs
-        if each.available and (each.name in given.designs if given.designs else each.waits != "in_the_call")
-    ]
-    rates: dict[str, list[float]] = defaultdict(list)
-    names = [*PEERS, *designs]
-    for number, name in shuffled_rounds(names, given.rounds):
-        print(f"\rround {number + 1} of {given.rounds}: {name:40}", end="", flush=True)
-        with nginx(PEERS[name]) if name in PEERS else ours(name) as port:
-            rates[name].append(wrk(port, given.seconds))
-    print("\r" + " " * 70 + "\r", end="")
-    show(rates)
+
+def search_path() -> str:
+    """Where programs are; nginx is installed among those of the system's administrator."""
+    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 
 
 @contextlib.contextmanager
-def ours(design: str) -> Iterator[int]:
+def ours(name: str) -> Iterator[Listening]:
     """A server of ours on one CPU."""
-    known = {setting.name for each in catalogue().designs if each.name == design for setting in each.settings}
-    settings = {"pool": 1} if "pool" in known else {}
-    with Server(
-        design, workload="http", primitive="send", settings={**settings, "bytes": BYTES}, cpus=two_places()[0]
-    ) as server:
-        yield server.ready.port
+    settings = {**workers(chosen_designs([name])[0], CONNECTIONS), "bytes": BYTES}
+    with Server(name, workload="http", primitive="send", settings=settings, cpus=two_places()[0]) as server:
+        yield Listening(server.ready.port, server.ready.server_pid)
 
 
 @contextlib.contextmanager
-def nginx(more: str) -> Iterator[int]:
+def nginx(more: str) -> Iterator[Listening]:
     """nginx on one CPU, with a file of as many bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -89,64 +124,87 @@ def nginx(more: str) -> Iterator[int]:
             port = free.getsockname()[1]
         configuration = folder / "nginx.conf"
         configuration.write_text(CONFIGURATION.format(folder=folder, port=port, more=more))
+        program = shutil.which("nginx", path=search_path())
         process = subprocess.Popen(
-            ["nginx", "-c", str(configuration), "-p", str(folder)],
+            [program or "nginx", "-c", str(configuration), "-p", str(folder)],
             stderr=subprocess.DEVNULL,
+            process_group=0,
             preexec_fn=lambda: os.sched_setaffinity(0, two_places()[0]),
         )
         try:
-            wait_until_it_answers(port)
-            yield port
+            for _ in until_done():
+                if process.poll() is not None:
+                    raise EngineError(f"nginx ended: {(folder / 'error.log').read_text().strip()}")
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+            yield Listening(port, process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(10)
 
 
-def wait_until_it_answers(port: int) -> None:
-    """A peer does not say when it listens."""
-    deadline = time.monotonic() + 10
-    while True:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        if time.monotonic() > deadline:
-            raise SystemExit("bench: nginx did not answer within 10 s")
-        time.sleep(0.02)
-
-
-def wrk(port: int, seconds: int) -> float:
-    """Requests per second that wrk saw answered, none of them wrong."""
-    command = ["wrk", "-t", "1", "-c", str(CONNECTIONS), "-d", f"{seconds}s", f"http://127.0.0.1:{port}/"]
+def wrk(server: Listening, seconds: int) -> Seen:
+    """One run: every reply right as far as wrk looks, and what it cost both sides."""
+    command = [
+        "wrk",
+        "-t",
+        "1",
+        "-c",
+        str(CONNECTIONS),
+        "-d",
+        f"{seconds}s",
+        f"http://127.0.0.1:{server.port}/",
+    ]
+    cpu = group_cpu(server.group)
+    began = os.times()
     said = subprocess.run(
         command,
         capture_output=True,
         text=True,
-        timeout=seconds + 30,
+        timeout=seconds + 60,
         check=True,
         preexec_fn=lambda: os.sched_setaffinity(0, two_places()[1]),
     ).stdout
-    if "Socket errors" in said or "Non-2xx" in said:
-        raise SystemExit(f"bench: wrk saw errors:\n{said}")
-    found = re.search(r"Requests/sec:\s*([0-9.]+)", said)
-    if not found:
-        raise SystemExit(f"bench: wrk did not say its rate:\n{said}")
-    return float(found[1])
+    ended = os.times()
+    cpu = group_cpu(server.group) - cpu
+    rate = re.search(r"Requests/sec:\s*([0-9.]+)", said)
+    count = re.search(r"([0-9]+) requests in ", said)
+    if "Socket errors" in said or "Non-2xx" in said or not rate or not count or not int(count[1]):
+        raise EngineError(f"wrk saw errors, or nothing:\n{said}")
+    own = ended.children_user - began.children_user + ended.children_system - began.children_system
+    return Seen(float(rate[1]), cpu / int(count[1]) / 1000, own / int(count[1]) * 1e6)
 
 
-def show(rates: dict[str, list[float]]) -> None:
-    """Rates, and each design's ratio to the faster nginx of the same round, Hodges-Lehmann with its interval."""
-    import numpy as np
-
-    rounds = len(rates["nginx"])
-    best_peer = np.max([rates[peer] for peer in PEERS], axis=0)
-    print(f"HTTP, {BYTES} bytes, {CONNECTIONS} connections kept open, wrk -t 1; {rounds} rounds, interleaved\n")
-    print(f"{'server':28}{'requests per second':>34}   ratio to the faster nginx of its round")
-    for name, values in sorted(rates.items(), key=lambda item: -float(np.median(item[1]))):
-        estimate = hodges_lehmann(np.log(np.array(values) / best_peer))
-        span = "" if estimate.low is None or estimate.high is None else (
-            f" ({np.exp(estimate.low):.2f} to {np.exp(estimate.high):.2f}, {100 * estimate.confidence:.0f} %)"
+def show(seen: dict[str, list[Seen]]) -> None:
+    """Rates and CPU, the fastest first, and how each compares with nginx."""
+    rounds = len(seen["nginx"])
+    rates = {name: [each.per_second for each in values] for name, values in seen.items()}
+    cpu = {name: [each.server_microseconds for each in values] for name, values in seen.items()}
+    clients = {name: [each.client_microseconds for each in values] for name, values in seen.items()}
+    best_rate = np.max([rates[name] for name in PEERS], axis=0)
+    least_cpu = np.min([cpu[name] for name in PEERS], axis=0)
+    print(f"HTTP, {BYTES} bytes, {CONNECTIONS} connections kept open, wrk with one thread; {rounds} rounds\n")
+    print(
+        f"{'server':26}{'requests per second':>28}{'server CPU, µs':>22}{'wrk CPU, µs':>22}"
+        f"{'rate : nginx':>22}{'nginx : CPU':>22}"
+    )
+    for name in sorted(rates, key=lambda each: statistics.median(rates[each]), reverse=True):
+        mark = "*" if statistics.median(clients[name]) > statistics.median(cpu[name]) else " "
+        print(
+            f"{name:26}{spread(rates[name]):>28}{mark}{spread(cpu[name], 1):>21}"
+            f"{spread(clients[name], 1):>22}"
+            f"{ratio(np.array(rates[name]) / best_rate):>22}{ratio(least_cpu / np.array(cpu[name])):>22}"
         )
-        print(f"{name:28}{middle(values):>34}   {np.exp(estimate.value):.2f}{span}")
+    print("\nratios to the best nginx of each round, Hodges-Lehmann with its interval of 95 %")
+    print(
+        "* wrk used more CPU than the server: with a CPU for each, the rate is wrk's limit, not the server's"
+    )
 
 
-if __name__ == "__main__":
-    main()
+def ratio(values: Sequence[float]) -> str:
+    """The typical ratio of the rounds; above 1 is better than nginx."""
+    estimate = hodges_lehmann(np.log(values))
+    middle = f"{np.exp(estimate.value):.2f}"
+    if estimate.low is None or estimate.high is None:
+        return middle
+    return f"{middle} ({np.exp(estimate.low):.2f}..{np.exp(estimate.high):.2f})"

@@ -175,6 +175,7 @@ impl Connection {
     /// A connection with unsent output does not receive: that bounds the memory it takes.
     pub fn advance(&mut self) -> Progress {
         let advanced = catch_unwind(AssertUnwindSafe(|| self.try_to_advance()));
+        self.inbox.give_back();
         advanced.unwrap_or(Err(ErrorKind::Fault)).unwrap_or_else(|kind| {
             self.slot.error(kind);
             Progress::Closed

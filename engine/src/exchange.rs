@@ -228,7 +228,10 @@ impl<'run> Caller<'run> {
                 Received::Bytes(bytes) => (bytes, 0, false),
                 Received::Discarded(bytes) | Received::Mapped(bytes) => (0, bytes, false),
                 Received::End => (0, 0, true),
-                Received::Blocked => return Ok(Progress::Blocked(PollFlags::POLLIN)),
+                Received::Blocked => {
+                    self.inbox.give_back();
+                    return Ok(Progress::Blocked(PollFlags::POLLIN));
+                }
             };
             self.slot.bytes_received.fetch_add((stored + not_stored) as u64, Relaxed);
             if let Some(shown) = &mut self.shown {
@@ -247,6 +250,7 @@ impl<'run> Caller<'run> {
                 Answer::Last => true,
             };
             self.nothing_is_left()?;
+            self.inbox.give_back();
             self.slot.requests.fetch_add(1, Relaxed);
             if let Some(shown) = &mut self.shown {
                 shown.replied();

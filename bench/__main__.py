@@ -1,0 +1,60 @@
+"""Benchmarks: `make bench` for all, `.venv/bin/python bench PART [options]` for one of them.
+
+METHODOLOGY.md says how they measure. They print figures and judge nothing; figures of different runs, or of
+different machines, are not to be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import designs
+import memory
+import nginx
+from thunderherd.engine import EngineError, catalogue
+from thunderherd.errors import UserError
+
+PARTS = {"designs": designs, "memory": memory, "nginx": nginx}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parts = parser.add_subparsers(dest="part", metavar="PART", help="all of them where none is named")
+    for name, part in PARTS.items():
+        part.options(parts.add_parser(name, help=about(name), description=part.__doc__))
+    given = parser.parse_args()
+    chosen = {given.part: given} if given.part else {name: parser.parse_args([name]) for name in PARTS}
+    try:
+        announce(chosen)
+    except UserError as error:
+        sys.exit(f"bench: {error}")
+    failed = False
+    for name, each in chosen.items():
+        print(f"\n==> {name}: {about(name)}\n", flush=True)
+        try:
+            PARTS[name].run(each)
+        except (EngineError, UserError) as error:
+            print(f"bench: {name}: {error}", file=sys.stderr)
+            failed = True
+    sys.exit(failed)
+
+
+def announce(chosen: dict[str, argparse.Namespace]) -> None:
+    """Says how long it will take, and what will be missing."""
+    minutes = {name: PARTS[name].seconds(each) / 60 for name, each in chosen.items()}
+    lengths = ", ".join(f"{name} {length:.1f}" for name, length in minutes.items())
+    total = f"{sum(minutes.values()):.1f} minutes"
+    print(f"bench: about {total} ({lengths}), more where others keep the CPUs busy")
+    for design in catalogue().designs:
+        if not design.available:
+            print(f"bench: not here: {design.name}: {design.reason}")
+
+
+def about(name: str) -> str:
+    """The first line of what a part says of itself."""
+    return (PARTS[name].__doc__ or "").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main()

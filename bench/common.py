@@ -1,0 +1,156 @@
+"""What the benchmarks share: where the two sides run, in what order, and how a figure is printed."""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from thunderherd.catalogue import Design, SettingValue
+from thunderherd.engine import EngineError, LoadProcess, Server, catalogue
+from thunderherd.errors import UserError
+
+SEED = 1
+PATIENCE_SECONDS = 60.0
+"""For whatever should take a second or two, on a machine that others keep busy."""
+LATEST = 0.1
+"""How late the server may be read, in windows; otherwise its CPU time does not belong to the window."""
+
+
+def two_places() -> tuple[list[int], list[int]]:
+    """The first CPU that this process may use for the server, the second for the clients."""
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        raise UserError("a benchmark needs two CPUs, one for the server and one for its clients; here is one")
+    return cpus[:1], cpus[1:2]
+
+
+def chosen_designs(names: Sequence[str]) -> list[Design]:
+    """These designs, or all that this machine has."""
+    designs = catalogue().designs
+    unknown = sorted(set(names) - {design.name for design in designs})
+    if unknown:
+        raise UserError(f"no design is called {unknown[0]!r}; `thunderherd list designs` names them")
+    return [design for design in designs if design.available and (not names or design.name in names)]
+
+
+def shuffled_rounds(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """Every name once a round, each round in an order of its own: what drifts meets all alike."""
+    order = random.Random(SEED)
+    for number in range(rounds):
+        for name in order.sample(list(names), len(names)):
+            _progress(f"round {number + 1} of {rounds}: {name}")
+            yield number, name
+    _progress("")
+
+
+def _progress(text: str) -> None:
+    """One line that writes over itself, where somebody is looking."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def workers(design: Design, connections: int) -> dict[str, int]:
+    """A pool that can hold so many connections: a worker for each where a worker waits in its calls; a single
+    loop, for there is one CPU, where it does not. Raises `UserError` where no pool is that large.
+    """
+    wanted = max(connections, 2) if design.waits == "in_the_call" else 1
+    found = {}
+    for setting in design.settings:
+        if setting.name not in ("pool", "maximum_workers") or setting.kind != "integer":
+            continue
+        if wanted > setting.maximum:
+            raise UserError(f"{setting.name} is at most {setting.maximum:,}, and {wanted:,} are needed")
+        found[setting.name] = max(wanted, setting.default) if setting.name == "maximum_workers" else wanted
+    return found
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one window came to."""
+
+    per_second: float
+    server_microseconds: float | None
+    """CPU time of all of the server's processes, per request; None where the server was read too late."""
+    client_microseconds: float
+    """CPU time of the clients, per request, connecting and warming up included."""
+
+
+def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValue]) -> Figures:
+    """The window of a load that ends by time, of `clients` with these settings.
+
+    Raises `EngineError` unless every reply came and was right, and all kept connections were served at once.
+    """
+    try:
+        began = load.mark(PATIENCE_SECONDS)
+        before = server.snapshot()
+        time.sleep(int(clients["milliseconds"]) / 2000)
+        middle = server.snapshot().tally
+        ended = load.mark(PATIENCE_SECONDS) if began else None
+        after = server.snapshot()
+        result = load.wait(PATIENCE_SECONDS)
+    finally:
+        load.end()
+    served = middle.connections - middle.closed
+    if clients["connections"] == "kept" and served < int(clients["clients"]):
+        raise EngineError(f"serves {served:,} of {clients['clients']:,} connections at a time")
+    if result.errors:
+        errors = ", ".join(f"{count:,} {kind}" for kind, count in result.errors.items())
+        raise EngineError(f"{errors}; the first: {result.first_error}")
+    window = result.window
+    if ended is None or window is None or not window.requests:
+        raise EngineError("answered nothing in the window: it is too short, or others keep the CPUs busy")
+    length = window.ended_monotonic_ns - window.started_monotonic_ns
+    edges = ((before, window.started_monotonic_ns), (after, window.ended_monotonic_ns))
+    in_time = all(snapshot.monotonic_ns - edge <= LATEST * length for snapshot, edge in edges)
+    answered = after.tally.requests - before.tally.requests
+    cpu = None
+    if in_time and answered and before.cpu_ns is not None and after.cpu_ns is not None:
+        cpu = (after.cpu_ns - before.cpu_ns) / answered / 1000
+    clients_cpu = (result.user_ns + result.system_ns) / result.requests / 1000
+    return Figures(window.requests / length * 1e9, cpu, clients_cpu)
+
+
+def spread(values: Sequence[float], digits: int = 0) -> str:
+    """The median; behind it the least and the most, where there are several."""
+    if not values:
+        return "-"
+    middle, least, most = (
+        f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+    )
+    return middle if len(values) == 1 else f"{middle} ({least}..{most})"
+
+
+def group_cpu(group: int) -> int:
+    """CPU time of the living processes of a process group, in nanoseconds (/proc/PID/schedstat)."""
+    return sum(
+        int((task / "schedstat").read_text().split()[0])
+        for process in processes_of(group)
+        for task in (process / "task").iterdir()
+    )
+
+
+def processes_of(group: int) -> list[Path]:
+    """The folders in /proc of the processes of a process group."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group:
+            found.append(folder)
+    return found
+
+
+def until_done(seconds: float = PATIENCE_SECONDS) -> Iterator[float]:
+    """Turns of a loop that waits for something, and how long it has waited; ends when that is too long."""
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < seconds:
+        yield waited
+        time.sleep(0.02)

@@ -1,0 +1,208 @@
+"""Memory of a connection that is open and idle, and the rate at which others are served beside so many.
+
+1,000 and 10,000 idle connections under designs that do not wait in their calls; 1,000 and 5,000 under those
+that need a process or thread for each. Two figures a connection. *Its processes*: what the server's processes
+have of their own, and their part of what they share (PSS, proc_pid_smaps(5)). *The kernel*: by how much its
+slabs, stacks and page tables of the whole machine have grown, which has the client's end of each connection
+too, and whatever else the machine does meanwhile. Both are compared with the same server before, when it had
+served the few busy connections.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import (
+    Figures,
+    chosen_designs,
+    measure,
+    processes_of,
+    shuffled_rounds,
+    spread,
+    two_places,
+    until_done,
+    workers,
+)
+from thunderherd.catalogue import Design, SettingValue
+from thunderherd.engine import EngineError, LoadProcess, Server, start_load
+from thunderherd.engine_lines import Tally
+from thunderherd.errors import UserError
+
+WORKLOAD = "echo"
+BUSY = 8
+"""Connections that go on asking beside those that are idle."""
+FOREVER_MICROSECONDS = 600_000_000
+"""Idle clients ask once, and then think for longer than this takes."""
+COUNTS = {"in_the_call": (1_000, 5_000), "for_readiness": (1_000, 10_000), "for_completion": (1_000, 10_000)}
+STANDSTILL_SECONDS = 5.0
+"""Whatever has not been served by then, with nothing happening, never will."""
+SECONDS_A_CONNECTION = 0.0005
+OTHER_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Memory:
+    """In bytes."""
+
+    processes: int
+    kernel: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """So many idle connections: KiB of each, and the service beside them."""
+
+    processes: float
+    kernel: float
+    beside: Figures
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("designs", nargs="*", help="only these")
+    parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
+    parser.add_argument(
+        "--milliseconds", type=int, default=500, help="window of the rate (default: %(default)s)"
+    )
+    parser.add_argument("--connections", type=int, help="only so many idle connections, whatever the design")
+
+
+def cases_of(given: argparse.Namespace) -> dict[str, tuple[Design, int]]:
+    return {
+        f"{design.name}, {count:,} idle connections": (design, count)
+        for design in chosen_designs(given.designs)
+        for count in ([given.connections] if given.connections else COUNTS[design.waits])
+    }
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take."""
+    counts = [count for _, count in cases_of(given).values()]
+    each = OTHER_SECONDS + 2 * 1.25 * given.milliseconds / 1000
+    return float(given.rounds * (sum(counts) * SECONDS_A_CONNECTION + len(counts) * each))
+
+
+def run(given: argparse.Namespace) -> None:
+    cases = cases_of(given)
+    seen: dict[str, list[Held]] = defaultdict(list)
+    reasons: dict[str, str] = {}
+    for _, name in shuffled_rounds(list(cases), given.rounds):
+        try:
+            seen[name].append(trial(*cases[name], given.milliseconds))
+        except (EngineError, UserError) as error:
+            reasons[name] = str(error)
+    print(f"limits here: {limits()}")
+    print(f"the rate is that of {BUSY} other connections, which go on asking\n")
+    print(
+        f"{'design':26}{'idle':>7}{'KiB in its processes':>24}{'KiB in the kernel':>24}"
+        f"{'requests per second':>26}{'CPU each, µs':>20}"
+    )
+    for name, (design, count) in cases.items():
+        print(f"{design.name:26}{count:>7,}", end="")
+        held = seen[name]
+        if not held:
+            print(f"  {reasons[name]}")
+            continue
+        cpu = [
+            each.beside.server_microseconds for each in held if each.beside.server_microseconds is not None
+        ]
+        print(
+            f"{spread([each.processes for each in held], 2):>24}"
+            f"{spread([each.kernel for each in held], 1):>24}"
+            f"{spread([each.beside.per_second for each in held]):>26}{spread(cpu, 1):>20}"
+        )
+
+
+def trial(design: Design, count: int, milliseconds: int) -> Held:
+    """A server that serves a few connections, the same server with `count` idle ones beside them."""
+    server_cpus, client_cpus = two_places()
+    settings = {**workers(design, count + BUSY), "backlog": 4096, "drain_milliseconds": 0}
+    with Server(
+        design.name, workload=WORKLOAD, primitive="send", settings=settings, cpus=server_cpus
+    ) as server:
+
+        def clients(number: int, **settings: int) -> dict[str, SettingValue]:
+            return {"clients": number, "connections": "kept", "bytes": 64, **settings}
+
+        def load(settings: dict[str, SettingValue]) -> LoadProcess:
+            return start_load(
+                WORKLOAD, server.ready.address, kind="closed_connections", settings=settings, cpus=client_cpus
+            )
+
+        busy = clients(BUSY, milliseconds=milliseconds, warm_up_milliseconds=milliseconds // 4)
+        measure(server, load(busy), busy)
+        before = memory(server.ready.server_pid)
+        answered = server.snapshot().tally.requests
+        idle = load(clients(count, loops=2, think_microseconds=FOREVER_MICROSECONDS))
+        try:
+            wait_until_held(server, answered, count)
+            after = memory(server.ready.server_pid)
+            beside = measure(server, load(busy), busy)
+            still = server.snapshot().tally
+            held = still.connections - still.closed
+            if held < count:
+                raise EngineError(f"lost {count - held:,} of the idle connections: {errors(still)}")
+        finally:
+            idle.end()
+    return Held(
+        (after.processes - before.processes) / count / 1024,
+        (after.kernel - before.kernel) / count / 1024,
+        beside,
+    )
+
+
+def wait_until_held(server: Server, answered: int, count: int) -> None:
+    """Until so many more have been served and are open. Raises `EngineError` where that stops short."""
+    before, moved = server.snapshot().tally, 0.0
+    for waited in until_done():
+        tally = server.snapshot().tally
+        held = tally.connections - tally.closed
+        if held >= count and tally.requests - answered >= count:
+            return
+        if tally != before:
+            before, moved = tally, waited
+        if tally.total_errors() or waited - moved > STANDSTILL_SECONDS:
+            break
+    said = errors(before) if before.total_errors() else "the others wait"
+    raise EngineError(f"holds {before.connections - before.closed:,} connections at a time; {said}")
+
+
+def errors(tally: Tally) -> str:
+    """The server's errors in words."""
+    return ", ".join(f"{number:,} {kind}" for kind, number in tally.errors.items()) or "no errors"
+
+
+def limits() -> str:
+    """What this machine and this user allow, as far as connections need it."""
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    said = [
+        f"{'any number of' if limit < 0 else format(limit, ',')} {what}"
+        for limit, what in (
+            (descriptors, "descriptors a process (ulimit -Hn)"),
+            (processes, "processes and threads (ulimit -u)"),
+        )
+    ]
+    for name in ("kernel.pid_max", "kernel.threads-max", "vm.max_map_count", "net.core.somaxconn"):
+        said.append(f"{name} {int(Path('/proc/sys', *name.split('.')).read_text()):,}")
+    return ", ".join(said)
+
+
+def memory(group: int) -> Memory:
+    """Of the server's processes, which are a group, and of the machine's kernel."""
+    processes = 0
+    for folder in processes_of(group):
+        try:
+            processes += _field((folder / "smaps_rollup").read_text(), "Pss:")
+        except OSError:
+            continue
+    meminfo = Path("/proc/meminfo").read_text()
+    return Memory(processes, sum(_field(meminfo, name) for name in ("Slab:", "KernelStack:", "PageTables:")))
+
+
+def _field(text: str, name: str) -> int:
+    """A line of /proc in KiB, as bytes."""
+    return next(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(name))

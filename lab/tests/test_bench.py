@@ -1,0 +1,78 @@
+"""The benchmarks run, in their smallest form, and print a figure for each; the figures are not judged."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+FIGURE = re.compile(r"\s[0-9][0-9,.]*")
+
+pytestmark = [
+    pytest.mark.usefixtures("use_engine"),
+    pytest.mark.skipif(
+        len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs, one for the server and one for its clients"
+    ),
+]
+
+
+def bench(*words: str) -> str:
+    """What a part prints."""
+    command = [sys.executable, str(BENCH), *words]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def rows(printed: str, name: str) -> list[str]:
+    """The rows of a design, without its name."""
+    return [line.removeprefix(name) for line in printed.splitlines() if line.startswith(name + " ")]
+
+
+def test_every_design_has_its_figures_or_says_why_not() -> None:
+    printed = bench("designs", "epoll", "prefork", "iterative", "--rounds", "1", "--milliseconds", "50")
+    assert re.match(r"bench: about [0-9.]+ minutes \(designs ", printed)
+    for name in ("epoll", "prefork", "iterative"):
+        seen = rows(printed, name)
+        assert len(seen) == 4, printed
+        assert all(FIGURE.search(row) or "keep the CPUs busy" in row for row in seen), printed
+    crowded = "".join(rows(printed, "iterative"))
+    assert "serves 1 of 64" in crowded and "serves 1 of 512" in crowded, printed
+
+
+def test_memory_of_idle_connections_and_the_rate_beside_them() -> None:
+    words = ("--rounds", "1", "--milliseconds", "200", "--connections", "50")
+    printed = bench("memory", "epoll", "iterative", *words)
+    assert "descriptors a process" in printed
+    [epoll] = rows(printed, "epoll")
+    assert len(epoll.split()) == 5 or "keep the CPUs busy" in epoll, printed
+    [iterative] = rows(printed, "iterative")
+    assert "at a time" in iterative, printed
+
+
+@pytest.mark.skipif(
+    not all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") for name in ("nginx", "wrk")),
+    reason="needs nginx and wrk: apt-get install nginx-light wrk",
+)
+def test_nginx_stands_beside_a_design() -> None:
+    printed = bench("nginx", "epoll", "--rounds", "1", "--seconds", "1")
+    for name in ("nginx", "nginx, open_file_cache", "nginx, no sendfile", "epoll"):
+        assert any(len(FIGURE.findall(row)) >= 4 for row in rows(printed, name)), printed
+
+
+def test_an_unknown_design_is_named() -> None:
+    run = subprocess.run(
+        [sys.executable, str(BENCH), "designs", "epol"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode != 0
+    assert "no design is called 'epol'" in run.stderr and "Traceback" not in run.stderr
