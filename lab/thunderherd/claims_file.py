@@ -269,7 +269,7 @@ def _unmet(
     sweeps = {**common.sweeps, **own.sweeps}
     ordinary = [contender for contender in contenders if contender.sweep not in sweeps]
     load, settings = common.load | own.load, common.contenders | own.contenders
-    if ordinary or not contenders:
+    if ordinary or not needed:
         yield from _unmet_by(ordinary, load, settings, study)
     for name, special in sweeps.items():
         of_sweep = [contender for contender in contenders if contender.sweep == name]
