@@ -451,6 +451,8 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
             ]
         )
         head = event if unit in ("", "count") else f"{event} ({unit})"
+        if note := table.notes.get(event):
+            head += reasons.mark(f"the source: {note}")
         rows.append((head, tuple(_counted_cell(cell, digits, between, reasons) for cell in row)))
     return Matrix(
         f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)

@@ -241,7 +241,12 @@ class _Drawing:
             axis = alt.Axis(labelAngle=0, ticks=False)
             return alt.X("point:N", sort=order, title=label, axis=axis, scale=alt.Scale(paddingInner=0.3))
         axis = alt.Axis(
-            values=sorted(set(self.numbers)), grid=False, format="~g", labelOverlap="greedy", labelFlush=False
+            values=sorted(set(self.numbers)),
+            grid=False,
+            # A format of the axis would be given the digits of its own ticks, and 16 become 2e+1.
+            labelExpr="format(datum.value, '~g')",
+            labelOverlap="greedy",
+            labelFlush=False,
         )
         return alt.X("x:Q", title=label, axis=axis, scale=self._x_scale())
 
