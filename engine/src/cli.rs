@@ -263,11 +263,14 @@ fn follow_parent(matches: &ArgMatches) -> Result<()> {
 
 /// Pins this process, and all that it will fork, to the CPUs asked for.
 fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
-    let Some(cpus) = matches.get_many("cpus") else { return Ok(None) };
-    let cpus: Vec<usize> = cpus.copied().collect();
+    let Some(cpus) = cpus(matches) else { return Ok(None) };
     process::pin(&cpus)
         .map_err(|error| mistake(format!("--cpus {cpus:?}: {error}; `nproc` CPUs are there, counted from 0")))?;
     Ok(Some(cpus))
+}
+
+fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
+    Some(matches.get_many("cpus")?.copied().collect())
 }
 
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
@@ -352,22 +355,22 @@ fn count(matches: &ArgMatches) -> Result<ExitCode> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     // What it would refuse itself is refused before it is run.
-    match command().try_get_matches_from(std::iter::once(&OsString::from("count")).chain(&words)) {
+    let cpus = match command().try_get_matches_from(std::iter::once(&OsString::from("count")).chain(&words)) {
         Err(error) if error.use_stderr() => return Err(mistake(in_one_line(&error))),
         Ok(inner) => match inner.subcommand() {
             Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
                 return Err(mistake("--parent belongs before serve or load: it is count's, and count is theirs"));
             }
-            Some(("serve" | "load", _)) => {}
+            Some(("serve" | "load", inner)) => cpus(inner),
             other => {
                 let name = other.map_or("nothing", |(name, _)| name);
                 return Err(mistake(format!("count runs serve or load, not {name}")));
             }
         },
         // Help.
-        Err(_) => {}
-    }
-    let (life, status) = counting::count(&counting::Plan { counters: asked(matches), words })?;
+        Err(_) => None,
+    };
+    let (life, status) = counting::count(&counting::Plan { counters: asked(matches), words, cpus })?;
     print(&(serde_json::to_string(&lines::Line::Life(life))? + "\n"))?;
     Ok(status)
 }

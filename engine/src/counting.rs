@@ -29,6 +29,8 @@ pub struct Plan {
     pub counters: Vec<&'static Entry<Counter>>,
     /// The command with its arguments; this process becomes its parent, as `--parent` says to it.
     pub words: Vec<OsString>,
+    /// The CPUs that the command will pin itself to.
+    pub cpus: Option<Vec<usize>>,
 }
 
 /// Runs the command to its end. Beside its account, the status that this process is to end with.
@@ -91,6 +93,10 @@ fn become_command(plan: &Plan, parent: Pid, gate: OwnedFd, reaped: &Reaped, star
     }
     let mut words = plan.words.clone();
     words.splice(1..1, ["--parent".into(), parent.to_string().into()]);
+    // Pinned by itself, after exec, it would be counted as moved. CPUs that are not there it refuses in its own words.
+    if let Some(cpus) = &plan.cpus {
+        let _ = process::pin(cpus);
+    }
     reaped.take_off(&process::usage_of_self()?);
     started.store(process::monotonic_nanoseconds(), Relaxed);
     let error = process::become_engine(&words);

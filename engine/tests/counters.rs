@@ -8,7 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use support::server::Server;
 use support::{ENGINE, PATIENCE, Unprivileged, engine, eventually, process, run};
@@ -311,6 +313,22 @@ fn the_past_of_a_launcher_is_not_counted() {
     let faults = [&past, &alone].map(|ran| number(&life(ran), "minor_faults"));
     assert!(faults[0].abs_diff(faults[1]) < 200, "each of 200 programs had dozens of faults: {faults:?}");
     assert_eq!([past.status, alone.status], [Some(1); 2], "{past:?}");
+}
+
+/// As under taskset(1): pinned before its life begins, it never moves.
+#[test]
+fn a_pinned_command_is_not_counted_as_moved() {
+    let usable = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let cpus: Vec<usize> = (0..CpuSet::count()).filter(|&cpu| usable.is_set(cpu).unwrap()).collect();
+    let ([first, .., last], Some(_)) = (cpus.as_slice(), all_counters()) else { return println!("skipped: one CPU") };
+    // Of this thread, and of what it starts.
+    let mut elsewhere = CpuSet::new();
+    elsewhere.set(*first).unwrap();
+    sched_setaffinity(Pid::from_raw(0), &elsewhere).unwrap();
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--children", "2", "--json", "--cpus", &last.to_string()];
+    let ran = run(engine().args(["count", "--count", "cpu_migrations"]).args(load));
+    let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+    assert_eq!(life["counters"]["cpu_migrations"], 0, "{ran:?}");
 }
 
 #[test]

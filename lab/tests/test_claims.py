@@ -110,6 +110,18 @@ def test_a_figure_that_cannot_be_shown_hinders_no_verdict() -> None:
     assert "row 3 costs more than row 2" in found.our_figure
 
 
+def test_a_contrast_may_be_between_two_metrics_of_the_same_trial() -> None:
+    values = blocks(COSTS)
+    values["other"] = {name: [2 * value for value in column] for name, column in values[CPU].items()}
+    tests = tuple(
+        test.model_copy(update={"metric": "other", "less": CPU, "weights": {"prefork": 1.0}})
+        for test in claim("H62").tests
+    )
+    assert verdict_of(values, claim("H62", tests=tests)).verdict == "supported"
+    del values[CPU]["prefork"]
+    assert "prefork has no server_cpu_per_connection" in verdict_of(values, claim("H62", tests=tests)).why
+
+
 def test_before_the_first_look_nothing_is_decided() -> None:
     found = verdict_of(blocks(COSTS, size=10), claim("H60"))
     assert (found.verdict, found.why) == (

@@ -1,4 +1,5 @@
-"""Every row of docs/sources.md works: its commands are run as they stand, but on a free port."""
+"""Every row of docs/sources.md works: its commands are run as they stand, on a free port instead of the
+source's."""
 
 from __future__ import annotations
 
@@ -20,8 +21,6 @@ from thunderherd.sources import SourceRow, rows_of, source_rows, write
 
 ROOT = Path(__file__).resolve().parents[2]
 THUNDERHERD = Path(sys.executable).with_name("thunderherd")
-PORT_IN_THE_DOCUMENT = re.compile(r"(?<=--port )\d+|(?<=127\.0\.0\.1:)\d+")
-"""The port that a row's commands use, the source's own: where its server listens and its clients connect."""
 LISTENING_SECONDS = 15.0
 COMMAND_SECONDS = 240.0
 STOPPING_SECONDS = 15.0
@@ -63,9 +62,12 @@ def test_document_is_up_to_date() -> None:
 @pytest.mark.parametrize("row", [row for row in ROWS if row.client], ids=name_of)
 def test_commands(row: SourceRow, tmp_path: Path) -> None:
     assert THUNDERHERD.is_file(), f"no {THUNDERHERD}; type: make build"
-    port = free_port()
-    with server(row.server, port, tmp_path) as printed:
-        said = "".join(run_to_its_end(command, port, tmp_path) for command in row.client.split(" && "))
+    port = port_of(row)
+    free = free_port()
+    with server(replaced(row.server, port, free), tmp_path) as printed:
+        said = "".join(
+            run_to_its_end(replaced(command, port, free), tmp_path) for command in row.client.split(" && ")
+        )
     said = printed.read_text() + said if row.server else said
     assert re.search(row.expect, said), f"{row.where}: expected {row.expect!r} in:\n{said}"
 
@@ -76,16 +78,28 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def arguments(command: str, port: int) -> list[str]:
-    """The command as the document has it, on that port, and of this environment's thunderherd."""
-    program, *rest = shlex.split(PORT_IN_THE_DOCUMENT.sub(str(port), command))
+def port_of(row: SourceRow) -> str | None:
+    """The port that a row's server listens on; None where it has no server."""
+    found = re.search(r"--port (\d+)\b", row.server)
+    assert found or not row.server, f"{row.where}: the server says no --port"
+    return found[1] if found else None
+
+
+def replaced(command: str, port: str | None, free: int) -> str:
+    """The command as the document has it, on a free port."""
+    return command if port is None else re.sub(rf"\b{port}\b", str(free), command)
+
+
+def arguments(command: str) -> list[str]:
+    """The words of a command, of this environment's thunderherd."""
+    program, *rest = shlex.split(command)
     assert program == "thunderherd", f"{command}: a command of ours begins with thunderherd"
     return [str(THUNDERHERD), *rest]
 
 
-def run_to_its_end(command: str, port: int, directory: Path) -> str:
+def run_to_its_end(command: str, directory: Path) -> str:
     done = subprocess.run(
-        arguments(command, port),
+        arguments(command),
         cwd=directory,
         capture_output=True,
         text=True,
@@ -97,7 +111,7 @@ def run_to_its_end(command: str, port: int, directory: Path) -> str:
 
 
 @contextmanager
-def server(command: str, port: int, directory: Path) -> Iterator[Path]:
+def server(command: str, directory: Path) -> Iterator[Path]:
     """Runs a server (none if the command is empty) and interrupts it at the end; gives what it prints."""
     output, errors = directory / "server.out", directory / "server.err"
     if not command:
@@ -105,7 +119,7 @@ def server(command: str, port: int, directory: Path) -> Iterator[Path]:
         return
     with output.open("w") as stdout, errors.open("w") as stderr:
         process = subprocess.Popen(
-            arguments(command, port), cwd=directory, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+            arguments(command), cwd=directory, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
         )
     try:
         wait_for_listening(process, output, errors)

@@ -133,6 +133,43 @@ def test_parts_and_repetitions(tmp_path: Path) -> None:
     assert (back.repetitions, back.looks[0].blocks) == (None, 12)
 
 
+QUICK = "alpha_split = [1.0]"
+
+
+def test_a_size_may_run_some_points_only(tmp_path: Path) -> None:
+    text = STUDY.replace(QUICK, f"{QUICK}\n[sizes.quick.points]\npool_size = [5, 30]", 1)
+    study = loaded(tmp_path, text)
+    (sweep,) = study.sweeps
+    assert [point.name for point in sweep.points] == ["5", "30"]
+    assert [figure.point for figure in sweep.paper] == ["5", "30"]
+    assert study.absent["prefork@pool_size=10"] == "not part of size quick"
+    assert sweep.absent == {}, "it could run here"
+    assert len(loaded(tmp_path, text, size="full").sweeps[0].points) == 3
+    other = loaded(tmp_path, text, "pool_size.values=[5, 7]")
+    assert [point.name for point in other.sweeps[0].points] == ["5", "7"], "whoever says values means those"
+    assert other.absent["prefork@pool_size=30"] == "this run has other values of its sweep"
+
+
+TO_COME = 'counters = ["task_clock"]\ncounters_to_come = { cycles = "not yet", voluntary_switches = "x" }'
+
+
+def test_counters_to_come_are_asked_for_once_they_are_there(tmp_path: Path) -> None:
+    text = STUDY.replace("normalise_connections = 5000", TO_COME).replace(
+        '["voluntary_switches_per_connection"]', '["server.cycles"]'
+    )
+    measure = loaded(tmp_path, text).measure
+    assert measure.counters == ("task_clock", "voluntary_switches")
+    assert measure.uncounted == {"cycles": "not yet"}
+
+
+def test_any_undoes_a_list_of_cpus(tmp_path: Path) -> None:
+    text = STUDY.replace("[noise]", "[lab]\nserver_cpus = [0]\nclient_cpus = [1]\n[noise]")
+    text = text.replace('"load.settings.loops" = 20', '"lab.server_cpus" = "any", "lab.client_cpus" = "any"')
+    study = loaded(tmp_path, text)
+    places = {each.sweep: (each.lab.server_cpus, each.lab.client_cpus) for each in study.contenders}
+    assert places == {None: ((0,), (1,)), "pool_size": (None, None)}
+
+
 def test_a_study_may_be_of_sweeps_alone(tmp_path: Path) -> None:
     start, end = STUDY.index("[[contenders]]"), STUDY.index("\n[[sweeps]]")
     text = STUDY[:start] + STUDY[end : STUDY.index("[sweeps.paper]")]
@@ -313,6 +350,15 @@ REFUSED = [
     ('columns = { prefork = "row2" }', 'columns = { prefork = "row3" }', "file =", 'no column "row3"'),
     ('columns = { prefork = "row2" }', "", "[sweeps.paper]", "give columns"),
     ("alpha_split = [1.0]", 'alpha_split = [1.0]\nparts = ["man"]', "parts", 'no such part "man"'),
+    (QUICK, f"{QUICK}\npoints = {{ pool_size = [6] }}", "points", 'no such point of sweep pool_size "6"'),
+    (QUICK, f"{QUICK}\npoints = {{ pol_size = [5] }}", "points", "did you mean 'pool_size'?"),
+    (QUICK, f"{QUICK}\npoints = {{ pool_size = [] }}", "points", "points of pool_size: none at all"),
+    (
+        "normalise_connections = 5000",
+        'counters = ["task_clock"]\ncounters_to_come = { task_clock = "x" }',
+        "counters_to_come",
+        '"task_clock" is asked for already',
+    ),
     ("alpha_split = [1.0]", "alpha_split = [1.0]\nrepetitions = 2", "looks = [12]", "looks and repetitions"),
     ("looks = [12]\nalpha_split = [1.0]", "", "[sizes.quick]", "neither looks nor repetitions"),
     ("looks = [12]", "looks = [8]", "looks = [8]", "7 comparisons at alpha 0.05 need at least"),

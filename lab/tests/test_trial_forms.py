@@ -120,6 +120,7 @@ def test_a_whole_life_is_counted_from_exec_to_exit(fake_engine: Fake, tmp_path: 
     assert metrics["server.user_seconds"] == pytest.approx(0.03)
     assert metrics["server.elapsed_seconds"] == metrics["client.elapsed_seconds"] == pytest.approx(2)
     assert metrics["client.minor_faults"] == 2 * 700
+    assert metrics["server.cpus_utilized"] == pytest.approx(1e-6 / 2)
     assert metrics["server.task_clock"] == pytest.approx(1e-6)
     assert TrialRecord.model_validate_json(found.model_dump_json(by_alias=True)) == found
 

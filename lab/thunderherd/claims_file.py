@@ -22,6 +22,7 @@ from thunderherd.contrasts_file import (
     check_sum,
     declared_sweeps,
     left_out_here,
+    not_counted,
     outside_this_size,
     resolved_contrast,
     resolved_figure,
@@ -108,7 +109,8 @@ class Claim(BaseModel):
     All of `tests` must be above zero for it to hold; with `undecided_because` there are none. `note` is what
     the source gets wrong about it and must be shown with it. `unmet` says which of its conditions the study
     as resolved does not meet: where there are any, the verdict is `unmet_verdict`. `left_out` says which of
-    the contenders of its tests this machine cannot run, `outside` which of them this size does not have.
+    the contenders of its tests this machine cannot run and which of their counters there are not, `outside`
+    which of them this size does not have.
     `remarks` say how this run differs from the source's experiment, beside its figure.
     """
 
@@ -203,7 +205,7 @@ def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Probl
         problems.add(
             (*here, "test_note"), f"claim {claim.id}: test_note_honoured does not say how it is honoured"
         )
-    check_metric(claim.metric, (*here, "metric"), study.measure.counters, problems)
+    check_metric(claim.metric, (*here, "metric"), study.measure.counters_named, problems)
     tables: dict[str, Sequence[SumTable]] = {"tests": claim.tests, "figures": claim.figures}
     for table, contrasts in tables.items():
         for number, contrast in enumerate(contrasts):
@@ -252,7 +254,10 @@ def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim
         unmet=(*unmet, because) if unmet and because else tuple(unmet),
         unmet_verdict=own.otherwise or common.otherwise or "not testable here",
         remarks=tuple(dict.fromkeys(each for each in said if each)),
-        left_out=tuple(left_out_here(tested, study)),
+        left_out=(
+            *not_counted((name for test in tests for name in test.metrics()), study),
+            *left_out_here(tested, study),
+        ),
         outside=tuple(outside_this_size(tested, study)),
     )
 

@@ -42,6 +42,7 @@ class Measured:
     weights: Mapping[str, float]
     over: Mapping[str, float] | None = None
     constant: float = 0.0
+    less: str | None = None
     of: str = "value"
 
     def text(self) -> str:
@@ -86,6 +87,7 @@ class Measured:
             "weights": dict(self.weights),
             "over": dict(self.over) if self.over is not None else None,
             "constant": self.constant,
+            "less": self.less,
             "of": self.of,
         }
 
@@ -100,27 +102,30 @@ class Measured:
 
 def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> list[str]:
     """In words, what the run does not have of what a contrast needs."""
-    absent = sorted(needed.contenders() - set(values.get(needed.metric, {})))
-    if not absent:
-        return []
-    if reason := unavailable.get(needed.metric):
-        return [f"{needed.metric} is not available: {reason}"]
     anything = {name for others in values.values() for name in others}
-    return [
-        f"{name} has no {needed.metric}" if name in anything else f"the run has no valid trials of {name}"
-        for name in absent
-    ]
+    found: list[str] = []
+    for metric in needed.metrics():
+        absent = sorted(needed.contenders() - set(values.get(metric, {})))
+        if absent and (reason := unavailable.get(metric)):
+            found.append(f"{metric} is not available: {reason}")
+        else:
+            found += [
+                f"{name} has no {metric}" if name in anything else f"the run has no valid trials of {name}"
+                for name in absent
+            ]
+    return list(dict.fromkeys(found))
 
 
 def measure(what: Contrast, study: Study, values: Values) -> Measured:
     """What the blocks say about a contrast or figure; its contenders must all have its metric (`lacks`)."""
-    columns = {name: _own(values[what.metric][name], what.of) for name in what.contenders()}
+    columns = {name: _own(_column(what, name, values), what.of) for name in what.contenders()}
     confidence = 1 - study.measure.alpha
     common: dict[str, Any] = {
         "label": what.label,
         "metric": what.metric,
         "weights": what.weights,
         "constant": what.constant,
+        "less": what.less,
         "of": what.of,
     }
     over = what.over if isinstance(what, Figure) else None
@@ -166,6 +171,14 @@ def units(shown: Sequence[Measured]) -> list[str]:
     bounded = {each.confidence for each in shown if each.low is not None or each.high is not None}
     parts = [*sorted(per), *([f"in brackets {percent(min(bounded))} intervals"] if bounded else [])]
     return [f"({'; '.join(parts)})"] if parts else []
+
+
+def _column(what: Contrast, name: str, values: Values) -> list[float]:
+    """A contender's metric in each block, less the other where there is one."""
+    column = values[what.metric][name]
+    if what.less is None:
+        return list(column)
+    return [value - other for value, other in zip(column, values[what.less][name], strict=True)]
 
 
 def _own(column: Sequence[float], of: str) -> list[float]:

@@ -8,11 +8,12 @@ weights alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.metrics import counters_of
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, show, unknown
@@ -53,6 +54,10 @@ class SumTable(FileTable):
         default=None, description='such as { base = "prefork", sweep = "pool_size" }'
     )
     constant: float = Field(default=0.0, description="added to the sum, in the metric's own unit")
+    less: str | None = Field(
+        default=None,
+        description='a metric that is taken from the other in each trial, such as "client.task_clock"',
+    )
     of: Of = Field(
         default="value",
         description='"value", or "deviation": its distance from the median of that contender\'s blocks',
@@ -72,7 +77,10 @@ class FigureTable(ContrastTable):
 
 
 class Contrast(BaseModel):
-    """`constant` + the sum of weight x metric over contenders, within a block; `label` says what it is."""
+    """`constant` + the sum of weight x metric over contenders, within a block; `label` says what it is.
+
+    With `less` it is about the metric minus that other one, of the same trial.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,7 +88,12 @@ class Contrast(BaseModel):
     metric: str
     weights: dict[str, float]
     constant: float = 0.0
+    less: str | None = None
     of: Of = "value"
+
+    def metrics(self) -> list[str]:
+        """The metrics that it needs of each contender."""
+        return [self.metric, *([self.less] if self.less else [])]
 
     def contenders(self) -> set[str]:
         """The contenders that it needs."""
@@ -154,8 +167,9 @@ def bases_of(study: Study, sweep: str) -> list[str]:
 
 def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) -> None:
     """Contenders, sweep, metric and weights of a contrast exist and make sense."""
-    if table.metric is not None:
-        check_metric(table.metric, (*here, "metric"), study.measure.counters, problems)
+    for key, name in (("metric", table.metric), ("less", table.less)):
+        if name is not None:
+            check_metric(name, (*here, key), study.measure.counters_named, problems)
     if table.weights is None and table.slope is None:
         problems.add(here, "neither weights nor slope; a contrast is made of one of them, or of both")
     check_weights(table.weights or {}, (*here, "weights"), study, problems)
@@ -245,6 +259,7 @@ def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contra
         metric=table.metric or metric,
         weights=weights_of(table, study),
         constant=table.constant,
+        less=table.less,
         of=table.of,
     )
 
@@ -256,6 +271,7 @@ def resolved_figure(table: SumTable, label: str, metric: str, study: Study) -> F
         metric=table.metric or metric,
         weights=weights_of(table, study),
         constant=table.constant,
+        less=table.less,
         of=table.of,
         over=getattr(table, "over", None),
     )
@@ -268,6 +284,16 @@ def left_out_here(names: set[str], study: Study) -> list[str]:
     """In words, which of the contenders this machine cannot run."""
     reasons = {name: why for sweep in study.sweeps for name, why in sweep.absent.items()}
     return [f"{name} was left out: {reasons[name]}" for name in sorted(names & set(reasons))]
+
+
+def not_counted(metrics: Iterable[str], study: Study) -> list[str]:
+    """In words, which of the metrics rest on counters that the engine does not have; each reason once."""
+    uncounted = study.measure.uncounted
+    needed = dict.fromkeys(name for metric in metrics for name in counters_of(metric) if name in uncounted)
+    reasons: dict[str, list[str]] = {}
+    for name in needed:
+        reasons.setdefault(uncounted[name], []).append(name)
+    return [f"{' and '.join(names)}: {why}" for why, names in reasons.items()]
 
 
 def outside_this_size(names: set[str], study: Study) -> list[str]:

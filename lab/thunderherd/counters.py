@@ -6,11 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from thunderherd.contrasts_file import at_point, bases_of, declared_sweeps, left_out_here, points_of
+from thunderherd.contrasts_file import (
+    at_point,
+    bases_of,
+    declared_sweeps,
+    left_out_here,
+    points_of,
+)
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
-from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, SIDES, metric
+from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, metric
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
@@ -78,7 +84,7 @@ def _check_place(table: PaperCountersTable, study: Study, problems: Problems) ->
     for design, base in table.designs.items():
         if base not in bases:
             problems.add((*HERE, "designs", design), unknown("contender", base, bases))
-    counters = [*OF_A_LIFE, *study.measure.counters]
+    counters = [*OF_A_LIFE, *study.measure.counters_named]
     for event, counter in table.events.items():
         if counter not in counters:
             asked = f"{', '.join(counters)}{near(counter, counters)}"
@@ -160,8 +166,9 @@ def unavailable_counters(trials: Iterable[TrialRecord]) -> dict[str, str]:
         }
         for side, counters in told.items():
             for name, why in counters.items():
-                for per in ("", PER_REQUEST):
-                    reasons.setdefault(f"{side}.{name}{per}", why)
+                ratios = [ratio for ratio, parts in RATIOS.items() if name in parts]
+                for figure in (name, f"{name}{PER_REQUEST}", *ratios):
+                    reasons.setdefault(f"{side}.{figure}", why)
     return reasons
 
 
@@ -186,7 +193,9 @@ def counted(
     found = {each.base: each for each in contenders if (each.sweep, each.point) == (table.sweep, table.point)}
     if not found:
         return None
-    bases = list(dict.fromkeys([*table.designs.values(), *(name for name in found)]))
+    # Controls are ours alone; they are in the tables of what they are controls of.
+    others = [name for name, each in found.items() if not each.control_of]
+    bases = list(dict.fromkeys([*table.designs.values(), *others]))
     return CountedSummary(
         title=table.title,
         sweep=table.sweep,
@@ -199,6 +208,7 @@ def counted(
             for event in paper.events
             for base in bases
         ],
+        notes={event: note for event in paper.events if (note := study.notes_about(f"event {event}"))},
     )
 
 
@@ -237,6 +247,8 @@ def _why_not(
 ) -> str:
     if name is None:
         return paper.table.reasons.get(event, NOT_COUNTED)
+    if uncounted := study.measure.uncounted.get(name.partition(".")[2]):
+        return uncounted
     if contender is None:
         table = paper.table
         full = base if table.sweep is None else at_point(base, table.sweep, table.point or "")

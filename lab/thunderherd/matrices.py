@@ -501,6 +501,8 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
         figures = [cell.value.value for cell in known if cell.value] or [cell.paper or 0.0 for cell in known]
         digits = decimals(_not_tiny(figures))
         head = event if unit in ("", "count") else f"{event} ({unit})"
+        if note := table.notes.get(event):
+            head += reasons.mark(f"the source: {note}")
         rows.append((head, tuple(_counted_cell(cell, digits, between, reasons) for cell in row)))
     return Matrix(
         f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)

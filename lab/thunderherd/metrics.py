@@ -93,7 +93,15 @@ OF_A_LIFE = {
 """What a process that has ended is known to have used; of the server only where the trial is its whole
 life."""
 
-COUNTERS_OF_TIME = frozenset({"task_clock", "process_clocks"})
+RATIOS = {
+    "cpus_utilized": ("task_clock", "elapsed_seconds"),
+    "instructions_per_cycle": ("instructions", "cpu_cycles"),
+    "branch_miss_share": ("branch_misses", "branch_instructions"),
+    "cache_misses_per_instruction": ("cache_misses", "instructions"),
+}
+"""What is known of each side where both the counter above and the one below the line are."""
+
+COUNTERS_OF_TIME = frozenset({"task_clock", "process_clocks", "cpu_clock"})
 """Counters that the engine reads in nanoseconds; as metrics they are in seconds."""
 
 
@@ -104,6 +112,9 @@ def metric(name: str) -> Metric:
     side, dot, what = name.partition(".")
     if not dot or side not in SIDES or not what:
         raise KeyError(name)
+    if what in RATIOS:
+        better: Better = "more" if what == "instructions_per_cycle" else "less"
+        return Metric(name, f"{what.replace('_', ' ')} {SIDES[side]}", better=better)
     whole = what.removesuffix(PER_REQUEST)
     words = f"{OF_A_LIFE.get(whole, whole.replace('_', ' '))} {SIDES[side]}"
     is_time = whole in COUNTERS_OF_TIME or whole.endswith("_seconds")
@@ -118,13 +129,21 @@ def is_of_clients(name: str) -> bool:
 
 def metric_names(counters: Iterable[str] = ()) -> list[str]:
     """Every metric that a study which asks for these counters may name."""
-    of_sides = [f"{side}.{figure}" for side in SIDES for figure in figures_of_sides(counters)]
-    return [*METRICS, *(f"{name}{per}" for name in of_sides for per in ("", PER_REQUEST))]
+    figures = figures_of_sides(counters)
+    amounts = [f"{figure}{per}" for figure in figures for per in ("", PER_REQUEST)]
+    ratios = [name for name, parts in RATIOS.items() if set(parts) <= set(figures)]
+    return [*METRICS, *(f"{side}.{name}" for side in SIDES for name in [*amounts, *ratios])]
 
 
 def figures_of_sides(counters: Iterable[str] = ()) -> list[str]:
     """What there is of each side, given the counters that are asked for."""
     return list(dict.fromkeys([*OF_A_LIFE, *counters]))
+
+
+def counters_of(name: str) -> tuple[str, ...]:
+    """The figures of its side that a metric is made of; none of one with a fixed name."""
+    _, _, what = name.partition(".")
+    return RATIOS.get(what) or ((what.removesuffix(PER_REQUEST),) if what else ())
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -24,7 +24,7 @@ from thunderherd.engine_lines import (
     Snapshot,
     Tally,
 )
-from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST, is_of_clients
+from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST, RATIOS, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics
 from thunderherd.study import Contender
 
@@ -434,8 +434,8 @@ def _in_seconds(counters: Counters) -> dict[str, Number | None]:
 
 
 def _of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> TrialMetrics:
-    """The figures of one side under their names as metrics, each per request too."""
-    return {
+    """The figures of one side under their names as metrics, each per request too, and their ratios."""
+    of_each = {
         name: value
         for figure, amount in figures.items()
         for name, value in (
@@ -443,6 +443,12 @@ def _of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> 
             (f"{side}.{figure}{PER_REQUEST}", _share(amount, requests)),
         )
     }
+    ratios = {
+        f"{side}.{name}": _share(figures[above], figures[below] or 0)
+        for name, (above, below) in RATIOS.items()
+        if above in figures and below in figures
+    }
+    return {**of_each, **ratios}
 
 
 def _latencies(latencies: Sequence[Latency | None]) -> TrialMetrics:

@@ -153,7 +153,7 @@ class Question(BaseModel):
 
 def check_question(question: QuestionTable, here: KeyPath, study: Study, problems: Problems) -> None:
     """All that a question names exists, every sentence rests on a placeholder, and each of them is used."""
-    check_metric(question.metric, (*here, "metric"), study.measure.counters, problems)
+    check_metric(question.metric, (*here, "metric"), study.measure.counters_named, problems)
     sums: dict[str, Mapping[str, SumTable]] = {"figures": question.figures, "verdicts": question.verdicts}
     for table, entries in sums.items():
         for name, entry in entries.items():
@@ -209,7 +209,7 @@ def placeholders_in(sentence: str) -> Iterator[str]:
 
 def _check_best(best: BestTable, here: KeyPath, study: Study, problems: Problems) -> None:
     if best.metric is not None:
-        check_metric(best.metric, (*here, "metric"), study.measure.counters, problems)
+        check_metric(best.metric, (*here, "metric"), study.measure.counters_named, problems)
     if best.sweep not in (sweeps := declared_sweeps(study)):
         problems.add((*here, "sweep"), unknown("sweep", best.sweep, sweeps))
     elif best.base not in (bases := bases_of(study, best.sweep)):
@@ -267,7 +267,7 @@ def resolved_question(question: QuestionTable, study: Study) -> Question:
                 label=name,
                 metric=each.metric or question.metric,
                 weights=weights_of(each, study),
-                **each.model_dump(include={"constant", "of", "above", "below", "open"}),
+                **each.model_dump(include={"constant", "less", "of", "above", "below", "open"}),
             )
             for name, each in question.verdicts.items()
         },

@@ -369,6 +369,7 @@ class CountedSummary(Record):
     events: list[str] = Field(description="in the source's order")
     contenders: list[str] = Field(description="their bases")
     cells: list[CountedCell]
+    notes: dict[str, str] = Field(default_factory=dict, description="by event: what the source gets wrong")
 
 
 class TrialCounts(Record):

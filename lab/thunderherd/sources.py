@@ -5,7 +5,7 @@ Written by `python -m thunderherd.sources` from the `checklist.csv` of each fold
 `--check` it only says whether the document is up to date (exit status 1 if it is not). A row of a
 checklist has
 
-server, client  our command lines; the client's may be several, joined by `&&`. They use the source's port.
+server, client  our command lines; the client's may be several, joined by `&&`. The server says its --port.
 expect          a regular expression that is found in what the two print
 test            FILE::TEST[ROW], the test that runs them
 not_built       what of the item is not there, and why

@@ -12,7 +12,7 @@ from itertools import pairwise
 from thunderherd import noise
 from thunderherd.catalogue import Catalogue, Setting, SettingValue
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
-from thunderherd.study_configurations import MAIN, OWN, Configuration, declared
+from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
 from thunderherd.study_form import ContenderTable, StudyForm
 
@@ -30,11 +30,14 @@ def check_names(
 ) -> None:
     """Metric, baseline, workload, load, designs, primitives, settings and pairs exist and fit together."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
-    check_metric(form.measure.metric, ("measure", "metric"), form.measure.counters, problems)
+    check_metric(form.measure.metric, ("measure", "metric"), form.measure.counters_named, problems)
     counters = [each.name for each in catalogue.counters if each.countable]
     for index, name in enumerate(form.measure.counters):
         if name not in counters:
             problems.add(("measure", "counters", index), unknown("counter", name, counters))
+        if name in form.measure.counters_to_come:
+            why = f"{show(name)} is asked for already: leave it out here"
+            problems.add(("measure", "counters_to_come", name), why)
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
     _check_primitive(form.server.primitive, ("server", "primitive"), catalogue, problems)
@@ -247,6 +250,7 @@ def check_size(form: StudyForm, size: str, comparisons: int | None, problems: Pr
             problems.add((*key, "parts", index), unknown("part", part, names))
         elif part in (table.parts or ())[:index]:
             problems.add((*key, "parts", index), f"parts = {show(table.parts)}: {show(part)} is named twice")
+    _check_points(form, size, problems)
     if table.repetitions is not None:
         for name in ("looks", "alpha_split"):
             if getattr(table, name) is not None:
@@ -262,6 +266,24 @@ def check_size(form: StudyForm, size: str, comparisons: int | None, problems: Pr
         )
         return
     _check_looks(form, size, table.looks, table.alpha_split, comparisons, problems)
+
+
+def _check_points(form: StudyForm, size: str, problems: Problems) -> None:
+    """A size's points are some of their sweep's."""
+    sweeps = {sweep.name: index for index, sweep in enumerate(form.sweeps)}
+    for name, chosen in form.sizes[size].points.items():
+        key: KeyPath = ("sizes", size, "points", name)
+        if name not in sweeps:
+            problems.add(key, unknown("sweep", name, sweeps))
+            continue
+        here: KeyPath = ("sweeps", sweeps[name])
+        known = [point.name for point in points(form.sweeps[sweeps[name]], here)]
+        if not chosen:
+            problems.add(key, f"points of {name}: none at all; known: {', '.join(known)}, or leave it out")
+        # A run of other points than the file's is none of the file's mistakes.
+        for point in map(point_name, () if (*here, "values") in problems.overridden else chosen):
+            if point not in known:
+                problems.add(key, unknown(f"point of sweep {name}", point, known))
 
 
 def _check_looks(
@@ -369,7 +391,7 @@ def unavailable(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[Key
 
 def _cpus_of(each: Configuration) -> Iterator[tuple[str, list[int]]]:
     for name, cpus in (("server_cpus", each.lab.server_cpus), ("client_cpus", each.lab.client_cpus)):
-        if cpus is not None:
+        if isinstance(cpus, list):
             yield name, cpus
 
 

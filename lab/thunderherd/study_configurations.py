@@ -194,7 +194,7 @@ def points(sweep: SweepTable, place: KeyPath) -> list[Point]:
             found.append(Point(table.name, _number(table.name), changes, here))
         elif sweep.key:
             change = Change(tuple(sweep.key.split(".")), value, here, required=True)
-            found.append(Point(_name(value), _number(value), (change,), here))
+            found.append(Point(point_name(value), _number(value), (change,), here))
     return found
 
 
@@ -208,10 +208,10 @@ def _changes(table: Mapping[str, Any], place: KeyPath) -> Iterator[Change]:
         yield Change(tuple(".".join(map(str, key)).split(".")), value, (*place, *key), required=False)
 
 
-def _name(value: Any) -> str:
-    """`30`, `free`, `true`, `0+1`."""
+def point_name(value: Any) -> str:
+    """What a point is called by its value: `30`, `free`, `true`, `0+1`."""
     if isinstance(value, list):
-        return "+".join(map(_name, value))
+        return "+".join(map(point_name, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

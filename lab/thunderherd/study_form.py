@@ -20,8 +20,9 @@ SettingsTable = Annotated[
 LOAD_KIND = 'the load, such as "closed"'
 LOAD_CLIENTS = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
-SERVER_CPUS = "a list of CPU numbers, such as [0]"
-CLIENT_CPUS = "a list of CPU numbers, such as [1]"
+SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
+CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
+Cpus = list[int] | Literal["any"] | None
 
 
 class Table(BaseModel):
@@ -53,6 +54,14 @@ class MeasureTable(Table):
     counters: list[str] = Field(
         default=[], description='counters that both sides are asked for, such as ["context_switches"]'
     )
+    counters_to_come: dict[str, str] = Field(
+        default={}, description="counters that are asked for as soon as the engine has them; why it has not"
+    )
+
+    @property
+    def counters_named(self) -> list[str]:
+        """The counters that metrics may be about, whether the engine has them yet or not."""
+        return [*self.counters, *self.counters_to_come]
 
 
 class ServerTable(Table):
@@ -88,20 +97,21 @@ class LabTable(Table):
     """Which CPUs run what.
 
     `free` leaves that to the kernel; `apart` gives the server the first CPU that this process may use and the
-    clients all others. A list of CPUs wins over either.
+    clients all others. A list of CPUs wins over either, and so does "any", which undoes
+    a list of the study's.
     """
 
     placement: Literal["free", "apart"] = Field(default="free", description='"free" or "apart"')
-    server_cpus: list[int] | None = Field(default=None, description=SERVER_CPUS)
-    client_cpus: list[int] | None = Field(default=None, description=CLIENT_CPUS)
+    server_cpus: Cpus = Field(default=None, description=SERVER_CPUS)
+    client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)
 
 
 class LabChanges(Table):
     """Where a contender's placement differs from the study's."""
 
     placement: Literal["free", "apart"] | None = Field(default=None, description='"free" or "apart"')
-    server_cpus: list[int] | None = Field(default=None, description=SERVER_CPUS)
-    client_cpus: list[int] | None = Field(default=None, description=CLIENT_CPUS)
+    server_cpus: Cpus = Field(default=None, description=SERVER_CPUS)
+    client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)
 
 
 class NoiseTable(Table):
@@ -148,6 +158,9 @@ class SizeTable(Table):
     )
     parts: list[str] | None = Field(
         default=None, min_length=1, description='what it runs, such as ["main", "pool_size"]; all if left out'
+    )
+    points: dict[str, list[Any]] = Field(
+        default={}, description="of a sweep only these points, such as { pool_size = [5, 15] }"
     )
     set: dict[str, Any] = Field(
         default={}, description='keys of this size, such as { "load.settings.loops" = 250 }'

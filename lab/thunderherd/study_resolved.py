@@ -29,7 +29,8 @@ class _Resolved(BaseModel):
 class Measure(_Resolved):
     """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
 
-    `counters` are read on both sides in every trial.
+    `counters` are read on both sides in every trial. `uncounted` are those that the engine does not have yet,
+    and why: metrics may be about them, and are unavailable.
     """
 
     metric: str
@@ -39,6 +40,12 @@ class Measure(_Resolved):
     equivalence_percent: float
     alpha: float
     counters: tuple[str, ...]
+    uncounted: dict[str, str] = {}
+
+    @property
+    def counters_named(self) -> tuple[str, ...]:
+        """The counters that metrics may be about."""
+        return (*self.counters, *self.uncounted)
 
 
 class LoadPlan(_Resolved):

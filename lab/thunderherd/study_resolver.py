@@ -13,9 +13,17 @@ from thunderherd.catalogue import Catalogue, Setting, defaults
 from thunderherd.errors import UserError
 from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
-from thunderherd.study_configurations import MAIN, Configuration, configurations, points
+from thunderherd.study_configurations import MAIN, Configuration, configurations, point_name, points
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
-from thunderherd.study_form import ContenderTable, LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
+from thunderherd.study_form import (
+    ContenderTable,
+    Cpus,
+    LabTable,
+    LoadTable,
+    ScaleTable,
+    StudyForm,
+    SweepTable,
+)
 from thunderherd.study_overrides import SettableKeys, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
@@ -80,6 +88,7 @@ class Resolver:
                 problems.overridden.update(paths)
         self.form, _, unchanged = shaped(changed, problems)
         self.whole = whole and unchanged
+        self.declared = form
 
     def _set(
         self, data: dict[str, Any], keys: SettableKeys, key: str, value: Any, origin: str
@@ -103,11 +112,12 @@ class Resolver:
         problems = self.problems
         self.form, everything = self._configurations()
         form = self.form
-        chosen = [each for each in everything if each.part in self.parts()]
+        chosen = [each for each in everything if self._is_of_size(each)]
         absent = {each.name: self._elsewhere(each.part) for each in everything if each not in chosen}
+        absent |= self._given_up(everything)
         paper = Paper.read(form, problems)
-        if on_this_machine:
-            missing = self._missing(chosen)
+        missing = self._missing(chosen) if on_this_machine else {}
+        if missing:
             absent |= missing
             chosen = [each for each in chosen if each.name not in missing]
         load = self._load(form.load, form.scale, "the study's load")
@@ -117,7 +127,7 @@ class Resolver:
         }
         contenders = [self._contender(each, paper) for each in chosen]
         sweeps = [
-            self._sweep(sweep, chosen, contenders, absent, figures)
+            self._sweep(sweep, chosen, contenders, missing, figures)
             for sweep in form.sweeps
             if sweep.name in self.parts()
         ]
@@ -140,7 +150,15 @@ class Resolver:
                 )
         if len(problems) or not self.whole:
             return None
-        measure = form.measure.model_dump(exclude={"trial"}) | {"better": better_of(form.measure.metric)}
+        measure = form.measure.model_dump(exclude={"trial", "counters_to_come"}) | {
+            "better": better_of(form.measure.metric),
+            "counters": self._counters(),
+            "uncounted": {
+                name: why
+                for name, why in form.measure.counters_to_come.items()
+                if name not in self._counters()
+            },
+        }
         return Study(
             **form.model_dump(include={"name", "title", "question", "source"}),
             size=self.size,
@@ -154,7 +172,7 @@ class Resolver:
             load=load,
             lab=_place(form.lab),
             noise=Noise.model_validate(form.noise.model_dump()),
-            notes=tuple(self._notes(contenders, load, missing if on_this_machine else {})),
+            notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,
             claims_path=paper.claims,
@@ -169,8 +187,36 @@ class Resolver:
 
     def _elsewhere(self, part: str) -> str:
         """Why what belongs to a part is not run, and by which sizes it is."""
-        sizes = " and ".join(size for size in self.form.sizes if part in self.parts(size))
+        sizes = " and ".join(
+            size for size in self.form.sizes if size != self.size and part in self.parts(size)
+        )
         return f"not part of size {self.size}" + (f", but of {sizes}" if sizes else "")
+
+    def _has_point(self, sweep: SweepTable, point: str) -> bool:
+        """Whether the size runs a point of a sweep, where it runs the sweep."""
+        chosen = self.form.sizes[self.size].points.get(sweep.name)
+        # Whoever gives it other values means those.
+        is_overridden = ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
+        return chosen is None or is_overridden or point in map(point_name, chosen)
+
+    def _is_of_size(self, each: Configuration) -> bool:
+        if each.sweep and each.point and not self._has_point(each.sweep, each.point.name):
+            return False
+        return each.part in self.parts()
+
+    def _given_up(self, everything: Sequence[Configuration]) -> dict[str, str]:
+        """The contenders that the file declares, and that other values of a sweep leave out."""
+        if not self.whole or self.form.sweeps == self.declared.sweeps:
+            return {}
+        names = {each.name for each in everything}
+        declared = [each.name for each in configurations(self.declared, self.catalogue)]
+        return {name: "this run has other values of its sweep" for name in declared if name not in names}
+
+    def _counters(self) -> list[str]:
+        """Those that are asked for: also those to come that the engine has by now."""
+        measure = self.form.measure
+        has = {each.name for each in self.catalogue.counters if each.countable}
+        return [*measure.counters, *(name for name in measure.counters_to_come if name in has)]
 
     def _configurations(self) -> tuple[StudyForm, list[Configuration]]:
         """The form, and its contenders held against what there is; without the sweeps where one is not well
@@ -263,7 +309,7 @@ class Resolver:
         sweep: SweepTable,
         chosen: Sequence[Configuration],
         contenders: Sequence[Contender],
-        absent: Mapping[str, str],
+        missing: Mapping[str, str],
         figures: Mapping[str, tuple[PaperFigure, ...]],
     ) -> Sweep:
         own = [each for each in chosen if each.sweep is sweep]
@@ -277,11 +323,13 @@ class Resolver:
             metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
             trial=sweep.trial or self.form.measure.trial,
             points=tuple(
-                SweepPoint(name=point.name, number=point.number) for point in points(sweep, ("sweeps", index))
+                SweepPoint(name=point.name, number=point.number)
+                for point in points(sweep, ("sweeps", index))
+                if self._has_point(sweep, point.name)
             ),
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
-            absent={name: why for name, why in absent.items() if f"@{sweep.name}=" in name},
-            paper=figures[sweep.name],
+            absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},
+            paper=tuple(each for each in figures[sweep.name] if self._has_point(sweep, each.point)),
             remarks=remarks(sweep, [each for each in contenders if each.sweep == sweep.name]),
         )
 
@@ -348,7 +396,7 @@ class Resolver:
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
         counters = {each.name: each for each in self.catalogue.counters}
-        for name in self.form.measure.counters:
+        for name in self._counters():
             if name in counters and not counters[name].available:
                 yield f"counter {name} is not available here: {counters[name].reason}"
 
@@ -383,9 +431,13 @@ def _place(table: LabTable) -> Lab:
     server, client = table.server_cpus, table.client_cpus
     usable = sorted(os.sched_getaffinity(0))
     if table.placement == "apart" and len(usable) > 1:
-        server = server or [cpu for cpu in usable if cpu not in (client or ())][:1]
-        client = client or [cpu for cpu in usable if cpu not in server]
-    return Lab(server_cpus=tuple(server) if server else None, client_cpus=tuple(client) if client else None)
+        server = server or [cpu for cpu in usable if cpu not in _named(client)][:1]
+        client = client or [cpu for cpu in usable if cpu not in _named(server)]
+    return Lab(server_cpus=_named(server) or None, client_cpus=_named(client) or None)
+
+
+def _named(cpus: Cpus) -> tuple[int, ...]:
+    return tuple(cpus) if isinstance(cpus, list) else ()
 
 
 def _cpus(cpus: tuple[int, ...] | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from thunderherd.catalogue import Catalogue
-from thunderherd.metrics import OF_A_LIFE, PER_REQUEST
+from thunderherd.metrics import OF_A_LIFE, counters_of
 from thunderherd.study_checks import check_metric
 from thunderherd.study_configurations import (
     MAIN,
@@ -56,7 +56,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
             *((each, (*here, "metrics", place)) for place, each in enumerate(sweep.metrics)),
         ):
             if name is not None:
-                check_metric(name, key, form.measure.counters, problems)
+                check_metric(name, key, form.measure.counters_named, problems)
         if _check_values(sweep, here, problems):
             _check_changes(form, index, catalogue, problems)
     return len(problems) == before
@@ -154,8 +154,8 @@ def check_measurable(each: Configuration, problems: Problems) -> None:
         named = [(each.sweep.metric, (*here, "metric"))] if each.sweep.metric else []
         named += [(name, (*here, "metrics", place)) for place, name in enumerate(each.sweep.metrics)]
     for name, key in named:
-        side, _, figure = name.partition(".")
-        if side == "server" and figure.removesuffix(PER_REQUEST) in OF_A_LIFE and each.trial == "window":
+        of_a_life = OF_A_LIFE.keys() & set(counters_of(name))
+        if name.startswith("server.") and of_a_life and each.trial == "window":
             problems.add(
                 key,
                 f'{name} is known of a whole life only: give trial = "whole_life", or ask for a counter',

@@ -5,6 +5,7 @@ mod processes;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -25,7 +26,7 @@ pub static ENTRY: Workload = Workload {
         source: "CSE 232 Computer Networks, IIIT Delhi, assignment 2",
     },
     port: 8080,
-    service_settings: &[CLOSES, FORM, PROC, SPIN],
+    service_settings: &[CLOSES, FORM, PROC, SPIN, WAIT],
     client_settings: &[FORM, CLOSES],
     service,
     client,
@@ -53,6 +54,14 @@ const PROC: Setting = Setting {
     kind: Kind::Text { longest: 255, default: "/proc" },
 };
 
+const WAIT: Setting = Setting {
+    name: "wait_microseconds",
+    help: "Time to sleep before every answer, as a request does that waits for a disk: it takes no CPU, and holds up \
+           whoever serves it",
+    unit: Some("microseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+};
+
 const REQUEST: &[u8] = b"Requesting top 2 processes";
 
 /// What anything else is answered with, before the connection is closed: where a next request would begin nobody knows.
@@ -71,6 +80,7 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
         proc: proc.into(),
         long: settings.word(FORM.name) == "long",
         spin: Spin::new(settings),
+        wait: Duration::from_micros(settings.integer(WAIT.name)),
         then: if server_closes { Then::Close } else { Then::Receive(BUFFER) },
     }))
 }
@@ -80,6 +90,7 @@ struct TopProcesses {
     proc: Arc<Path>,
     long: bool,
     spin: Spin,
+    wait: Duration,
     then: Then,
 }
 
@@ -121,9 +132,12 @@ impl Session for TopSession {
             return Ok(Next::Receive(BUFFER));
         }
         (self.seen, self.after_request) = (0, true);
-        let TopProcesses { proc, long, spin, then } = self.service.clone();
+        let TopProcesses { proc, long, spin, wait, then } = self.service.clone();
         let work = move |outbox: &mut Outbox| {
             spin.burn();
+            if !wait.is_zero() {
+                std::thread::sleep(wait);
+            }
             let top = top_two(&proc).map_err(|error| ErrorKind::of(&error))?;
             say(reply(&top, long), outbox);
             Ok(())

@@ -3,10 +3,14 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::inbox::Inbox;
 use crate::setting::Value;
+use crate::sys::process::thread_cpu_time;
 
 fn settings(given: &[(&'static str, &str)]) -> Settings {
-    let given = given.iter().map(|&(name, word)| (name, Value::Word(word.to_owned()))).collect();
-    Settings::new([&CLOSES, &FORM, &PROC, &SPIN], &given)
+    let given = given
+        .iter()
+        .map(|&(name, word)| (name, word.parse().map_or(Value::Word(word.to_owned()), Value::Integer)))
+        .collect();
+    Settings::new([&CLOSES, &FORM, &PROC, &SPIN, &WAIT], &given)
 }
 
 /// Gives a session what a peer sends, cut into segments; returns how the connection stands and what was sent.
@@ -37,6 +41,15 @@ fn answers(given: &[(&'static str, &str)], waits: Waits, segments: &[&[u8]]) -> 
         }
     }
     ("open".to_owned(), sent)
+}
+
+#[test]
+fn a_wait_takes_time_and_no_cpu() {
+    let (began, cpu) = (std::time::Instant::now(), thread_cpu_time());
+    let (state, sent) = answers(&[("wait_microseconds", "200000")], Waits::InTheCall, &[REQUEST]);
+    assert_eq!((state.as_str(), lines(&sent)), ("closed", 2));
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert!(thread_cpu_time() - cpu < Duration::from_millis(200));
 }
 
 fn requests(count: usize) -> Vec<u8> {

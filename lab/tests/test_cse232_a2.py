@@ -1,0 +1,168 @@
+"""The study cse232-a2 asks what its source asked, and its claims say what the source said."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from thunderherd import engine
+from thunderherd.catalogue import Catalogue, Counter
+from thunderherd.claims_file import load_claims, load_questions
+from thunderherd.counters import load_counters
+from thunderherd.records import Summary
+from thunderherd.runner import run_study
+from thunderherd.study import Study, load_study
+
+DESIGNS = ["single", "multi", "select", "poll", "epoll"]
+HARDWARE = ["H03", "H04", "H05", "H06", "H07", "H08", "H10", "H11"]
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return engine.catalogue()
+
+
+def study(catalogue: Catalogue, size: str = "quick", *overrides: str) -> Study:
+    return load_study("cse232-a2", size, overrides, catalogue)
+
+
+def test_is_the_sources_experiment(catalogue: Catalogue) -> None:
+    resolved = study(catalogue)
+    own = [each for each in resolved.main if not each.control_of]
+    assert [each.name for each in own] == DESIGNS
+    assert [each.design for each in own] == ["iterative", "thread_per_client", "select", "poll", "epoll"]
+    for each in own:
+        assert (each.settings["backlog"], each.settings["nodelay"]) == (3, False)
+        assert (each.lab.server_cpus, each.lab.client_cpus) == ((0,), (1,))
+        assert (each.trial, each.load.kind, each.load.requests_per_trial) == (
+            "whole_life",
+            "closed_threads",
+            4,
+        )
+    unpinned = [each for each in resolved.main if each.name.endswith("_unpinned")]
+    assert [(each.lab.server_cpus, each.lab.client_cpus) for each in unpinned] == [(None, None)] * 3
+
+
+def test_sweeps_have_the_sources_points_and_room_for_them(catalogue: Catalogue) -> None:
+    full = study(catalogue, "full")
+    points = {sweep.name: [point.name for point in sweep.points] for sweep in full.sweeps}
+    assert points["lives"] == ["1", "4", "16", "64"]
+    assert points["connections"] == [str(2**power) for power in range(9)]
+    assert {each.settings["backlog"] for each in full.contenders if each.sweep} == {1024}
+    assert {each.trial for each in full.contenders if each.sweep == "lives"} == {"whole_life"}
+    timed = [each for each in full.contenders if each.sweep == "connections"]
+    assert all(each.load.is_timed and each.load.settings["milliseconds"] == 4000 for each in timed)
+    quick = study(catalogue)
+    assert [point.name for point in quick.sweeps[2].points] == ["1", "64"]
+    assert quick.absent["multi@connections=256"] == "not part of size quick"
+
+
+def test_claims_are_the_sources(catalogue: Catalogue) -> None:
+    claims = load_claims(study(catalogue, "full"))
+    assert [claim.id for claim in claims] == [f"H{number:02}" for number in range(1, 18)]
+    assert [claim.id for claim in claims if claim.unmet or claim.outside or claim.undecided_because] == []
+    assert [claim.id for claim in claims if claim.left_out] == HARDWARE
+    assert {claim.id for claim in claims if not claim.test_note} == {"H05", "H07", "H12", "H15"}
+    assert [claim.id for claim in load_claims(study(catalogue)) if claim.outside] == ["H16"]
+    assert len(load_questions(study(catalogue))) == 3
+
+
+def test_other_conditions_are_not_the_sources(catalogue: Catalogue) -> None:
+    # H16 is about the sweep of connections alone, whatever the number of the others.
+    for override, met in (("load.settings.clients=8", {"H16"}), ("server.settings.nodelay=true", set())):
+        claims = load_claims(study(catalogue, "quick", override))
+        assert {claim.id for claim in claims if not claim.unmet} == met, override
+
+
+def test_other_points_than_the_files_leave_claims_open(catalogue: Catalogue) -> None:
+    resolved = study(catalogue, "quick", "lives.values=[1,16]")
+    outside = {claim.id: claim.outside for claim in load_claims(resolved) if claim.outside}
+    assert {"H01", "H09"} <= set(outside)
+    assert "other values of its sweep" in outside["H09"][0]
+    chosen = study(catalogue, "quick", "waiting.values=[0, 500]")
+    assert [point.name for point in chosen.sweeps[4].points] == ["0", "500"]
+
+
+PAPER_METRICS = {
+    "server.context_switches_per_request": "context-switches",
+    "server.context_switches": "context-switches",
+    "server.cpu_cycles": "cpu-cycles",
+    "server.cache_misses": "cache-misses",
+    "server.cache_misses_per_request": "cache-misses",
+    "server.page_faults": "page-faults",
+    "client.elapsed_seconds": "elapsed",
+}
+
+
+def test_papers_own_figures_judge_as_it_says(catalogue: Catalogue) -> None:
+    """The contrasts at four connections, given the figures of the report, come out as its own data do."""
+    resolved = study(catalogue)
+    names = {"single_threaded": "single", "multi_threaded": "multi", "select": "select"}
+    figures: dict[tuple[str, str, str], float] = {}
+    with resolved.path.with_name("perf_stat.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            figures[row["role"], row["event"], names[row["design"]]] = float(row["value"])
+    supported = {}
+    for claim in load_claims(resolved):
+        tests = [
+            test for test in claim.tests if test.metric in PAPER_METRICS and set(test.weights) <= set(DESIGNS)
+        ]
+        if tests:
+            sums = [
+                sum(
+                    weight * figures[test.metric.split(".")[0], PAPER_METRICS[test.metric], name]
+                    for name, weight in test.weights.items()
+                )
+                for test in tests
+            ]
+            supported[claim.id] = all(value > 0 for value in sums)
+    assert {claim for claim, holds in supported.items() if not holds} == {"H06", "H15"}
+    assert set(supported) == {"H02", "H03", "H04", "H06", "H08", "H09", "H12", "H13", "H15"}
+
+
+def test_claims_become_testable_with_the_counters(catalogue: Catalogue) -> None:
+    more = [
+        Counter(name=name, summary="", available=True, countable=True)
+        for name in study(catalogue).measure.uncounted
+    ]
+    later = catalogue.model_copy(update={"counters": (*catalogue.counters, *more)})
+    resolved = study(later, "full")
+    assert resolved.measure.uncounted == {}
+    assert resolved.measure.counters[-7:] == tuple(each.name for each in more)
+    assert [claim.id for claim in load_claims(resolved) if claim.left_out] == []
+
+
+def test_every_event_of_the_report_has_its_place(catalogue: Catalogue) -> None:
+    resolved = study(catalogue)
+    paper = load_counters(resolved)
+    assert paper is not None
+    assert len(paper.events) == 15
+    assert {event for event in paper.events if paper.metric_of(event, "server") is None} == set()
+    noted = {event for event in paper.events if resolved.notes_about(f"event {event}")}
+    assert noted == {
+        "cpu-migrations", "bus-cycles", "instructions", "cpu-cycles", "cache-misses", "context-switches",
+        "elapsed", "duration_time",
+    }  # fmt: skip
+
+
+def test_runs_end_to_end(tmp_path: Path, catalogue: Catalogue) -> None:
+    small = study(
+        catalogue, "quick", "parts=['main', 'unpinned', 'waiting']", "repetitions=1", "waiting.values=[0]",
+        "steal_percent=100", "foreign_percent=100", "waiting.milliseconds=1000", "unpinned.values=[4]",
+    )  # fmt: skip
+    run_study(small, tmp_path / "out", seed=1)
+    summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())
+    assert summary.trials.valid >= len(small.contenders)
+    assert {claim.verdict for claim in summary.claims} <= {"undecided", "not testable here"}
+    counted = summary.counted
+    assert counted is not None
+    assert counted.contenders == DESIGNS
+    cells = {(cell.event, cell.side, cell.base): cell for cell in counted.cells}
+    assert cells["cpu-migrations", "server", "single"].paper == 0
+    assert cells["cpu-cycles", "server", "single"].why == "this program does not count hardware events yet"
+    assert "event" not in counted.notes
+    assert "Ctrl+C" in counted.notes["duration_time"]
+    ours = cells["task-clock", "client", "multi"].value
+    assert ours is not None and ours.value > 0
