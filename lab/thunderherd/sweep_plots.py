@@ -259,8 +259,13 @@ class _Drawing:
             order = [printable(point.name) for point in self.sweep.points]
             axis = alt.Axis(labelAngle=0, ticks=False)
             return alt.X("point:N", sort=order, title=label, axis=axis, scale=alt.Scale(paddingInner=0.3))
+        # With its digits: Vega would take as many as the steps need, and write 120 as 1.2e+2.
         axis = alt.Axis(
-            values=sorted(set(self.numbers)), grid=False, format="~g", labelOverlap="greedy", labelFlush=False
+            values=sorted(set(self.numbers)),
+            grid=False,
+            format=".6~g",
+            labelOverlap="greedy",
+            labelFlush=False,
         )
         return alt.X("x:Q", title=label, axis=axis, scale=self._x_scale())
 
