@@ -12,7 +12,6 @@ import pytest
 from pydantic import ValidationError
 
 from thunderherd import engine
-from thunderherd import engine
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.statistics import Look, compare_at_looks, planned_looks
