@@ -38,6 +38,8 @@ BUSY = 8
 FOREVER_MICROSECONDS = 600_000_000
 """Idle clients ask once, and then think for longer than this takes."""
 COUNTS = {"in_the_call": (1_000, 5_000), "for_readiness": (1_000, 10_000), "for_completion": (1_000, 10_000)}
+PATIENCE_SECONDS = 120.0
+"""The longest for making all connections: poll and select look at all of them for each."""
 STANDSTILL_SECONDS = 5.0
 """Whatever has not been served by then, with nothing happening, never will."""
 SECONDS_A_CONNECTION = 0.0005
@@ -136,7 +138,10 @@ def trial(design: Design, count: int, milliseconds: int) -> Held:
         measure(server, load(busy), busy)
         before = memory(server.ready.server_pid)
         answered = server.snapshot().tally.requests
-        idle = load(clients(count, loops=2, think_microseconds=FOREVER_MICROSECONDS))
+        patience = int(1000 * PATIENCE_SECONDS)
+        idle = load(
+            clients(count, loops=2, think_microseconds=FOREVER_MICROSECONDS, timeout_milliseconds=patience)
+        )
         try:
             wait_until_held(server, answered, count)
             after = memory(server.ready.server_pid)
@@ -157,7 +162,7 @@ def trial(design: Design, count: int, milliseconds: int) -> Held:
 def wait_until_held(server: Server, answered: int, count: int) -> None:
     """Until so many more have been served and are open. Raises `EngineError` where that stops short."""
     before, moved = server.snapshot().tally, 0.0
-    for waited in until_done():
+    for waited in until_done(PATIENCE_SECONDS):
         tally = server.snapshot().tally
         held = tally.connections - tally.closed
         if held >= count and tally.requests - answered >= count:
@@ -165,9 +170,10 @@ def wait_until_held(server: Server, answered: int, count: int) -> None:
         if tally != before:
             before, moved = tally, waited
         if tally.total_errors() or waited - moved > STANDSTILL_SECONDS:
-            break
-    said = errors(before) if before.total_errors() else "the others wait"
-    raise EngineError(f"holds {before.connections - before.closed:,} connections at a time; {said}")
+            said = errors(tally) if tally.total_errors() else "the others wait"
+            raise EngineError(f"holds {held:,} connections at a time; {said}")
+    held = before.connections - before.closed
+    raise EngineError(f"held {held:,} connections after {PATIENCE_SECONDS:g} s, and more were coming")
 
 
 def errors(tally: Tally) -> str:

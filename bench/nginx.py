@@ -186,18 +186,27 @@ def show(seen: dict[str, list[Seen]]) -> None:
     print(f"HTTP, {BYTES} bytes, {CONNECTIONS} connections kept open, wrk with one thread; {rounds} rounds\n")
     print(
         f"{'server':26}{'requests per second':>28}{'server CPU, µs':>22}{'wrk CPU, µs':>22}"
-        f"{'rate : nginx':>22}{'nginx : CPU':>22}"
+        f"{'both busy':>15}{'rate : nginx':>22}{'nginx : CPU':>22}"
     )
     for name in sorted(rates, key=lambda each: statistics.median(rates[each]), reverse=True):
         mark = "*" if statistics.median(clients[name]) > statistics.median(cpu[name]) else " "
         print(
             f"{name:26}{spread(rates[name]):>28}{mark}{spread(cpu[name], 1):>21}"
-            f"{spread(clients[name], 1):>22}"
+            f"{spread(clients[name], 1):>22}{busy(rates[name], cpu[name], clients[name]):>15}"
             f"{ratio(np.array(rates[name]) / best_rate):>22}{ratio(least_cpu / np.array(cpu[name])):>22}"
         )
-    print("\nratios to the best nginx of each round, Hodges-Lehmann with its interval of 95 %")
+    print("\nboth busy: the part of a CPU that the server used, and wrk")
+    print("ratios to the best nginx of each round, Hodges-Lehmann with its interval of 95 %")
     print(
         "* wrk used more CPU than the server: with a CPU for each, the rate is wrk's limit, not the server's"
+    )
+
+
+def busy(rates: Sequence[float], *sides: Sequence[float]) -> str:
+    """What part of a CPU each side used; one that has a CPU for itself is at its limit near 100 %."""
+    return ", ".join(
+        f"{100 * statistics.median(rate * each / 1e6 for rate, each in zip(rates, side, strict=True)):.0f} %"
+        for side in sides
     )
 
 
