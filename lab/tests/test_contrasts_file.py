@@ -153,7 +153,7 @@ def test_what_a_sweep_varies_is_no_condition(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).unmet == ()
     text = text.replace("backlog = 1024", "backlog = 7")
     assert (
-        "the claim is about backlog 7, the run has prefork@pool_size=5 1024"
+        "the claim is about backlog 7, the run has 1024 (prefork@pool_size=5 and 12 more)"
         in loaded(tmp_path, text).unmet[0]
     )
 
