@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from thunderherd import engine
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.statistics import Look, compare_at_looks, planned_looks
@@ -550,6 +551,6 @@ def test_unknown_study_has_a_near_match() -> None:
 
 @pytest.mark.parametrize("name", bundled_studies())
 @pytest.mark.parametrize("size", ["quick", "full"])
-def test_bundled_studies_load(name: str, size: str) -> None:
-    study = load_study(name, size, [], CATALOGUE)
+def test_bundled_studies_load(name: str, size: str, use_engine: Path) -> None:
+    study = load_study(name, size, [], engine.catalogue())
     assert study.name == name
