@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
-from thunderherd import bounds, engine, trial
+from thunderherd import engine, repeated_runs, trial
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.errors import UserError
 from thunderherd.records import TrialRecord
 from thunderherd.runner import run_study
-from thunderherd.study import Contender, Study, load_study
+from thunderherd.study import Study, load_study
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def test_the_quick_size_keeps_the_proportions(four_cpus: None) -> None:
     assert quick.repetitions == 3
     for each in quick.contenders:
         same = full.contender(each.name)
-        assert bounds.queueing_bound(each) == pytest.approx(bounds.queueing_bound(same))
+        assert each.queueing_bound == pytest.approx(same.queueing_bound)
         for name in ("clients", "milliseconds"):
             assert int(each.load.settings[name]) * 25 == same.load.settings[name]
     assert quick.contender("pre@cores=4").settings["pool"] == 32
@@ -195,7 +196,7 @@ def test_papers_own_figures_judge_as_it_says(four_cpus: None) -> None:
 def test_papers_throughput_stays_below_the_bound(four_cpus: None) -> None:
     paper, found = paper_means(), study()
     shares = {
-        each.name: paper[each.name] / (bounds.queueing_bound(each) or 0)
+        each.name: paper[each.name] / (each.queueing_bound or 0)
         for each in found.contenders
         if each.base == "pre" and each.name in paper
     }
@@ -230,21 +231,16 @@ def test_paper_files_are_the_sources_rows(four_cpus: None) -> None:
 # The bound --------------------------------------------------------------------------------------------------
 
 
-def changed(each: Contender, **settings: object) -> Contender:
-    return each.model_copy(update={"settings": {**each.settings, **settings}})
-
-
 def test_the_bound_is_pool_over_mean_delay(four_cpus: None) -> None:
     found = study()
-    pre, per = found.contender("pre@delay=large"), found.contender("per@delay=large")
-    assert bounds.queueing_bound(pre) == pytest.approx(800 / 10.5)
-    assert bounds.queueing_bound(per) == pytest.approx(1000 / 10.5)
+    assert found.contender("pre@delay=large").queueing_bound == pytest.approx(800 / 10.5)
+    assert found.contender("per@delay=large").queueing_bound == pytest.approx(1000 / 10.5)
     # Each client waits for its reply: more threads than clients are of no use.
-    assert bounds.queueing_bound(changed(pre, pool=3000)) == pytest.approx(1000 / 10.5)
-    assert bounds.queueing_bound(changed(pre, busy="fixed_work")) is None
-    assert bounds.queueing_bound(found.contender("pre_one_lock@locks=32")) is None
-    assert bounds.queueing_bound(per.model_copy(update={"design": "iterative"})) == pytest.approx(1 / 10.5)
-    assert bounds.queueing_bound(per.model_copy(update={"design": "epoll"})) is None
+    more = study("full", "sweeps.delay.settings.pool=3000")
+    assert more.contender("pre@delay=large").queueing_bound == pytest.approx(1000 / 10.5)
+    # A delay that the CPU decides, and none at all.
+    assert found.contender("pre@fixed_work=1").queueing_bound is None
+    assert found.contender("pre_one_lock@locks=32").queueing_bound is None
 
 
 # It runs ----------------------------------------------------------------------------------------------------
@@ -324,4 +320,47 @@ def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
     assert summary.study.complete
     assert {claim.verdict for claim in summary.claims} <= {"undecided", "not testable here"}
     judged = {claim.id: claim.our_figure for claim in summary.claims}
-    assert all("[scaled 1:25]" in line for line in judged["H44"].splitlines() if "(" not in line[:1])
+    assert all("[scaled 1:25" in line for line in judged["H44"].splitlines() if "(" not in line[:1])
+
+
+def test_the_sources_runs_stand_beside_ours_and_alone(
+    use_engine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What this machine cannot run has the source's runs all the same."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
+    of = small("repetitions=1", 'parts=["cores"]', "noise.foreign_percent=100", "noise.steal_percent=100")
+    summary = run_study(of, tmp_path / "run", seed=4)
+    runs = repeated_runs.sweep_runs(summary, summary.sweeps[0])
+    assert runs is not None
+    assert runs.headings == ("Time (s)", "Req#", "Throughput (/s)", "Paper")
+    rows = {(row.point, row.contender, row.run): row.cells for row in runs.rows}
+    assert rows[("1", "pre", "1")][3] == "317.4"
+    assert "-" not in rows[("1", "pre", "1")]
+    assert rows[("4", "per", "3")] == ("-", "-", "-", "175.03")
+    assert rows[("4", "per", "sd")] == ("-", "-", "-", "8.75")
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong", "said"),
+    [
+        ('"settings.pool", "load', '"settings.pol", "load', 'no such setting "settings.pol"'),
+        (
+            'time = "settings.unit',
+            'time = "settings.of_unit',
+            'time = "settings.of_unit_microseconds" is none',
+        ),
+        ('delays = ["load', 'delays = ["lod', 'no such setting "lod.settings.delay_minimum"'),
+        ("of = 1000000\n", "", "time and of go together"),
+    ],
+)
+def test_mistakes_of_scale_are_told(
+    written: str, wrong: str, said: str, four_cpus: None, tmp_path: Path
+) -> None:
+    source = study().path
+    for file in source.parent.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    text = source.read_text()
+    assert written in text
+    (tmp_path / source.name).write_text(text.replace(written, wrong))
+    with pytest.raises(UserError, match=re.escape(said)):
+        load_study(str(tmp_path / source.name), "quick", [], engine.catalogue())

@@ -552,6 +552,6 @@ def test_unknown_study_has_a_near_match() -> None:
 
 @pytest.mark.parametrize("name", bundled_studies())
 @pytest.mark.parametrize("size", ["quick", "full"])
-def test_bundled_studies_load(name: str, size: str) -> None:
+def test_bundled_studies_load(name: str, size: str, use_engine: Path) -> None:
     study = load_study(name, size, [], engine.catalogue())
     assert study.name == name

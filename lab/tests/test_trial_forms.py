@@ -102,6 +102,22 @@ def test_a_server_that_is_read_too_late_is_not_measured(fake_engine: Fake, tmp_p
     assert "too busy for so short a window" in found.invalid_reasons[0]
 
 
+def test_what_clients_tell_stands_whenever_the_server_was_read(fake_engine: Fake, tmp_path: Path) -> None:
+    fake_engine("late")
+    text = TIMED.replace('axis = "log', 'metric = "requests_per_second"\naxis = "log')
+    found = tried(loaded(tmp_path, text), "prefork@pool_size=5")
+    assert found.invalid_reasons == []
+    assert any("figures of its own are left out" in warning for warning in found.warnings)
+    metrics = found.metrics
+    assert metrics is not None
+    assert metrics["requests"] == 300
+    assert metrics["requests_per_second"]
+    assert metrics["server_cpu_per_request"] is None
+    assert metrics["server.task_clock"] is None
+    assert metrics["clients_per_worker_sd"] is None
+    assert found.worker_connections is None
+
+
 WHOLE = FORMS.replace('axis = "log', 'trial = "whole_life"\naxis = "log').replace(
     '["voluntary_switches_per_connection"]', '["server.user_seconds", "client.minor_faults"]'
 )

@@ -176,7 +176,8 @@ class _Case:
         )
 
     def _remarks(self) -> str:
-        return "".join(f" [{remark}]" for remark in self.claim.remarks)
+        """How this run differs from the source's experiment; it stands beside every figure."""
+        return f" [{'; '.join(self.claim.remarks)}]" if self.claim.remarks else ""
 
     def _notes(self) -> list[str]:
         claim = self.claim

@@ -6,8 +6,7 @@ Everything is taken from the summary. The printed tables and the report show the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean, stdev
+from dataclasses import dataclass
 
 from thunderherd.figures import (
     ABSENT,
@@ -30,19 +29,15 @@ __all__ = [
     "LEVEL",
     "Cell",
     "Matrix",
-    "RunRow",
-    "Runs",
     "Shown",
     "at_points",
     "caption_of",
     "counted_matrices",
     "counted_title",
     "digits_for",
-    "main_runs",
     "metrics_of",
     "shown_of",
     "sweep_matrices",
-    "sweep_runs",
     "sweeps_legend",
     "unit_for",
 ]
@@ -100,26 +95,6 @@ class Matrix:
         """Some of its columns; its notes stay with the whole."""
         rows = tuple((head, cells[columns]) for head, cells in self.rows)
         return Matrix(self.caption, self.corner, self.columns[columns], rows)
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """A run of a contender at a point, or the mean or deviation of its runs."""
-
-    point: str
-    contender: str
-    run: str
-    cells: tuple[str, ...]
-    is_summary: bool
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Every run, where a study repeats instead of judging. Heads say their unit."""
-
-    corner: str
-    headings: tuple[str, ...]
-    rows: tuple[RunRow, ...]
 
 
 # Figures ----------------------------------------------------------------------------------------------------
@@ -206,7 +181,7 @@ def as_printed(value: float) -> str:
 def sweep_matrices(summary: Summary, sweep: SweepSummary, between: str = "..") -> list[Matrix]:
     """A sweep's points x contenders: of the metric of its verdicts, then of each further one.
 
-    Where the runs of a study are repeated and not judged, the further metrics are in `sweep_runs`.
+    Where the runs of a study are repeated and not judged, the further metrics are in `repeated_runs`.
     """
     if summary.study.repetitions:
         return [_sweep_matrix(summary, sweep, sweep.metric, between)]
@@ -374,103 +349,6 @@ def sweeps_legend(summary: Summary) -> list[str]:
     if confidences and not summary.study.repetitions:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own figure.")
     return lines
-
-
-# Repeated runs ----------------------------------------------------------------------------------------------
-
-
-def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
-    """Every run of a sweep with the metrics that it shows; None where blocks are judged."""
-    if not summary.study.repetitions:
-        return None
-    contenders = at_points(summary, sweep)
-    found = [
-        (point.name, base, contenders.get((base, point.name)))
-        for point in sweep.points
-        for base in sweep.contenders
-    ]
-    # What is judged stands last, as the sources have it: time, requests, throughput.
-    runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
-    return _beside_the_source(runs, sweep)
-
-
-def _beside_the_source(runs: Runs, sweep: SweepSummary) -> Runs:
-    """The runs with those of the source in a column of their own, where it gives any."""
-    paper = {(each.point, each.base): each.runs for each in sweep.paper if len(each.runs) > 1}
-    if not paper:
-        return runs
-    rows = []
-    for row in runs.rows:
-        own = paper.get((row.point, row.contender), [])
-        texts = {str(place): as_printed(value) for place, value in enumerate(own, start=1)}
-        if own:
-            texts |= {"mean": as_printed(fmean(own)), "sd": as_printed(stdev(own))}
-        rows.append(replace(row, cells=(*row.cells, texts.get(row.run, ABSENT))))
-    return Runs(runs.corner, (*runs.headings, "Paper"), tuple(rows))
-
-
-MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")
-"""What the runs of the main table show beside the study's metric."""
-
-
-def main_runs(summary: Summary) -> Runs | None:
-    """Every run of the main table; None where there is no such table, or where blocks are judged."""
-    main = [("", each.name, each) for each in summary.contenders if each.sweep is None]
-    if not summary.study.repetitions or not main:
-        return None
-    return _runs(summary, main, list(dict.fromkeys([*MAIN_METRICS, summary.study.metric])), "")
-
-
-def _runs(
-    summary: Summary,
-    found: Sequence[tuple[str, str, ContenderSummary | None]],
-    metrics: Sequence[str],
-    corner: str,
-) -> Runs:
-    columns = [_RunColumn(summary, name, [each for _, _, each in found if each]) for name in metrics]
-    rows = []
-    for point, base, contender in found:
-        runs = contender.runs if contender else []
-        for number_, run in enumerate(runs, start=1):
-            cells = tuple(column.text(run.get(column.name)) for column in columns)
-            rows.append(RunRow(point, base, str(number_), cells, is_summary=False))
-        if contender is None or not runs:
-            rows.append(RunRow(point, base, ABSENT, (ABSENT,) * len(columns), is_summary=True))
-            continue
-        spreads = [contender.spread.get(column.name) for column in columns]
-        for head, values in (
-            ("mean", [each.mean if each else None for each in spreads]),
-            ("sd", [each.standard_deviation if each else None for each in spreads]),
-        ):
-            cells = tuple(
-                column.text(value, is_run=False) for column, value in zip(columns, values, strict=True)
-            )
-            rows.append(RunRow(point, base, head, cells, is_summary=True))
-    return Runs(corner, tuple(column.heading for column in columns), tuple(rows))
-
-
-class _RunColumn:
-    """A metric of repeated runs: how its figures are written."""
-
-    def __init__(self, summary: Summary, name: str, contenders: Sequence[ContenderSummary]) -> None:
-        self.name = name
-        values = [
-            float(value) for each in contenders for run in each.runs if (value := run.get(name)) is not None
-        ]
-        self.unit = unit_of(name, summary.study.normalise_connections, values)
-        self.digits = digits_for([self.unit.of(value) for value in values], name)
-        try:
-            self.is_count = metric(name).whole
-        except KeyError:
-            self.is_count = False
-        short = HEADINGS.get(name, words_of(name))
-        unit = self.unit.name.partition(" per ")[0]
-        self.heading = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
-
-    def text(self, value: float | None, *, is_run: bool = True) -> str:
-        """A figure of a run, or a mean of them, which has decimals even of a count."""
-        digits = 0 if self.is_count and is_run else max(1, self.digits) if self.is_count else self.digits
-        return number(self.unit.of(None if value is None else float(value)), digits)
 
 
 # Counters of both sides -------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from thunderherd import noise
-from thunderherd.bounds import queueing_bound
 from thunderherd.engine_lines import (
     Counters,
     Latency,
@@ -151,7 +150,7 @@ class Observation:
             "elapsed_seconds": elapsed,
             "connections_per_second": _share(opened or None, elapsed),
             "requests_per_second": _share(answered, elapsed),
-            "queueing_bound": (bound := queueing_bound(self.contender)),
+            "queueing_bound": (bound := self.contender.queueing_bound),
             "share_of_queueing_bound": _share(_share(answered, elapsed), bound or 0),
             **_latencies([load.latency for load in self.loads]),
             "voluntary_switches_per_connection": self._switches_per_connection(work),

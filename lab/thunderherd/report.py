@@ -25,7 +25,7 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from thunderherd import drawing, matrices, plots, tables
+from thunderherd import drawing, matrices, plots, repeated_runs, tables
 from thunderherd.errors import UserError
 from thunderherd.figures import (
     interval_span,
@@ -36,7 +36,7 @@ from thunderherd.figures import (
     printable,
     words_of,
 )
-from thunderherd.matrices import Matrix, Runs
+from thunderherd.matrices import Matrix
 from thunderherd.records import Interval, Summary, SweepSummary
 from thunderherd.results import load
 from thunderherd.study import bundled_studies
@@ -128,7 +128,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         charts=charts,
         sweeps=sweeps,
         sweeps_legend=matrices.sweeps_legend(summary),
-        main_runs=matrices.main_runs(summary),
+        main_runs=repeated_runs.main_runs(summary),
         counted_title=printable(matrices.counted_title(summary)),
         counted=matrices.counted_matrices(summary, between=" to "),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
@@ -203,7 +203,7 @@ class _Sweep:
     about: str
     charts: list[_Chart]
     matrices: list[Matrix]
-    runs: Runs | None
+    runs: repeated_runs.Runs | None
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
@@ -229,7 +229,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         about=_about(summary, sweep),
         charts=charts,
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
-        runs=matrices.sweep_runs(summary, sweep),
+        runs=repeated_runs.sweep_runs(summary, sweep),
     )
 
 

@@ -144,6 +144,22 @@ class ScaleTable(Table):
     of: int | None = Field(default=None, ge=1, description="what `time` is at the source's size")
 
 
+class BoundTable(Table):
+    """What arithmetic allows, whatever the machine: requests in service at once / mean delay.
+
+    For requests that last as long as they ask for, not as long as a CPU needs for them.
+    """
+
+    at_once: list[str] = Field(
+        min_length=1, description="settings of which the least says how many are in service at once"
+    )
+    delays: list[str] = Field(min_length=1, description="settings whose mean is the mean delay, in units")
+    unit_microseconds: str = Field(description="the setting that says how long a unit of delay is")
+    where: dict[str, bool | int | str] = Field(
+        default={}, description='only contenders with these, such as { "settings.busy" = "wall_clock" }'
+    )
+
+
 class SizeTable(Table):
     """How long the study is: after how many blocks it looks, what it runs, and which keys differ."""
 
@@ -314,6 +330,7 @@ class StudyForm(Table):
     lab: LabTable = Field(default=LabTable(), description="a table [lab]")
     noise: NoiseTable = Field(default=NoiseTable(), description="a table [noise]")
     scale: ScaleTable | None = Field(default=None, description="a table [scale]")
+    queueing_bound: BoundTable | None = Field(default=None, description="a table [queueing_bound]")
     sizes: dict[str, SizeTable] = Field(min_length=1, description="tables such as [sizes.quick]")
     comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
     contenders: list[ContenderTable] = Field(default=[], description="tables [[contenders]]")

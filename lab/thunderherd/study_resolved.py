@@ -93,7 +93,8 @@ class Contender(_Resolved):
     """One complete configuration; `settings` holds a value for everything that its server can be told.
 
     A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
-    `scale` says in words how it is smaller than the source's experiment, where it is.
+    `scale` says in words how it is smaller than the source's experiment, where it is; `queueing_bound` is the
+    most requests a second that arithmetic allows it, where the study says how to reckon.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Contender(_Resolved):
     metric: str
     better: Better
     scale: str | None = None
+    queueing_bound: float | None = None
     control_of: str | None
     paper_seconds: float | None
     paper_note: str | None

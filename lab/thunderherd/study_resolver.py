@@ -13,6 +13,7 @@ from thunderherd.catalogue import Catalogue, Setting, defaults
 from thunderherd.errors import UserError
 from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
+from thunderherd.study_bound import check_bound, queueing_bound
 from thunderherd.study_configurations import MAIN, Configuration, configurations, point_name, points
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
@@ -229,16 +230,19 @@ class Resolver:
         checks.check_names(form, found, self.catalogue, problems)
         for each in found:
             check_measurable(each, problems)
-        self._check_scale(found)
+        self._check_proportions(found)
         return form, found
 
-    def _check_scale(self, found: Sequence[Configuration]) -> None:
-        workload = self.form.server.workload
-        of_server, of_load = set[str](), set[str]()
+    def _check_proportions(self, found: Sequence[Configuration]) -> None:
+        """What is scaled and what bounds a rate are settings of servers or of the load."""
+        workload, known = self.form.server.workload, set[str]()
         for each in found:
-            of_server |= set(self.catalogue.settings_of_server(each.design, each.primitive, workload))
-            of_load |= set(self.catalogue.settings_of_load(each.load.kind, workload))
-        check_scale(self.form, sorted(of_server), sorted(of_load), self.problems)
+            of_server = self.catalogue.settings_of_server(each.design, each.primitive, workload)
+            known |= {f"{OF_SERVER}.{name}" for name in of_server}
+            of_load = self.catalogue.settings_of_load(each.load.kind, workload)
+            known |= {f"{OF_LOAD}.{name}" for name in of_load}
+        check_scale(self.form, sorted(known), self.problems)
+        check_bound(self.form.queueing_bound, sorted(known), self.problems)
 
     def _missing(self, chosen: Sequence[Configuration]) -> dict[str, str]:
         """The contenders that this machine cannot run and that may be left out, and why; others are a
@@ -264,6 +268,7 @@ class Resolver:
             | _known(each.table.settings, allowed)
         )
         settings = divided(settings, OF_SERVER, scale, each.name, self.problems)
+        load = self._load(each.load, scale, each.name)
         if each.sweep and each.point:
             label = f"{label}; {x_label(each.sweep)} {each.point.name}"
         is_main = each.sweep is None
@@ -278,12 +283,13 @@ class Resolver:
             primitive=each.primitive,
             workload=workload,
             settings=settings,
-            load=self._load(each.load, scale, each.name),
+            load=load,
             lab=_place(each.lab),
             trial=each.trial,
             metric=each.metric,
             better=(each.sweep.better if each.sweep else None) or better_of(each.metric),
             scale=in_words(scale, settings),
+            queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             control_of=table.control_of if is_main else None,
             paper_seconds=paper.seconds_of(table, each.base.place, self.problems) if is_main else None,
             paper_note=paper.note_of(table) if is_main else None,

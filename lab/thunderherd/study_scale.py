@@ -8,7 +8,7 @@ stays as it was. A division leaves no remainder, or the factor is refused.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from thunderherd.catalogue import SettingValue
 from thunderherd.study_configurations import Configuration
@@ -20,14 +20,11 @@ OF_SERVER, OF_LOAD = "settings", "load.settings"
 """The two tables whose settings can be divided."""
 
 
-def check_scale(
-    form: StudyForm, of_server: Iterable[str], of_load: Iterable[str], problems: Problems
-) -> None:
+def check_scale(form: StudyForm, known: Sequence[str], problems: Problems) -> None:
     """Every key that is divided is a setting of a server or of the load; `time` is one of them."""
     scale = form.scale
     if scale is None:
         return
-    known = [f"{OF_SERVER}.{name}" for name in of_server] + [f"{OF_LOAD}.{name}" for name in of_load]
     for index, key in enumerate(scale.divides):
         if key not in known:
             problems.add(("scale", "divides", index), unknown("setting", key, known))

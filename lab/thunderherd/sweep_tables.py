@@ -14,15 +14,13 @@ from thunderherd.layout import Layout, fits, print_first_that_fits, prose, show_
 from thunderherd.matrices import (
     Cell,
     Matrix,
-    Runs,
     counted_matrices,
     counted_title,
-    main_runs,
     sweep_matrices,
-    sweep_runs,
     sweeps_legend,
 )
 from thunderherd.records import Summary
+from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 
 __all__ = ["print_counted", "print_main_runs", "print_sweeps"]
 

@@ -1,0 +1,57 @@
+"""The queueing bound that a study declares: the most requests a second that a contender can answer, whatever
+the machine.
+
+As many are answered in a mean delay as can be in service at once: one for each worker, but no more than there
+are clients, since each of these waits for its reply before it asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from thunderherd.catalogue import SettingValue
+from thunderherd.study_file import KeyPath, Problems, unknown
+from thunderherd.study_form import BoundTable
+from thunderherd.study_resolved import LoadPlan, Settings
+
+OF_LOAD = "load.settings."
+"""How keys begin that are settings of the load; those of a server begin with `settings.`."""
+
+
+def check_bound(table: BoundTable | None, known: Sequence[str], problems: Problems) -> None:
+    """Every key is a setting of a server or of the load."""
+    for key, place in _keys(table) if table else ():
+        if key not in known:
+            problems.add(("queueing_bound", *place), unknown("setting", key, known))
+
+
+def _keys(table: BoundTable) -> Iterator[tuple[str, KeyPath]]:
+    for name in ("at_once", "delays"):
+        yield from ((key, (name, index)) for index, key in enumerate(getattr(table, name)))
+    yield table.unit_microseconds, ("unit_microseconds",)
+    yield from ((key, ("where", key)) for key in table.where)
+
+
+def queueing_bound(table: BoundTable | None, settings: Settings, load: LoadPlan) -> float | None:
+    """Requests a second, at most; None where the study declares no bound, or none for such a contender.
+
+    Of the settings in `at_once` those count that the contender has: without a pool it serves every client.
+    """
+    if table is None:
+        return None
+    values: Mapping[str, SettingValue] = {
+        **{f"settings.{name}": value for name, value in settings.items()},
+        **{f"{OF_LOAD}{name}": value for name, value in load.settings.items()},
+    }
+    if any(values.get(key) != wanted for key, wanted in table.where.items()):
+        return None
+    at_once = [
+        int(values[key]) * (load.clients if key.startswith(OF_LOAD) else 1)
+        for key in table.at_once
+        if key in values
+    ]
+    delays = [int(values[key]) for key in table.delays if key in values]
+    if not at_once or not any(delays) or table.unit_microseconds not in values:
+        return None
+    seconds = sum(delays) / len(delays) * int(values[table.unit_microseconds]) / 1e6
+    return min(at_once) / seconds
