@@ -12,6 +12,7 @@ import sys
 import designs
 import memory
 import nginx
+from common import two_places
 from thunderherd.engine import EngineError, catalogue
 from thunderherd.errors import UserError
 
@@ -41,7 +42,8 @@ def main() -> None:
 
 
 def announce(chosen: dict[str, argparse.Namespace]) -> None:
-    """Says how long it will take, and what will be missing."""
+    """Says how long it will take, and what will be missing. `UserError`: nothing can be measured here."""
+    two_places()
     minutes = {name: PARTS[name].seconds(each) / 60 for name, each in chosen.items()}
     lengths = ", ".join(f"{name} {length:.1f}" for name, length in minutes.items())
     total = f"{sum(minutes.values()):.1f} minutes"

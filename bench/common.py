@@ -90,19 +90,21 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
         began = load.mark(PATIENCE_SECONDS)
         before = server.snapshot()
         time.sleep(int(clients["milliseconds"]) / 2000)
-        middle = server.snapshot().tally
+        middle = server.snapshot()
         ended = load.mark(PATIENCE_SECONDS) if began else None
         after = server.snapshot()
         result = load.wait(PATIENCE_SECONDS)
     finally:
         load.end()
-    served = middle.connections - middle.closed
+    window = result.window
+    served = middle.tally.connections - middle.tally.closed
     if clients["connections"] == "kept" and served < int(clients["clients"]):
-        raise EngineError(f"serves {served:,} of {clients['clients']:,} connections at a time")
+        if window is None or middle.monotonic_ns >= window.ended_monotonic_ns:
+            raise EngineError("could not be read within the window: others keep the CPUs busy")
+        raise EngineError(f"had {served:,} of {clients['clients']:,} connections in service amid the window")
     if result.errors:
         errors = ", ".join(f"{count:,} {kind}" for kind, count in result.errors.items())
         raise EngineError(f"{errors}; the first: {result.first_error}")
-    window = result.window
     if ended is None or window is None or not window.requests:
         raise EngineError("answered nothing in the window: it is too short, or others keep the CPUs busy")
     length = window.ended_monotonic_ns - window.started_monotonic_ns
