@@ -12,8 +12,9 @@ import synthetic_sweeps
 from test_questions import GOOD
 from test_report import HOSTILE, Elements, browser, visit
 
-from thunderherd.matrices import sweep_matrices, sweep_runs
+from thunderherd.matrices import sweep_matrices
 from thunderherd.records import Summary
+from thunderherd.repeated_runs import sweep_runs
 from thunderherd.report import render, write_report
 
 if TYPE_CHECKING:

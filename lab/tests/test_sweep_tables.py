@@ -12,8 +12,9 @@ import synthetic_sweeps
 from rich.console import Console
 
 from thunderherd import tables
-from thunderherd.matrices import BEST, LEVEL, Matrix, main_runs, sweep_matrices, sweep_runs
+from thunderherd.matrices import BEST, LEVEL, Matrix, sweep_matrices
 from thunderherd.records import Summary
+from thunderherd.repeated_runs import main_runs, sweep_runs
 
 WIDTHS = (80, 120, 200)
 
