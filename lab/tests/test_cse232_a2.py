@@ -56,7 +56,7 @@ def test_sweeps_have_the_sources_points_and_room_for_them(catalogue: Catalogue) 
     assert all(each.load.is_timed and each.load.settings["milliseconds"] == 4000 for each in timed)
     quick = study(catalogue)
     assert [point.name for point in quick.sweeps[2].points] == ["1", "64"]
-    assert quick.absent["multi@connections=256"] == "not part of size quick"
+    assert quick.absent["multi@connections=256"] == "not part of size quick, but of full"
 
 
 def test_claims_are_the_sources(catalogue: Catalogue) -> None:
