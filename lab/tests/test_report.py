@@ -164,8 +164,8 @@ def test_a_summary_needs_a_path(tmp_path: Path) -> None:
         write_report(summary(), tmp_path / "missing" / "report.html")
 
 
-def test_a_study_without_pools_or_claims_has_a_report() -> None:
-    data = json.loads(document()) | {"claims": []}
+def test_a_study_without_pools_claims_or_questions_has_a_report() -> None:
+    data = json.loads(document()) | {"claims": [], "questions": []}
     for contender in data["contenders"]:
         contender |= {"worker_connections": None, "clients_per_worker": None, "process_control_seconds": None}
     data["study"] |= {"name": "another", "baseline": None, "source": "", "notes": []}
