@@ -142,7 +142,7 @@ def test_a_size_may_run_some_points_only(tmp_path: Path) -> None:
     (sweep,) = study.sweeps
     assert [point.name for point in sweep.points] == ["5", "30"]
     assert [figure.point for figure in sweep.paper] == ["5", "30"]
-    assert study.absent["prefork@pool_size=10"] == "not part of size quick"
+    assert study.absent["prefork@pool_size=10"] == "not part of size quick, but of full"
     assert sweep.absent == {}, "it could run here"
     assert len(loaded(tmp_path, text, size="full").sweeps[0].points) == 3
     other = loaded(tmp_path, text, "pool_size.values=[5, 7]")
