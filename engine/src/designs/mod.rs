@@ -3,7 +3,7 @@
 use crate::design::Design;
 
 crate::register! {
-    /// All designs, in the order in which UNP chapter 30 builds them up.
+    /// All designs: those of UNP chapter 30 in the order in which it builds them up, then event loops, alone and as pools.
     DESIGNS: Design {
         iterative,
         fork_per_client,

@@ -21,7 +21,7 @@ pub const FAULTS: &[Listed] = faults![
     a_thousand_resets_at_random_moments,
     nothing_to_do,
     #[needs_company]
-    a_client_that_never_stops_asking,
+    a_client_with_very_many_requests,
     silent_clients,
     more_silent_clients_than_workers,
     two_hundred_clients_at_once,
@@ -163,23 +163,31 @@ fn nothing_to_do(case: &Case) {
     bench.finish();
 }
 
-/// A client with always more requests on the way than are being answered: it gets its share, and others get theirs.
-fn a_client_that_never_stops_asking(case: &Case) {
+/// A client that has sent very many requests, takes the answers as they come, and could keep a server to itself for
+/// seconds: another is answered long before the end. The server is stopped at first, as with Ctrl-Z, so that it finds both.
+fn a_client_with_very_many_requests(case: &Case) {
     let mut bench = Bench::new(case, &[]);
-    let requests = case.exchange().request.repeat(1000);
-    let greedy = bench.connect();
-    let (mut asks, mut takes) = (greedy.also(), greedy.also());
+    let (exchange, times) = case.many_quick_requests();
+    let many = 5 * times;
+    let mut greedy = bench.connect();
+    bench.asks(&mut greedy, &exchange);
+    process::freeze(bench.server.first);
+    greedy.send(&exchange.request.repeat(many));
+    let mut other = bench.connect();
+    other.send(&exchange.request);
+    let mut takes = greedy.also();
     std::thread::scope(|scope| {
-        scope.spawn(|| while asks.sends(&requests) {});
         scope.spawn(|| takes.take_everything());
-        let served = catch_unwind(AssertUnwindSafe(|| {
-            bench.until("requests", 100);
-            (0..5).for_each(|_| bench.serves());
+        process::thaw(bench.server.first);
+        let requests = catch_unwind(AssertUnwindSafe(|| {
+            other.receive(&exchange.reply);
+            bench.server.snapshot()["tally"]["requests"].as_u64().expect("a count")
         }));
         greedy.shut_down();
-        served.unwrap_or_else(|panic| resume_unwind(panic));
+        let requests = requests.unwrap_or_else(|panic| resume_unwind(panic)) as usize;
+        assert!(requests < many / 2, "{requests} requests were answered first, of {many} of another client");
     });
-    drop((asks, takes));
+    drop((takes, other));
     greedy.reset();
     bench.catches_up_with_whatever_was_answered();
     bench.expected.errors_allowed = RESET;

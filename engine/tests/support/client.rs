@@ -51,11 +51,6 @@ impl Client {
         self.stream.set_read_timeout(Some(patience)).unwrap();
     }
 
-    /// Sends all of the bytes, unless the connection is over before.
-    pub fn sends(&mut self, bytes: &[u8]) -> bool {
-        self.stream.write_all(bytes).is_ok()
-    }
-
     /// Ends both ways, also for threads that are sending or receiving.
     pub fn shut_down(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);

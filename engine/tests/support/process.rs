@@ -124,6 +124,13 @@ pub fn cpu_nanoseconds(id: i32) -> u64 {
     text.split(' ').next().and_then(|number| number.parse().ok()).expect("schedstat begins with a number")
 }
 
+/// How often a process, of one thread, has given up its CPU to wait (/proc/ID/status).
+pub fn voluntary_switches(id: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{id}/status")).expect("the process lives");
+    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|number| number.trim().parse().ok()).expect("the kernel counts context switches")
+}
+
 /// Nanoseconds that the living threads of a group have run on a CPU.
 pub fn cpu_nanoseconds_of_group(group: i32) -> u64 {
     let thread = |path: &Path| fs::read_to_string(path.join("schedstat")).ok()?.split(' ').next()?.parse::<u64>().ok();
