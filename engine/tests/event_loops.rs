@@ -174,10 +174,19 @@ fn may_use(id: i32, cpu: usize) -> bool {
 fn steering_that_cannot_be_done_is_refused_with_the_reason() {
     let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).unwrap().unwrap() as usize;
     let wrong = (online + 1).to_string();
-    let ending = Server::start("reuseport", "bytes", &["--pool", &wrong, "--steer", "cpu"]).wait();
-    ending.is_reported(&["--steer cpu", "one worker for each", &format!("--pool {online}")]);
-    let ending = Server::start("reuseport", "bytes", &["--pool", "1", "--steer", "cpu", "--cpus", "0"]).wait();
+    let refused = |pool: &str, more: &[&str]| {
+        let mut command = support::engine();
+        support::run(
+            command
+                .args(["serve", "reuseport", "--listen", "127.0.0.1:0", "--pool", pool, "--steer", "cpu"])
+                .args(more),
+        )
+    };
+    let ran = refused(&wrong, &[]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.errors.contains("one worker for each") && ran.errors.contains(&format!("--pool {online}")), "{ran:?}");
     if online > 1 {
-        ending.is_reported(&["--steer cpu", "this server may use [0]"]);
+        let ran = refused("1", &["--cpus", "0"]);
+        assert!(ran.status == Some(2) && ran.errors.contains("this server may use [0]"), "{ran:?}");
     }
 }
