@@ -81,10 +81,15 @@ class Figures:
     """CPU time of the clients, per request, connecting and warming up included."""
 
 
+class NotInServiceError(EngineError):
+    """Some of the kept connections were not served yet."""
+
+
 def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValue]) -> Figures:
     """The window of a load that ends by time, of `clients` with these settings.
 
-    Raises `EngineError` unless every reply came and was right, and all kept connections were served at once.
+    Raises `NotInServiceError` unless all kept connections were served at once, `EngineError` unless every
+    reply came and was right.
     """
     try:
         began = load.mark(PATIENCE_SECONDS)
@@ -101,7 +106,9 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
     if clients["connections"] == "kept" and served < int(clients["clients"]):
         if window is None or middle.monotonic_ns >= window.ended_monotonic_ns:
             raise EngineError("could not be read within the window: others keep the CPUs busy")
-        raise EngineError(f"had {served:,} of {clients['clients']:,} connections in service amid the window")
+        raise NotInServiceError(
+            f"had {served:,} of {clients['clients']:,} connections in service amid the window"
+        )
     if result.errors:
         errors = ", ".join(f"{count:,} {kind}" for kind, count in result.errors.items())
         raise EngineError(f"{errors}; the first: {result.first_error}")

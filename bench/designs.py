@@ -1,7 +1,8 @@
 """Every design: 1, 64 and 512 connections kept open, and a connection for every request.
 
 Server on one CPU, clients on another: one event loop, which is the same for all. A trial is a fresh server,
-all connections, a warm-up, a window. Rounds are interleaved; compare figures within one run only.
+all connections, a warm-up until all are in service, a window. Rounds are interleaved; compare figures within
+one run only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common import Figures, chosen_designs, measure, shuffled_rounds, spread, two_places, workers
+from common import (
+    Figures,
+    NotInServiceError,
+    chosen_designs,
+    measure,
+    shuffled_rounds,
+    spread,
+    two_places,
+    workers,
+)
 from thunderherd.catalogue import Design, SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
@@ -20,8 +30,9 @@ from thunderherd.errors import UserError
 WORKLOAD = "bytes"
 CASES = ((1, "kept"), (64, "kept"), (512, "kept"), (64, "per_request"))
 """Clients, and what becomes of their connections."""
-TIMEOUT_MILLISECONDS = 2000
-"""A connection that no worker takes up says so by this."""
+LONGEST_WARM_UP_MILLISECONDS = 8000
+"""Hundreds of processes on one CPU, those among them that are served already, need seconds until each has
+accepted: the warm-up is doubled up to this until every connection is in service."""
 OTHER_SECONDS = 0.35
 """Of a trial, beside its window and warm-up: start and end of the processes."""
 
@@ -65,9 +76,11 @@ def run(given: argparse.Namespace) -> None:
     cases = {case.name: case for design in designs for case in (Case(design, *each) for each in CASES)}
     figures: dict[str, list[Figures]] = defaultdict(list)
     reasons: dict[str, list[str]] = defaultdict(list)
+    warm_ups = dict.fromkeys(cases, given.milliseconds // 4)
     for _, name in shuffled_rounds(list(cases), given.rounds):
         try:
-            figures[name].append(trial(cases[name], given.milliseconds))
+            figure, warm_ups[name] = patient_trial(cases[name], given.milliseconds, warm_ups[name])
+            figures[name].append(figure)
         except (EngineError, UserError) as error:
             reasons[name].append(str(error))
     for each in CASES:
@@ -80,15 +93,26 @@ def run(given: argparse.Namespace) -> None:
     print("* its clients used more CPU than the server: with a CPU for each, the rate is the clients' limit")
 
 
-def trial(case: Case, milliseconds: int) -> Figures:
-    """One figure."""
+def patient_trial(case: Case, milliseconds: int, warm_up: int) -> tuple[Figures, int]:
+    """One figure, and the warm-up that it took until every connection was in service."""
+    while True:
+        try:
+            return trial(case, milliseconds, warm_up), warm_up
+        except NotInServiceError:
+            warm_up *= 2
+            if warm_up > LONGEST_WARM_UP_MILLISECONDS:
+                raise
+
+
+def trial(case: Case, milliseconds: int, warm_up: int) -> Figures:
+    """One figure; milliseconds of its window, and before it."""
     server_cpus, client_cpus = two_places()
     clients: dict[str, SettingValue] = {
         "clients": case.clients,
         "connections": case.connections,
         "milliseconds": milliseconds,
-        "warm_up_milliseconds": milliseconds // 4,
-        "timeout_milliseconds": TIMEOUT_MILLISECONDS,
+        "warm_up_milliseconds": warm_up,
+        "timeout_milliseconds": 2 * (milliseconds + warm_up),
     }
     settings = workers(case.design, case.clients)
     with Server(
