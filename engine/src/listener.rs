@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use socket2::{Domain, Socket, Type};
 
 use crate::lines::SocketOptions;
-use crate::mistake::mistake;
+use crate::mistake::{mistake, more_descriptors};
 use crate::setting::{Kind, NODELAY, Setting, Settings};
 use crate::sys::socket;
 
@@ -81,7 +81,7 @@ fn explain(error: std::io::Error, address: SocketAddr) -> anyhow::Error {
             address.ip()
         )),
         Some(libc::EMFILE | libc::ENFILE) => {
-            mistake("no descriptor is left for the listeners; raise the limit: ulimit -n 8192")
+            mistake(format!("no descriptor is left for the listeners; {}", more_descriptors()))
         }
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
     }

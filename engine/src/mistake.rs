@@ -1,5 +1,7 @@
 //! A user's mistake, told apart from a failure of the program or the machine: it ends with exit status 2.
 
+use crate::sys::process;
+
 /// What the user can mend: the message says what failed, the value seen, what is allowed and what to type.
 #[derive(Debug)]
 pub struct Mistake(String);
@@ -23,6 +25,21 @@ pub fn in_words(error: &anyhow::Error) -> String {
         .chain()
         .filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error())
         .any(|number| number == libc::EMFILE || number == libc::ENFILE);
-    let way_out = if out_of_descriptors { "; raise the limit: ulimit -n 1024" } else { "" };
+    let way_out = if out_of_descriptors { format!("; {}", more_descriptors()) } else { String::new() };
     format!("{error:#}{way_out}")
+}
+
+/// What to type where descriptors ran out.
+pub fn more_descriptors() -> String {
+    match process::descriptor_limits() {
+        Ok((soft, hard)) if soft < hard => {
+            format!("this process may have {soft} descriptors; raise the limit: ulimit -n {hard}")
+        }
+        Ok((_, hard)) => format!(
+            "this process may have {hard} descriptors, the hard limit; raise it, which needs privileges: \
+             ulimit -Hn {wanted} && ulimit -n {wanted}",
+            wanted = 2 * hard
+        ),
+        Err(_) => "raise the limit on descriptors (ulimit -n)".into(),
+    }
 }

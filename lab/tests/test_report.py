@@ -123,6 +123,9 @@ def test_hostile_texts_stay_texts() -> None:
 
 def test_the_run_can_be_replayed(html: str) -> None:
     assert "thunderherd run unp-ch30 --quick --seed 30" in html
+    asked = summary().study.model_copy(update={"asked_for": "my studies/mine.toml", "size": "pools"})
+    other = summary().model_copy(update={"study": asked})
+    assert "thunderherd run &#39;my studies/mine.toml&#39; --size pools --seed 30" in render(other)
     assert summary().study.digest in html
     assert "Linux 6.1.0-synthetic x86_64" in html
     assert "no CPU has a cpufreq directory" in html

@@ -44,7 +44,7 @@ from thunderherd.statistics import (
     letters,
     separated_pairs,
 )
-from thunderherd.study import Comparison, Contender, Study, Sweep
+from thunderherd.study import Comparison, Contender, Study, Sweep, asked_for
 
 MetricValues = dict[str, dict[str, list[float]]]
 """By metric, then contender: one value a block, all contenders of a metric aligned."""
@@ -388,6 +388,7 @@ def _study_summary(
         title=study.title,
         question=study.question,
         source=study.source,
+        asked_for=asked_for(study),
         size=study.size,
         seed=seed,
         digest=study.digest,

@@ -150,6 +150,9 @@ class StudySummary(Record):
     """What was asked, and how it was run."""
 
     name: str
+    asked_for: str = Field(
+        default="", description="what names it to `thunderherd run`: its name, or the path of its file"
+    )
     title: str
     question: str
     source: str = ""

@@ -39,7 +39,7 @@ from thunderherd.figures import (
 from thunderherd.matrices import Matrix
 from thunderherd.records import Interval, Summary, SweepSummary
 from thunderherd.results import load
-from thunderherd.study import bundled_studies
+from thunderherd.study import bundled_studies, typed
 from thunderherd.study_paper import inconsistencies_of, notes_about, read_table
 from thunderherd.sweep_plots import sweep_chart
 
@@ -376,9 +376,7 @@ def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str
 def _replay(summary: Summary, directory: Path | None) -> list[tuple[str, str]]:
     """What to type, each command with what it does."""
     study = summary.study
-    words = ["thunderherd", "run", study.name]
-    words += [f"--{study.size}"] if study.size in ("quick", "full") else []
-    words += [word for override in study.overrides for word in ("--set", override)]
+    words = typed(study.asked_for or study.name, study.size, study.overrides)
     again = shlex.join([*words, "--seed", str(study.seed)])
     other = shlex.join(words)
     where = shlex.quote(str(directory)) if directory else "DIR"

@@ -21,7 +21,7 @@ from thunderherd.records import RunInfo, Summary, TrialRecord
 from thunderherd.results import RunDirectory, default_directory
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.statistics import block_order
-from thunderherd.study import Study, bundled_studies
+from thunderherd.study import Study, asked_for, typed
 from thunderherd.trial import run_trial
 
 SEEDS = 2**32
@@ -239,13 +239,8 @@ class _Run:
 
     def _resume_command(self) -> str:
         """What to type to go on."""
-        size = [f"--{self.study.size}"] if self.study.size in ("quick", "full") else []
-        overrides = [word for text in self.study.overrides for word in ("--set", text)]
-        bundled = bundled_studies().get(self.study.name) == self.study.path
-        name = self.study.name if bundled else str(self.study.path)
-        return shlex.join(
-            ["thunderherd", "run", name, *size, *overrides, "--out", str(self.directory.path), "--resume"]
-        )
+        words = typed(asked_for(self.study), self.study.size, self.study.overrides)
+        return shlex.join([*words, "--out", str(self.directory.path), "--resume"])
 
 
 def _build_of(engine: Path) -> tuple[int, int] | None:

@@ -30,12 +30,29 @@ __all__ = [
     "Look",
     "Study",
     "Sweep",
+    "asked_for",
     "bundled_studies",
     "load_study",
+    "typed",
 ]
 
 DEFAULT_SIZE = "quick"
 """The size of a run that names none."""
+
+
+def typed(study: str, size: str, overrides: Sequence[str]) -> list[str]:
+    """The words that run a study once more, but for a seed and a directory.
+
+    study: what names it, see `asked_for`.
+    """
+    chosen = [f"--{size}"] if size in ("quick", "full") else ["--size", size]
+    changed = [word for each in overrides for word in ("--set", each)]
+    return ["thunderherd", "run", study, *chosen, *changed]
+
+
+def asked_for(study: Study) -> str:
+    """What names a study to `thunderherd run`: the name of a bundled one, otherwise the path of its file."""
+    return study.name if bundled_studies().get(study.name) == study.path else str(study.path)
 
 
 # Finding and loading ----------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ async fn serve_connection(run: &'static Run, connection: Connection, _alive: mps
         // An error of the runtime, which is going down.
         let Ok(mut ready) = ready else { break };
         let connection = ready.get_inner_mut();
-        let turn = if in_place { connection.turn(PollFlags::empty()) } else { turn(run, connection).await };
+        let turn = if in_place { connection.turn(PollFlags::POLLERR) } else { turn(run, connection).await };
         match turn {
             Turn::Blocked(flags) => {
                 // Readiness is used up when the socket has said so, and no sooner: the kernel tells of it only once.
@@ -166,7 +166,7 @@ async fn serve_connection(run: &'static Run, connection: Connection, _alive: mps
 /// As [`Connection::turn`], with the work done elsewhere.
 async fn turn(run: &Run, connection: &mut Connection) -> Turn {
     loop {
-        let answered = match connection.turn_without_work(PollFlags::empty()) {
+        let answered = match connection.turn_without_work(PollFlags::POLLERR) {
             Progress::Blocked(flags) => return Turn::Blocked(flags),
             Progress::Yields(flags) => return Turn::Yields(flags),
             Progress::Closed => return Turn::Over,

@@ -321,6 +321,12 @@ pub fn online_cpus() -> io::Result<usize> {
     Ok(count.unwrap_or(1) as usize)
 }
 
+/// How many descriptors this process may have, and how many it may allow itself without privilege: the soft limit and the
+/// hard one (RLIMIT_NOFILE, getrlimit(2)).
+pub fn descriptor_limits() -> io::Result<(u64, u64)> {
+    Ok(getrlimit(Resource::RLIMIT_NOFILE)?)
+}
+
 /// Allows this process, and what it will fork, as many descriptors as may be allowed without privilege: the soft limit
 /// becomes the hard one (RLIMIT_NOFILE, getrlimit(2)). Returns it.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
