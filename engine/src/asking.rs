@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 
 use crate::about::Entry;
+use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::load::{Edge, FirstError, Load, LoadRun};
 use crate::measure::{Measured, Window};
-use crate::primitive::Primitive;
 use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
@@ -23,8 +23,8 @@ use crate::workload::Workload;
 pub struct Plan {
     /// The load.
     pub load: &'static Entry<Load>,
-    /// The primitive.
-    pub primitive: &'static Entry<Primitive>,
+    /// How bytes are moved.
+    pub way: Way,
     /// The workload.
     pub workload: &'static Entry<Workload>,
     /// The addresses of the server's name.
@@ -47,7 +47,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         settings: plan.settings.clone(),
         tally: Tally::new((plan.load.item.workers)(&plan.settings))?,
         client: (plan.workload.item.client)(&plan.settings)?,
-        primitive: plan.primitive.item,
+        way: plan.way,
         first_error: FirstError::new().context(UNMAPPED)?,
         window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
@@ -74,7 +74,8 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         schema: SCHEMA,
         workload: plan.workload.name,
         load: plan.load.name,
-        primitive: plan.primitive.name,
+        primitive: plan.way.out.name,
+        receive: plan.way.into.name,
         settings: plan.settings.values().clone(),
         expected_requests,
         requests: counts.requests,

@@ -19,6 +19,7 @@ use crate::designs::DESIGNS;
 use crate::lines;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
+use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
@@ -63,7 +64,7 @@ fn serve_command() -> Command {
         .about("Serve a workload with a design until SIGINT or SIGTERM")
         .arg(chosen("design", DESIGNS).required(true).help("How connections are handed to what serves them"))
         .arg(chosen("workload", WORKLOADS).long("workload").default_value("bytes").help("The protocol"))
-        .arg(chosen("primitive", PRIMITIVES).long("primitive").default_value("send").help("How bytes are moved"))
+        .args(primitives())
         .arg(text("listen", "HOST:PORT").help("Where to listen; port 0 is the kernel's choice"))
         .arg(
             text("port", "PORT")
@@ -93,7 +94,7 @@ fn load_command() -> Command {
         .arg(chosen("workload", WORKLOADS).required(true).help("The protocol"))
         .arg(text("connect", "HOST:PORT").required(true).help("The server: a name, IPv4, or IPv6 in brackets"))
         .arg(chosen("load", LOADS).long("load").default_value("closed").help("Who asks, how often"))
-        .arg(chosen("primitive", PRIMITIVES).long("primitive").default_value("send").help("How bytes are moved"))
+        .args(primitives())
         .arg(flag("allow-remote").help("Load a server that is not on a loopback address"))
         .arg(
             flag("show")
@@ -179,7 +180,25 @@ fn flag(name: &'static str) -> Arg {
 }
 
 fn chosen<T>(name: &'static str, entries: &[Entry<T>]) -> Arg {
-    Arg::new(name).value_parser(PossibleValuesParser::new(entries.iter().map(|entry| entry.name)))
+    chosen_of(name, entries, |_| true)
+}
+
+fn chosen_of<T>(name: &'static str, entries: &[Entry<T>], fits: impl Fn(&T) -> bool) -> Arg {
+    let fitting = entries.iter().filter(|entry| fits(entry.item)).map(|entry| entry.name);
+    Arg::new(name).value_parser(PossibleValuesParser::new(fitting))
+}
+
+/// A primitive for each direction.
+fn primitives() -> [Arg; 2] {
+    let out = |primitive: &Primitive| primitive.moves.direction() == Direction::Out;
+    [
+        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value("send").help("How bytes are sent"),
+        chosen_of("receive", PRIMITIVES, |primitive| !out(primitive))
+            .long("receive")
+            .value_name("PRIMITIVE")
+            .default_value("recv")
+            .help("How bytes are received"),
+    ]
 }
 
 fn settings<T>(entries: &[Entry<T>], of: impl Fn(&T) -> &'static [Setting]) -> Vec<Setting> {
@@ -276,16 +295,18 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     follow_parent(matches)?;
     let design = registry::find(DESIGNS, word(matches, "design"));
-    let primitive = registry::find(PRIMITIVES, word(matches, "primitive"));
+    let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    if let Some(reason) = registry::hole(design.item, primitive.item) {
-        return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
+    for primitive in [way.out, way.into] {
+        if let Some(reason) = registry::hole(design.item, primitive.item) {
+            return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
+        }
     }
     if let Some(reason) = (design.item.unavailable)() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
-    let declared = registry::server_settings(design.item, primitive.item, workload.item);
-    let chosen = format!("{} with {} and {}", design.name, workload.name, primitive.name);
+    let declared = registry::server_settings(design.item, way, workload.item);
+    let chosen = format!("{} with {}, {} and {}", design.name, workload.name, way.out.name, way.into.name);
     let settings = given_settings(matches, &declared, &chosen)?;
     // What a design can be told may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
@@ -293,7 +314,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     supervisor::serve(&supervisor::Plan {
         design,
-        primitive,
+        way,
         workload,
         listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
         settings,
@@ -307,10 +328,10 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
 fn load(matches: &ArgMatches) -> Result<()> {
     follow_parent(matches)?;
     let load = registry::find(LOADS, word(matches, "load"));
-    let primitive = registry::find(PRIMITIVES, word(matches, "primitive"));
+    let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    let declared = registry::load_settings(load.item, primitive.item, workload.item);
-    let chosen = format!("{} with {} and {}", load.name, workload.name, primitive.name);
+    let declared = registry::load_settings(load.item, way, workload.item);
+    let chosen = format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name);
     let connect = word(matches, "connect");
     let target = crate::listener::resolve("--connect", connect)?;
     if !matches.get_flag("allow-remote")
@@ -323,7 +344,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     pin(matches)?;
     let result = asking::ask(&asking::Plan {
         load,
-        primitive,
+        way,
         workload,
         target,
         settings: given_settings(matches, &declared, &chosen)?,

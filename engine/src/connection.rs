@@ -1,20 +1,18 @@
-//! A connection being served: the one road between a session, which knows the protocol, and a transfer, which knows the
+//! A connection being served: the one road between a session, which knows the protocol, and a channel, which knows the
 //! system calls. Every design runs this same code; designs differ in when and where they call it.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::inbox::Inbox;
-use crate::outbox::Outbox;
-use crate::primitive::{Received, Sent, Transfer, Want};
+use crate::channel::Channel;
+use crate::primitive::{Received, Sent, Want};
 use crate::sys::descriptor::{PollFlags, poll};
-use crate::tally::{ErrorKind, Slot};
+use crate::tally::ErrorKind;
 use crate::workload::{Input, Job, Next, Session, Then};
 
-/// How long a transfer may hold a finished connection for the sake of pieces that the kernel still reads.
+/// How long a sender may hold a finished connection for the sake of pieces that the kernel still reads.
 const FINISH: Duration = Duration::from_secs(1);
 
 /// Answers in one turn, as many as memcached gives (its option -R): a client that never stops asking must not keep the
@@ -23,20 +21,14 @@ const ANSWERS_IN_A_TURN: usize = 20;
 
 /// One accepted connection.
 pub struct Connection {
-    socket: OwnedFd,
+    channel: Channel,
     session: Box<dyn Session>,
-    transfer: Box<dyn Transfer>,
-    slot: &'static Slot,
-    inbox: Inbox,
-    outbox: Outbox,
     want: Want,
-    /// Receive calls of which the session has not been told.
-    calls: u64,
     /// Bytes received without being stored, of which the session has not been told.
     not_stored: usize,
     /// Answers in the outbox that have not been sent in full.
     answers: u64,
-    /// Something may be left in the outbox, or in a pipe or queue of the transfer.
+    /// Something may be left in the outbox, or in a pipe or queue of the sender.
     unsent: bool,
     state: State,
     /// What is left of this turn.
@@ -66,7 +58,7 @@ enum State {
 
 impl AsRawFd for Connection {
     fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.channel.socket().as_raw_fd()
     }
 }
 
@@ -95,19 +87,12 @@ pub enum Turn {
 }
 
 impl Connection {
-    /// Begins to serve a socket, blocking or not.
-    pub fn new(socket: OwnedFd, session: Box<dyn Session>, transfer: Box<dyn Transfer>, slot: &'static Slot) -> Self {
-        slot.connections.fetch_add(1, Relaxed);
-        let want = session.first();
+    /// Begins to serve a channel, of a socket that blocks or not.
+    pub fn new(channel: Channel, session: Box<dyn Session>) -> Self {
         Connection {
-            socket,
+            want: session.first(),
+            channel,
             session,
-            transfer,
-            slot,
-            inbox: Inbox::default(),
-            outbox: Outbox::default(),
-            want,
-            calls: 0,
             not_stored: 0,
             answers: 0,
             unsent: false,
@@ -119,8 +104,8 @@ impl Connection {
     /// Serves a blocking socket until its end: what a worker does that has one connection at a time.
     pub fn serve(&mut self) {
         while let Some(flags) = self.advance_in_place() {
-            if let Err(error) = poll(&[(self.socket.as_fd(), flags)], None) {
-                return self.slot.error(ErrorKind::of(&error));
+            if let Err(error) = poll(&[(self.socket(), flags)], None) {
+                return self.channel.slot().error(ErrorKind::of(&error));
             }
         }
     }
@@ -162,9 +147,9 @@ impl Connection {
     pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
         self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN };
         if ready.contains(PollFlags::POLLERR)
-            && let Err(error) = self.reap()
+            && let Err(error) = self.channel.reap()
         {
-            self.slot.error(ErrorKind::of(&error));
+            self.channel.slot().error(ErrorKind::of(&error));
             return Progress::Closed;
         }
         self.advance()
@@ -175,9 +160,9 @@ impl Connection {
     /// A connection with unsent output does not receive: that bounds the memory it takes.
     pub fn advance(&mut self) -> Progress {
         let advanced = catch_unwind(AssertUnwindSafe(|| self.try_to_advance()));
-        self.inbox.give_back();
+        self.channel.inbox.give_back();
         advanced.unwrap_or(Err(ErrorKind::Fault)).unwrap_or_else(|kind| {
-            self.slot.error(kind);
+            self.channel.slot().error(kind);
             Progress::Closed
         })
     }
@@ -188,7 +173,7 @@ impl Connection {
                 return Ok(Progress::Closed);
             }
             if self.unsent {
-                match self.send()? {
+                match self.channel.send().map_err(|error| ErrorKind::of(&error))? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
                     Sent::Done => self.all_sent(),
                 }
@@ -196,12 +181,12 @@ impl Connection {
             if self.state == State::Closing {
                 return Ok(Progress::Closed);
             }
-            if self.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
+            if self.channel.inbox.unread().is_empty() && self.not_stored == 0 && self.state == State::Open {
                 if self.left.receives == 0 {
                     return Ok(Progress::Yields(PollFlags::POLLIN));
                 }
                 self.left.receives -= 1;
-                match self.receive()? {
+                match self.channel.receive(self.want).map_err(|error| ErrorKind::of(&error))? {
                     Received::Blocked => return Ok(Progress::Blocked(PollFlags::POLLIN)),
                     Received::Bytes(_) => {}
                     Received::Discarded(bytes) | Received::Mapped(bytes) => self.not_stored = bytes,
@@ -221,11 +206,11 @@ impl Connection {
     /// Runs the computing part of a request and takes its answer. A panic of the job is tallied; the connection is over
     /// then, as [`Connection::advance`] will say.
     pub fn work(&mut self, job: Job) {
-        match catch_unwind(AssertUnwindSafe(|| job(&mut self.outbox))) {
+        match catch_unwind(AssertUnwindSafe(|| job(&mut self.channel.outbox))) {
             Ok(Ok(())) => self.answered(),
             Ok(Err(kind)) => self.failed(kind),
             Err(_panic) => {
-                self.slot.error(ErrorKind::Fault);
+                self.channel.slot().error(ErrorKind::Fault);
                 self.state = State::Faulty;
             }
         }
@@ -233,57 +218,32 @@ impl Connection {
 
     /// The socket, for whoever waits for it.
     pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.channel.socket()
     }
 
-    /// Collects completions of the transfer: to be called on error readiness, before that counts as a failure.
-    pub fn reap(&mut self) -> io::Result<usize> {
-        self.transfer.reap(self.socket.as_fd())
-    }
-
-    /// Closes, and gives the transfer the time that the kernel needs for its pieces.
+    /// Closes, and gives the sender the time that the kernel needs for its pieces.
     pub fn finish(self) {
-        self.transfer.finish(self.socket, Instant::now() + FINISH);
-        self.slot.closed.fetch_add(1, Relaxed);
-    }
-
-    fn send(&mut self) -> Result<Sent, ErrorKind> {
-        let before = self.outbox.bytes();
-        let result = self.transfer.send(self.socket.as_fd(), &mut self.outbox);
-        self.slot.send_calls.fetch_add(self.outbox.take_calls(), Relaxed);
-        self.slot.bytes_sent.fetch_add(before - self.outbox.bytes(), Relaxed);
-        result.map_err(|error| ErrorKind::of(&error))
+        self.channel.finish(FINISH);
     }
 
     fn all_sent(&mut self) {
         self.unsent = false;
-        self.slot.requests.fetch_add(std::mem::take(&mut self.answers), Relaxed);
-    }
-
-    fn receive(&mut self) -> Result<Received, ErrorKind> {
-        let result = self.transfer.receive(self.socket.as_fd(), self.want, &mut self.inbox);
-        let calls = self.inbox.take_calls();
-        self.calls += calls;
-        self.slot.receive_calls.fetch_add(calls, Relaxed);
-        if let Ok(Received::Bytes(bytes) | Received::Discarded(bytes) | Received::Mapped(bytes)) = result {
-            self.slot.bytes_received.fetch_add(bytes as u64, Relaxed);
-        }
-        result.map_err(|error| ErrorKind::of(&error))
+        self.channel.slot().requests.fetch_add(std::mem::take(&mut self.answers), Relaxed);
     }
 
     fn give_to_session(&mut self) -> Result<Option<Job>, ErrorKind> {
-        let ended = self.state == State::Ended && self.inbox.unread().is_empty();
-        let calls = std::mem::take(&mut self.calls);
+        let ended = self.state == State::Ended && self.channel.inbox.unread().is_empty();
+        let calls = self.channel.take_calls();
         let not_stored = std::mem::take(&mut self.not_stored);
-        let mut input = Input::new(&mut self.inbox, calls, not_stored, ended);
-        let next = match self.session.receive(&mut input, &mut self.outbox) {
+        let mut input = Input::new(&mut self.channel.inbox, calls, not_stored, ended);
+        let next = match self.session.receive(&mut input, &mut self.channel.outbox) {
             Ok(next) => next,
             Err(kind) => {
                 self.failed(kind);
                 return Ok(None);
             }
         };
-        self.unsent |= !self.outbox.is_empty();
+        self.unsent |= !self.channel.outbox.is_empty();
         let (then, job) = match next {
             Next::Receive(want) => (Then::Receive(want), None),
             Next::Answered(then) => {
@@ -305,8 +265,8 @@ impl Connection {
 
     /// The connection is to end because of a request; what the session has to say about that is sent first.
     fn failed(&mut self, kind: ErrorKind) {
-        self.slot.error(kind);
-        self.unsent |= !self.outbox.is_empty();
+        self.channel.slot().error(kind);
+        self.unsent |= !self.channel.outbox.is_empty();
         self.state = State::Closing;
     }
 

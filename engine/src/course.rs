@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::channel::Openers;
 use crate::exchange::{Caller, Failure, connect};
 use crate::load::{Edge, LOOPS, LoadRun, MILLISECONDS, THINK, WARM_UP};
 use crate::measure::{Measure, now};
-use crate::primitive::Opener;
 use crate::setting::NODELAY;
 use crate::sys::signal;
 use crate::tally::{ErrorKind, Slot};
@@ -27,7 +27,7 @@ const NAP: Duration = Duration::from_millis(50);
 /// What every client of a closed load decides in the same way, whatever it waits in.
 pub struct Course<'run> {
     run: &'run LoadRun,
-    slot: &'run Slot,
+    slot: &'static Slot,
     number: usize,
     left: u64,
     failures: u32,
@@ -35,7 +35,7 @@ pub struct Course<'run> {
 
 impl<'run> Course<'run> {
     /// Of the client with this number, counted from 1 as it is shown, that makes so many requests.
-    pub fn new(run: &'run LoadRun, slot: &'run Slot, number: usize, requests: u64) -> Self {
+    pub fn new(run: &'run LoadRun, slot: &'static Slot, number: usize, requests: u64) -> Self {
         Course { run, slot, number, left: requests, failures: 0 }
     }
 
@@ -62,15 +62,15 @@ impl<'run> Course<'run> {
     }
 
     /// A connection that has just been made.
-    pub fn caller(&self, socket: std::os::fd::OwnedFd, opener: &mut dyn Opener) -> Result<Caller<'run>, Failure> {
-        let transfer = opener.open().map_err(|error| {
+    pub fn caller(&self, socket: std::os::fd::OwnedFd, openers: &mut Openers) -> Result<Caller<'run>, Failure> {
+        let channel = openers.open(socket, self.slot).map_err(|error| {
             // It was made all the same, and the server counts it.
             self.slot.connections.fetch_add(1, Relaxed);
             self.slot.closed.fetch_add(1, Relaxed);
-            Failure::system("opening a transfer", &error)
+            Failure::system("preparing a connection", &error)
         })?;
         let shown = self.run.show.as_ref().map(|show| show.client(self.number));
-        Ok(Caller::new(socket, self.run.client.open(), transfer, self.slot, shown))
+        Ok(Caller::new(channel, self.run.client.open(), shown))
     }
 }
 
@@ -88,7 +88,7 @@ pub fn pause(run: &LoadRun) -> u64 {
 pub struct Client<'run> {
     course: Course<'run>,
     keeps: bool,
-    opener: Box<dyn Opener>,
+    openers: Openers,
     caller: Option<Caller<'run>>,
     measure: Option<Measure<'run>>,
 }
@@ -96,11 +96,11 @@ pub struct Client<'run> {
 impl<'run> Client<'run> {
     /// To be made where it runs. Keeps its connection or not; measures or only counts.
     pub fn new(course: Course<'run>, keeps: bool, measure: Option<Measure<'run>>) -> Result<Self> {
-        let prepared = (course.run.primitive.prepare)(&course.run.settings);
-        let opener = prepared
+        let prepared = course.run.way.prepare(&course.run.settings);
+        let openers = prepared
             .inspect_err(|error| course.slot.error(ErrorKind::of(error)))
-            .context("the primitive could not be prepared")?;
-        Ok(Client { course, keeps, opener, caller: None, measure })
+            .context("the primitives could not be prepared")?;
+        Ok(Client { course, keeps, openers, caller: None, measure })
     }
 
     /// Makes the connection that is to be kept, before there is anything to ask.
@@ -158,7 +158,7 @@ impl<'run> Client<'run> {
         if let Some(measure) = &mut self.measure {
             measure.connected(now());
         }
-        self.course.caller(socket, self.opener.as_mut())
+        self.course.caller(socket, &mut self.openers)
     }
 }
 

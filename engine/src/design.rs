@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::connection::Connection;
-use crate::primitive::{Opener, Primitive, Transfer, Waits};
+use crate::channel::{Channel, Openers, Way};
+use crate::primitive::{Receiver, Sender, Waits};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys;
 use crate::tally::{ErrorKind, Slot, Tally};
@@ -78,7 +79,7 @@ pub struct Run {
     /// The serving end of the workload.
     pub service: Box<dyn Service>,
     /// How bytes are moved.
-    pub primitive: &'static Primitive,
+    pub way: Way,
 }
 
 impl Run {
@@ -109,10 +110,9 @@ impl Run {
     }
 
     fn worker_with(&'static self, slot: &'static Slot, listener: &'static OwnedFd) -> Result<Worker> {
-        let opener = (self.primitive.prepare)(&self.settings)
-            .inspect_err(|error| slot.error(ErrorKind::of(error)))
-            .context("the primitive could not be prepared")?;
-        Ok(Worker { acceptor: Acceptor { run: self, slot, listener }, opener })
+        let prepared = self.way.prepare(&self.settings).inspect_err(|error| slot.error(ErrorKind::of(error)));
+        let openers = prepared.context("the primitives could not be prepared")?;
+        Ok(Worker { acceptor: Acceptor { run: self, slot, listener }, openers })
     }
 }
 
@@ -214,7 +214,7 @@ impl Acceptor {
 /// A process or thread that serves, and accepts where it does so for itself.
 pub struct Worker {
     acceptor: Acceptor,
-    opener: Box<dyn Opener>,
+    openers: Openers,
 }
 
 impl Worker {
@@ -251,14 +251,15 @@ impl Worker {
     /// Begins to serve a connection, for a design with an event loop, which then calls [`Connection::turn`] or
     /// [`Connection::advance`]. `None` when that is not possible, which is tallied.
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
-        let transfer = self.opener.open().inspect_err(|error| self.acceptor.refused(error)).ok()?;
-        Some(self.open_with(socket, transfer))
+        let Acceptor { run, slot, .. } = self.acceptor;
+        let channel = self.openers.open(socket, slot).inspect_err(|error| self.acceptor.refused(error)).ok()?;
+        Some(Connection::new(channel, run.service.open()))
     }
 
     /// As [`Worker::open`], for a design that moves the bytes itself.
-    pub fn open_with(&mut self, socket: OwnedFd, transfer: Box<dyn Transfer>) -> Connection {
+    pub fn open_with(&mut self, socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>) -> Connection {
         let Acceptor { run, slot, .. } = self.acceptor;
-        Connection::new(socket, run.service.open(), transfer, slot)
+        Connection::new(Channel::new(socket, sender, receiver, slot), run.service.open())
     }
 
     /// Serves a connection until its end. Whatever goes wrong with it is tallied and goes no further.

@@ -5,16 +5,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::inbox::Inbox;
-use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Received, Sent, Transfer, Want};
+use crate::channel::Channel;
+use crate::outbox::Piece;
+use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::descriptor::PollFlags;
-use crate::tally::{ErrorKind, Slot};
+use crate::tally::ErrorKind;
 use crate::workload::{Answer, Conversation, Input};
 
 /// A request that failed: the kind that is counted, and the words for the user.
@@ -139,17 +139,11 @@ impl<'run> Attempt<'run> {
 
 /// One connection of a load.
 pub struct Caller<'run> {
-    socket: OwnedFd,
+    channel: Channel,
     conversation: Box<dyn Conversation>,
-    transfer: Box<dyn Transfer>,
-    slot: &'run Slot,
     shown: Option<Shown<'run>>,
-    inbox: Inbox,
-    outbox: Outbox,
     want: Want,
-    /// Receive calls of which the conversation has not been told.
-    calls: u64,
-    /// Something may be left in the outbox, or in a pipe or queue of the transfer.
+    /// Something may be left in the outbox, or in a pipe or queue of the sender.
     unsent: bool,
 }
 
@@ -166,30 +160,12 @@ pub enum Progress {
 }
 
 impl<'run> Caller<'run> {
-    /// Takes a connected socket, blocking or not.
-    pub fn new(
-        socket: OwnedFd,
-        conversation: Box<dyn Conversation>,
-        transfer: Box<dyn Transfer>,
-        slot: &'run Slot,
-        shown: Option<Shown<'run>>,
-    ) -> Self {
-        slot.connections.fetch_add(1, Relaxed);
+    /// Takes a channel of a connected socket, which blocks or not.
+    pub fn new(channel: Channel, conversation: Box<dyn Conversation>, shown: Option<Shown<'run>>) -> Self {
         if let Some(shown) = &shown {
-            shown.connected(socket.as_fd());
+            shown.connected(channel.socket());
         }
-        Caller {
-            socket,
-            conversation,
-            transfer,
-            slot,
-            shown,
-            inbox: Inbox::default(),
-            outbox: Outbox::default(),
-            want: Want::AtMost(0),
-            calls: 0,
-            unsent: false,
-        }
+        Caller { channel, conversation, shown, want: Want::AtMost(0), unsent: false }
     }
 
     /// Asks, and waits for the reply in the calls of a blocking socket, whose own time limit ends the waiting. Says
@@ -206,9 +182,9 @@ impl<'run> Caller<'run> {
 
     /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet.
     pub fn ask(&mut self) -> Result<Progress, Failure> {
-        self.want = self.conversation.ask(&mut self.outbox);
+        self.want = self.conversation.ask(&mut self.channel.outbox);
         if let Some(shown) = &mut self.shown {
-            shown.asks(self.outbox.message().filter_map(|piece| match piece {
+            shown.asks(self.channel.outbox.message().filter_map(|piece| match piece {
                 Piece::Bytes(bytes, range) => Some(&bytes[range.clone()]),
                 Piece::File(..) => None,
             }));
@@ -223,23 +199,22 @@ impl<'run> Caller<'run> {
             return Ok(Progress::Blocked(PollFlags::POLLOUT));
         }
         loop {
-            let received = self.receive().map_err(|error| Failure::system(RECEIVING, &error))?;
+            let received = self.channel.receive(self.want).map_err(|error| Failure::system(RECEIVING, &error))?;
             let (stored, not_stored, ended) = match received {
                 Received::Bytes(bytes) => (bytes, 0, false),
                 Received::Discarded(bytes) | Received::Mapped(bytes) => (0, bytes, false),
                 Received::End => (0, 0, true),
                 Received::Blocked => {
-                    self.inbox.give_back();
+                    self.channel.inbox.give_back();
                     return Ok(Progress::Blocked(PollFlags::POLLIN));
                 }
             };
-            self.slot.bytes_received.fetch_add((stored + not_stored) as u64, Relaxed);
             if let Some(shown) = &mut self.shown {
-                let unread = self.inbox.unread();
+                let unread = self.channel.inbox.unread();
                 shown.receives(&unread[unread.len() - stored..], not_stored);
             }
-            let calls = std::mem::take(&mut self.calls);
-            let answer = self.conversation.receive(&mut Input::new(&mut self.inbox, calls, not_stored, ended));
+            let calls = self.channel.take_calls();
+            let answer = self.conversation.receive(&mut Input::new(&mut self.channel.inbox, calls, not_stored, ended));
             let kind = if ended { ErrorKind::Truncated } else { ErrorKind::WrongReply };
             let last = match answer.map_err(|message| Failure { kind, message })? {
                 Answer::Receive(want) => {
@@ -250,8 +225,8 @@ impl<'run> Caller<'run> {
                 Answer::Last => true,
             };
             self.nothing_is_left()?;
-            self.inbox.give_back();
-            self.slot.requests.fetch_add(1, Relaxed);
+            self.channel.inbox.give_back();
+            self.channel.slot().requests.fetch_add(1, Relaxed);
             if let Some(shown) = &mut self.shown {
                 shown.replied();
             }
@@ -261,12 +236,12 @@ impl<'run> Caller<'run> {
 
     /// The socket, for whoever waits for it.
     pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.channel.socket()
     }
 
-    /// Collects completions of the transfer: to be called on error readiness, before that counts as a failure.
-    pub fn reap(&mut self) -> io::Result<usize> {
-        self.transfer.reap(self.socket.as_fd())
+    /// As [`Channel::reap`].
+    pub fn reap(&mut self) -> io::Result<()> {
+        self.channel.reap()
     }
 
     /// What is being waited for has not come in time.
@@ -274,18 +249,13 @@ impl<'run> Caller<'run> {
         Failure::timed_out(if self.unsent { SENDING } else { RECEIVING })
     }
 
-    /// Closes, and gives the transfer the time that the kernel needs for its pieces.
+    /// Closes, and gives the sender the time that the kernel needs for its pieces.
     pub fn finish(self, patience: Duration) {
-        self.transfer.finish(self.socket, Instant::now() + patience);
-        self.slot.closed.fetch_add(1, Relaxed);
+        self.channel.finish(patience);
     }
 
     fn send(&mut self) -> Result<Progress, Failure> {
-        let before = self.outbox.bytes();
-        let result = self.transfer.send(self.socket.as_fd(), &mut self.outbox);
-        self.slot.send_calls.fetch_add(self.outbox.take_calls(), Relaxed);
-        self.slot.bytes_sent.fetch_add(before - self.outbox.bytes(), Relaxed);
-        match result.map_err(|error| Failure::system(SENDING, &error))? {
+        match self.channel.send().map_err(|error| Failure::system(SENDING, &error))? {
             Sent::Blocked => Ok(Progress::Blocked(PollFlags::POLLOUT)),
             Sent::Done => {
                 self.unsent = false;
@@ -294,17 +264,9 @@ impl<'run> Caller<'run> {
         }
     }
 
-    fn receive(&mut self) -> io::Result<Received> {
-        let result = self.transfer.receive(self.socket.as_fd(), self.want, &mut self.inbox);
-        let calls = self.inbox.take_calls();
-        self.calls += calls;
-        self.slot.receive_calls.fetch_add(calls, Relaxed);
-        result
-    }
-
     /// A server that says more than it was asked would be taken at its word by the next request.
     fn nothing_is_left(&self) -> Result<(), Failure> {
-        match self.inbox.unread().len() {
+        match self.channel.inbox.unread().len() {
             0 => Ok(()),
             bytes => Err(Failure {
                 kind: ErrorKind::WrongReply,

@@ -6,6 +6,7 @@
 
 pub mod about;
 pub mod asking;
+pub mod channel;
 pub mod cli;
 pub mod connection;
 pub mod counters;
@@ -16,6 +17,7 @@ pub mod design;
 pub mod designs;
 pub mod exchange;
 pub mod inbox;
+pub mod linger;
 pub mod lines;
 pub mod listener;
 pub mod load;

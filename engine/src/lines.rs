@@ -53,8 +53,10 @@ pub struct Ready {
     pub server_pid: i32,
     /// Name of the design.
     pub design: &'static str,
-    /// Name of the primitive.
+    /// Name of the primitive that sends.
     pub primitive: &'static str,
+    /// Name of the primitive that receives.
+    pub receive: &'static str,
     /// Name of the workload.
     pub workload: &'static str,
     /// All effective settings.
@@ -174,8 +176,10 @@ pub struct LoadResult {
     pub workload: &'static str,
     /// Name of the load.
     pub load: &'static str,
-    /// Name of the primitive.
+    /// Name of the primitive that sends.
     pub primitive: &'static str,
+    /// Name of the primitive that receives.
+    pub receive: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
     /// Requests that were to be made; null where the load ends by time.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::about::About;
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
-use crate::primitive::Primitive;
+use crate::channel::Way;
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
 use crate::sys::process;
@@ -114,7 +114,7 @@ pub struct LoadRun {
     /// The asking end of the workload.
     pub client: Box<dyn Client>,
     /// How bytes are moved.
-    pub primitive: &'static Primitive,
+    pub way: Way,
     /// The first thing that went wrong.
     pub first_error: FirstError,
     /// The part of its life that is counted.

@@ -2,8 +2,16 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+/// Bytes of a file that are read at a time.
+const CAPACITY: usize = 16 * 1024;
+
+/// UIO_MAXIOV of linux/uio.h.
+const PIECES_IN_A_CALL: usize = 1024;
 
 /// A part of a message. Pieces are shared, not copied: a zero-copy transfer can hold one until the kernel is done with it.
 #[derive(Debug, Clone)]
@@ -20,6 +28,30 @@ impl Piece {
         match self {
             Piece::Bytes(_, range) => range.len() as u64,
             Piece::File(_, range) => range.end.saturating_sub(range.start),
+        }
+    }
+
+    /// Gives its next bytes to a call, all of them where they are in memory; those of a file are read first, as many as fit
+    /// into a buffer. An error is one of reading the file.
+    pub fn with_bytes<T>(&self, call: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
+        match self {
+            Piece::Bytes(bytes, range) => Ok(call(&bytes[range.clone()])),
+            Piece::File(file, range) => {
+                let mut buffer = [0; CAPACITY];
+                let most = buffer.len().min((range.end - range.start) as usize);
+                match file.read_at(&mut buffer[..most], range.start)? {
+                    0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                    read => Ok(call(&buffer[..read])),
+                }
+            }
+        }
+    }
+
+    /// The bytes that are in memory, as a call takes them; none of a file.
+    pub fn slice(&self) -> IoSlice<'_> {
+        match self {
+            Piece::Bytes(bytes, range) => IoSlice::new(&bytes[range.clone()]),
+            Piece::File(..) => IoSlice::new(&[]),
         }
     }
 
@@ -89,6 +121,21 @@ impl Outbox {
                 within
             })
             .map(|entry| &entry.piece)
+    }
+
+    /// The pieces of the first message that are left, in memory: one of a file ends the row, or is read, as much as fits
+    /// into a buffer, where it is the first. At most as many as a call takes (UIO_MAXIOV, readv(2)). An error is one of
+    /// reading the file.
+    pub fn in_memory(&self) -> io::Result<Vec<Piece>> {
+        match self.front() {
+            Some(file @ Piece::File(..)) => {
+                file.with_bytes(|bytes| vec![Piece::Bytes(Arc::from(bytes), 0..bytes.len())])
+            }
+            _ => {
+                let pieces = self.message().take_while(|piece| matches!(piece, Piece::Bytes(..)));
+                Ok(pieces.take(PIECES_IN_A_CALL).cloned().collect())
+            }
+        }
     }
 
     /// Takes away what was sent: `bytes` from the front, across pieces.

@@ -1,8 +1,7 @@
 //! The vocabulary of primitives: ways of moving the bytes of a message through a socket.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
@@ -17,8 +16,38 @@ pub struct Primitive {
     pub settings: &'static [Setting],
     /// The ways of waiting it works under; others are holes of `list --matrix`.
     pub waits: &'static [Waits],
-    /// Makes what one worker needs. Called in the worker, after every fork, so rings and pipes are the worker's own.
-    pub prepare: fn(&Settings) -> io::Result<Box<dyn Opener>>,
+    /// Which way the bytes go.
+    pub moves: Moves,
+}
+
+/// The direction of a primitive, and how a worker prepares for it: after every fork, so that rings and pipes are the
+/// worker's own.
+#[derive(Clone, Copy)]
+pub enum Moves {
+    /// From the outbox into the socket.
+    Out(fn(&Settings) -> io::Result<Box<dyn Opener<dyn Sender>>>),
+    /// From the socket into the inbox.
+    In(fn(&Settings) -> io::Result<Box<dyn Opener<dyn Receiver>>>),
+}
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Sending.
+    Out,
+    /// Receiving.
+    In,
+}
+
+impl Moves {
+    /// Which way.
+    pub fn direction(&self) -> Direction {
+        match self {
+            Moves::Out(_) => Direction::Out,
+            Moves::In(_) => Direction::In,
+        }
+    }
 }
 
 /// How a design waits for its sockets.
@@ -36,31 +65,54 @@ pub enum Waits {
 }
 
 /// What a worker keeps for all its connections, such as a ring or a stock of pipes.
-pub trait Opener: Send {
-    /// The transfer of a new connection.
-    fn open(&mut self) -> io::Result<Box<dyn Transfer>>;
+pub trait Opener<T: ?Sized>: Send {
+    /// What a new connection needs, whose socket may have to be told of it.
+    fn open(&mut self, socket: BorrowedFd<'_>) -> io::Result<Box<T>>;
 }
 
-/// How one connection's bytes go in and out.
-pub trait Transfer: Send {
-    /// Receives once. Retries on EINTR; counts its system calls in the inbox.
-    fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received>;
+/// Of a primitive for which neither a worker nor a connection has to keep anything.
+impl<T: ?Sized, F: Send + FnMut() -> Box<T>> Opener<T> for F {
+    fn open(&mut self, _socket: BorrowedFd<'_>) -> io::Result<Box<T>> {
+        Ok(self())
+    }
+}
 
+/// How one connection's bytes go out.
+pub trait Sender: Send {
     /// Sends until all is with the kernel or the socket would block. Retries on EINTR and goes on after partial writes;
     /// counts its system calls in the outbox, and never gathers across the end of a message.
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent>;
 
     /// Collects completions. To be called on error readiness before it counts as a failure: unread completions keep
-    /// EPOLLERR ready. Returns how many there were.
-    fn reap(&mut self, _socket: BorrowedFd<'_>) -> io::Result<usize> {
-        Ok(0)
+    /// EPOLLERR ready.
+    fn reap(&mut self, _socket: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(())
     }
 
-    /// Ends the connection. A transfer whose pieces the kernel may still read holds them until it is done, at most
-    /// until the deadline, and else resets the connection first.
-    fn finish(self: Box<Self>, socket: OwnedFd, _deadline: Instant) {
-        drop(socket);
+    /// The completions since this was last asked, whether `reap` collected them or `send` on its way.
+    fn take_completions(&mut self) -> Completions {
+        Completions::default()
     }
+
+    /// Whether the kernel may still read pieces that were sent. Until it may not, they have to stay as they are.
+    fn holds(&self) -> bool {
+        false
+    }
+}
+
+/// How one connection's bytes come in.
+pub trait Receiver: Send {
+    /// Receives once. Retries on EINTR; counts its system calls in the inbox.
+    fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received>;
+}
+
+/// What became of sends without copying.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Completions {
+    /// Sends that the kernel is done with.
+    pub completed: u64,
+    /// Those among them of which it has copied the bytes after all.
+    pub copied: u64,
 }
 
 /// How much the next receive may take.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::about::{About, Entry};
+use crate::channel::Way;
 use crate::counters::COUNTERS;
 use crate::design::Design;
 use crate::designs::DESIGNS;
@@ -28,14 +29,20 @@ pub fn find<T>(entries: &'static [Entry<T>], name: &str) -> &'static Entry<T> {
     entries.iter().find(|entry| entry.name == name).expect("the command line lets registered names through only")
 }
 
-/// All settings that a server with this design, primitive and workload has.
-pub fn server_settings(design: &Design, primitive: &Primitive, workload: &Workload) -> Vec<Setting> {
-    [design.settings, primitive.settings, workload.service_settings, SERVER_SETTINGS].concat()
+/// The way of moving bytes by the primitives of these names.
+pub fn way(out: &str, into: &str) -> Way {
+    Way { out: find(PRIMITIVES, out), into: find(PRIMITIVES, into) }
 }
 
-/// All settings that a load with this primitive and workload has.
-pub fn load_settings(load: &Load, primitive: &Primitive, workload: &Workload) -> Vec<Setting> {
-    [load.settings, primitive.settings, workload.client_settings, LOAD_SETTINGS].concat()
+/// All settings that a server with this design, way of moving bytes and workload has.
+pub fn server_settings(design: &Design, way: Way, workload: &Workload) -> Vec<Setting> {
+    [design.settings, way.out.item.settings, way.into.item.settings, workload.service_settings, SERVER_SETTINGS]
+        .concat()
+}
+
+/// All settings that a load with this way of moving bytes and workload has.
+pub fn load_settings(load: &Load, way: Way, workload: &Workload) -> Vec<Setting> {
+    [load.settings, way.out.item.settings, way.into.item.settings, workload.client_settings, LOAD_SETTINGS].concat()
 }
 
 /// Why this design cannot run with this primitive; `None` where it can.
@@ -78,7 +85,8 @@ pub fn catalogue() -> Value {
             )
         }),
         "primitives": list(PRIMITIVES, |primitive: &Primitive| {
-            (primitive.about, json!({"waits": primitive.waits, "settings": primitive.settings}))
+            let moves = primitive.moves.direction();
+            (primitive.about, json!({"moves": moves, "waits": primitive.waits, "settings": primitive.settings}))
         }),
         "workloads": list(WORKLOADS, |workload: &Workload| {
             let (service, client) = (workload.service_settings, workload.client_settings);
@@ -165,7 +173,7 @@ mod tests {
         let send = find(PRIMITIVES, "send").item;
         assert_eq!(hole(DESIGNS[0].item, send), None);
         assert_eq!(hole(&itself, send), None, "send has an operation that does the same");
-        let other = Primitive { about: send.about, settings: &[], waits: &[Waits::InTheCall], prepare: send.prepare };
+        let other = Primitive { about: send.about, settings: &[], waits: &[Waits::InTheCall], moves: send.moves };
         assert!(hole(&itself, &other).unwrap().contains("moves bytes itself"));
         let event_loop = Design { waits: Waits::ForReadiness, ..*DESIGNS[0].item };
         assert!(hole(&event_loop, &other).unwrap().contains("for readiness"));

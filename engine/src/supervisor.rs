@@ -13,13 +13,13 @@ use anyhow::{Context, Result, bail};
 use socket2::Socket;
 
 use crate::about::Entry;
+use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
 use crate::listener;
 use crate::pool::{FAILED, report};
-use crate::primitive::Primitive;
 use crate::process_tree::{Beginning, Tree};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::{self, PollFlags};
@@ -41,8 +41,8 @@ pub const DRAIN: Setting = Setting {
 pub struct Plan {
     /// The design.
     pub design: &'static Entry<Design>,
-    /// The primitive.
-    pub primitive: &'static Entry<Primitive>,
+    /// How bytes are moved.
+    pub way: Way,
     /// The workload.
     pub workload: &'static Entry<Workload>,
     /// `HOST:PORT`, where port 0 is the kernel's choice.
@@ -112,7 +112,7 @@ impl<'a> Supervisor<'a> {
             settings: plan.settings.clone(),
             tally,
             service: (plan.workload.item.service)(&plan.settings, plan.design.item.waits)?,
-            primitive: plan.primitive.item,
+            way: plan.way,
         }));
         let (gate, opener) = descriptor::pipe()?;
         let server = process::fork(|| {
@@ -156,7 +156,8 @@ impl<'a> Supervisor<'a> {
             supervisor_pid: Pid::this().as_raw(),
             server_pid: self.server.as_raw(),
             design: self.plan.design.name,
-            primitive: self.plan.primitive.name,
+            primitive: self.plan.way.out.name,
+            receive: self.plan.way.into.name,
             workload: self.plan.workload.name,
             settings: self.plan.settings.values().clone(),
             cpu_source: self.cpu_time.source(),

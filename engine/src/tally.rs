@@ -91,6 +91,10 @@ pub struct Slot {
     pub receive_calls: AtomicU64,
     /// Send calls.
     pub send_calls: AtomicU64,
+    /// Sends without copying that the kernel is done with.
+    pub completions: AtomicU64,
+    /// Those among them of which it copied the bytes after all.
+    pub completions_copied: AtomicU64,
     /// Wake-ups that found nothing to do.
     pub empty_wakeups: AtomicU64,
     errors: [AtomicU64; ErrorKind::ALL.len()],
@@ -167,6 +171,8 @@ impl Tally {
             bytes_sent: sum(|slot| &slot.bytes_sent),
             receive_calls: sum(|slot| &slot.receive_calls),
             send_calls: sum(|slot| &slot.send_calls),
+            completions: sum(|slot| &slot.completions),
+            completions_copied: sum(|slot| &slot.completions_copied),
             empty_wakeups: sum(|slot| &slot.empty_wakeups),
             workers_lost: self.general().workers_lost.load(Relaxed),
             workers_replaced: self.general().workers_replaced.load(Relaxed),
@@ -203,6 +209,10 @@ pub struct Counts {
     pub receive_calls: u64,
     /// Send calls.
     pub send_calls: u64,
+    /// Sends without copying that the kernel is done with.
+    pub completions: u64,
+    /// Those among them of which it copied the bytes after all (SO_EE_CODE_ZEROCOPY_COPIED).
+    pub completions_copied: u64,
     /// Wake-ups that found nothing to do.
     pub empty_wakeups: u64,
     /// Workers that a signal or a fault ended.

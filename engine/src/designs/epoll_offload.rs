@@ -206,7 +206,6 @@ mod tests {
     use super::*;
     use crate::outbox::{Outbox, Piece};
     use crate::primitive::Want;
-    use crate::primitives::PRIMITIVES;
     use crate::registry;
     use crate::setting::{Settings, Value};
     use crate::sys::socket;
@@ -279,7 +278,7 @@ mod tests {
             settings: Settings::new([&POOL], &BTreeMap::from([(POOL.name, Value::Integer(pool))])),
             tally: Tally::new(0).unwrap(),
             service: Box::new(service.clone()),
-            primitive: registry::find(PRIMITIVES, "send").item,
+            way: registry::way("send", "recv"),
         }));
         let event_loop = Arc::new(AtomicI32::new(0));
         let thread = Arc::clone(&event_loop);

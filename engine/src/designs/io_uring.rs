@@ -7,7 +7,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
@@ -17,7 +16,7 @@ use crate::connection::Connection;
 use crate::design::{COMMON, Design, Run, Worker, no_pool};
 use crate::inbox::{CAPACITY, Inbox};
 use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Received, Sent, Transfer, Waits, Want};
+use crate::primitive::{Received, Receiver, Sender, Sent, Waits, Want};
 use crate::setting::{Kind, Setting};
 use crate::sys::ring::{Buffer, Completion, Ring};
 
@@ -130,8 +129,8 @@ enum Receiving {
 impl Client {
     fn new(worker: &mut Worker, socket: OwnedFd) -> Self {
         let parcels = Arc::default();
-        let transfer = ThroughRing { parcels: Arc::clone(&parcels) };
-        let connection = worker.open_with(socket, Box::new(transfer));
+        let through = ThroughRing { parcels: Arc::clone(&parcels) };
+        let connection = worker.open_with(socket, Box::new(through.clone()), Box::new(through));
         Client { connection, parcels, receiving: Receiving::No, sending: false, closing: false }
     }
 
@@ -185,7 +184,7 @@ impl Client {
     }
 }
 
-/// What passes between the ring and the transfer of one connection. One thread has both, so nobody ever waits for it.
+/// What passes between the ring and the two ends of one connection. One thread has both, so nobody ever waits for it.
 #[derive(Default)]
 struct Parcels {
     received: VecDeque<u8>,
@@ -197,8 +196,9 @@ struct Parcels {
     sent: Option<io::Result<usize>>,
 }
 
-/// Stands where other designs have a primitive: takes from what completions have brought, and leaves what is to be
+/// Stands where other designs have primitives: takes from what completions have brought, and leaves what is to be
 /// submitted.
+#[derive(Clone)]
 struct ThroughRing {
     parcels: Arc<Mutex<Parcels>>,
 }
@@ -209,7 +209,7 @@ impl ThroughRing {
     }
 }
 
-impl Transfer for ThroughRing {
+impl Receiver for ThroughRing {
     fn receive(&mut self, _socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
         let mut parcels = self.parcels();
         (0..std::mem::take(&mut parcels.receives)).for_each(|_| inbox.count_call());
@@ -226,6 +226,9 @@ impl Transfer for ThroughRing {
         }
     }
 
+}
+
+impl Sender for ThroughRing {
     /// Called when no send is in flight: a piece is one operation, and a short one is followed by another.
     fn send(&mut self, _socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
         let mut parcels = self.parcels();
@@ -239,14 +242,7 @@ impl Transfer for ThroughRing {
         parcels.to_send = match outbox.front() {
             None => return Ok(Sent::Done),
             Some(Piece::Bytes(bytes, range)) => Some((Arc::clone(bytes), range.clone())),
-            Some(Piece::File(file, range)) => {
-                let mut buffer = [0; CAPACITY];
-                let most = buffer.len().min((range.end - range.start) as usize);
-                match file.read_at(&mut buffer[..most], range.start)? {
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    read => Some((Arc::from(&buffer[..read]), 0..read)),
-                }
-            }
+            Some(file) => Some(file.with_bytes(|bytes| (Arc::from(bytes), 0..bytes.len()))?),
         };
         Ok(Sent::Blocked)
     }

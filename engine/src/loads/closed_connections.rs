@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::about::About;
+use crate::channel::Openers;
 use crate::course::{Course, Edges, RAMP, pause, requests_each};
 use crate::exchange::{Attempt, Attempted, Caller, Failure, Progress};
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::{Measure, now};
-use crate::primitive::Opener;
 use crate::setting::NODELAY;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::epoll::{self, Epoll, Events};
@@ -96,7 +96,7 @@ enum Place {
 struct Turns {
     run: &'static LoadRun,
     epoll: Epoll,
-    opener: Box<dyn Opener>,
+    openers: Openers,
     measure: Measure<'static>,
     /// The time by the clock, read anew before whatever needs it exactly.
     at: u64,
@@ -134,7 +134,7 @@ impl Turns {
         Ok(Turns {
             run,
             epoll: Epoll::create().context("an epoll instance could not be made")?,
-            opener: (run.primitive.prepare)(&run.settings).context("the primitive could not be prepared")?,
+            openers: run.way.prepare(&run.settings).context("the primitives could not be prepared")?,
             measure: Measure::new(&run.window),
             at: now(),
             clients: (1..=clients).map(client).collect(),
@@ -231,7 +231,7 @@ impl Turns {
                 self.measure.connected(self.at);
                 // epoll still knows the socket by the descriptor that the attempt had.
                 self.clients[index].watched = Some(PollFlags::POLLOUT);
-                match self.clients[index].course.caller(socket, self.opener.as_mut()) {
+                match self.clients[index].course.caller(socket, &mut self.openers) {
                     Ok(caller) => {
                         self.connecting -= 1;
                         return self.connected(index, caller);

@@ -11,7 +11,7 @@ use crate::load::{FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::{Measured, Window};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
-use crate::primitives::PRIMITIVES;
+use crate::registry;
 use crate::setting::{NODELAY, Setting, Settings, Value};
 use crate::tally::{Counts, Tally};
 use crate::workload::{Answer, Client, Conversation, Input};
@@ -85,7 +85,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         tally: Tally::new((load.workers)(&settings)).unwrap(),
         settings,
         client: Box::new(Letters::default()),
-        primitive: PRIMITIVES.iter().find(|entry| entry.name == "send").unwrap().item,
+        way: registry::way("send", "recv"),
         first_error: FirstError::new().unwrap(),
         window: Window::whole_life(),
         measured: Mutex::new(Measured::default()),

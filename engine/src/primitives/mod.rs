@@ -8,6 +8,10 @@ mod transfer_forms;
 crate::register! {
     /// All primitives.
     PRIMITIVES: Primitive {
+        recv,
+        recv_truncate,
         send,
+        splice,
+        zerocopy,
     }
 }

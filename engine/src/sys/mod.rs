@@ -14,7 +14,6 @@ pub mod shared;
 pub mod signal;
 pub mod socket;
 pub mod thread;
-#[cfg(test)]
 pub mod zero_copy;
 
 use std::io;

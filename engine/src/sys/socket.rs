@@ -1,6 +1,6 @@
 //! Sockets: the calls that designs and primitives are made of, under their own names.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::{check, check_size};
@@ -27,6 +27,17 @@ pub fn send(socket: BorrowedFd<'_>, buffer: &[u8], flags: libc::c_int) -> io::Re
     check_size(unsafe {
         libc::send(socket.as_raw_fd(), buffer.as_ptr().cast(), buffer.len(), flags | libc::MSG_NOSIGNAL)
     })
+}
+
+/// Sends from several places in one call (sendmsg(2)), without SIGPIPE.
+pub fn sendmsg(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>], flags: libc::c_int) -> io::Result<usize> {
+    // SAFETY: all zeroes are a message without address and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // An IoSlice has the layout of an iovec (std::io::IoSlice); the kernel reads it and what it points to.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: the message's parts live until the call returns, and the kernel only reads them.
+    check_size(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_NOSIGNAL) })
 }
 
 /// Shuts a listener down, so that every accept, select, poll and epoll of every process wakes, and accept returns EINVAL.

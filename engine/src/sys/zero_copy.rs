@@ -1,4 +1,4 @@
-//! Calls that move bytes without copying them: what the test-only transfers are made of.
+//! Calls that move bytes without copying them, under their own names.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -47,14 +47,23 @@ pub fn completion(socket: BorrowedFd<'_>) -> io::Result<Option<(u32, u32, bool)>
     Err(io::Error::other("the error queue holds something else than a completion"))
 }
 
-/// Moves bytes between a pipe and a socket, never waiting (splice(2)).
-pub fn splice(from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
+/// Moves bytes from a pipe, which must hold them, into a socket; waits as the socket does (splice(2)).
+pub fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     // SAFETY: without offsets the call takes numbers only.
     check_size(unsafe {
+        libc::splice(pipe.as_raw_fd(), std::ptr::null_mut(), socket.as_raw_fd(), std::ptr::null_mut(), bytes, 0)
+    })
+}
+
+/// Moves bytes of a file, from an offset on, into a pipe, never waiting for room in it (splice(2)).
+pub fn splice_at(file: BorrowedFd<'_>, offset: u64, pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
+    let mut offset = offset as libc::loff_t;
+    // SAFETY: the kernel reads and writes the one offset.
+    check_size(unsafe {
         libc::splice(
-            from.as_raw_fd(),
-            std::ptr::null_mut(),
-            to.as_raw_fd(),
+            file.as_raw_fd(),
+            &mut offset,
+            pipe.as_raw_fd(),
             std::ptr::null_mut(),
             bytes,
             libc::SPLICE_F_NONBLOCK,

@@ -13,7 +13,6 @@ use thunderherd_engine::about::Entry;
 use thunderherd_engine::connection::{Connection, Turn};
 use thunderherd_engine::design::{Accepted, COMMON, Design, Run};
 use thunderherd_engine::primitive::Waits;
-use thunderherd_engine::primitives::PRIMITIVES;
 use thunderherd_engine::registry;
 use thunderherd_engine::setting::Settings;
 use thunderherd_engine::supervisor::{self, Plan};
@@ -66,11 +65,11 @@ pub fn serve() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, command, design, _, workload, ..] = &arguments[..] else { return None };
     let design = DESIGNS.iter().find(|entry| command == "serve" && entry.name == design)?;
-    let (primitive, workload) = (registry::find(PRIMITIVES, "send"), registry::find(WORKLOADS, workload));
-    let declared = registry::server_settings(design.item, primitive.item, workload.item);
+    let (way, workload) = (registry::way("send", "recv"), registry::find(WORKLOADS, workload));
+    let declared = registry::server_settings(design.item, way, workload.item);
     let plan = Plan {
         design,
-        primitive,
+        way,
         workload,
         listen: "127.0.0.1:0".to_owned(),
         settings: Settings::new(&declared, &BTreeMap::new()),

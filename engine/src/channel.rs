@@ -1,0 +1,137 @@
+//! A connected socket and the primitives that move bytes over it: what both ends of a connection share.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use crate::about::Entry;
+use crate::inbox::Inbox;
+use crate::linger::{Lingering, count_completions};
+use crate::outbox::Outbox;
+use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
+use crate::setting::Settings;
+use crate::tally::Slot;
+
+/// A way of moving bytes: one primitive for each direction.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// How bytes go out.
+    pub out: &'static Entry<Primitive>,
+    /// How bytes come in.
+    pub into: &'static Entry<Primitive>,
+}
+
+impl Way {
+    /// Prepares for the connections of one worker. To be called where it runs, after every fork.
+    ///
+    /// # Panics
+    /// When a primitive moves the other way, which the command line does not let through.
+    pub fn prepare(&self, settings: &Settings) -> io::Result<Openers> {
+        let (Moves::Out(senders), Moves::In(receivers)) = (self.out.item.moves, self.into.item.moves) else {
+            panic!("{} is to send and {} to receive", self.out.name, self.into.name);
+        };
+        Ok(Openers { senders: senders(settings)?, receivers: receivers(settings)? })
+    }
+}
+
+/// What a worker keeps of a [`Way`] for all its connections.
+pub struct Openers {
+    senders: Box<dyn Opener<dyn Sender>>,
+    receivers: Box<dyn Opener<dyn Receiver>>,
+}
+
+impl Openers {
+    /// Makes a channel of a connected socket, blocking or not.
+    pub fn open(&mut self, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
+        let (sender, receiver) = (self.senders.open(socket.as_fd())?, self.receivers.open(socket.as_fd())?);
+        Ok(Channel::new(socket, sender, receiver, slot))
+    }
+}
+
+/// One socket, what is on its way in and out, and the account of it.
+pub struct Channel {
+    socket: OwnedFd,
+    sender: Box<dyn Sender>,
+    receiver: Box<dyn Receiver>,
+    slot: &'static Slot,
+    /// What has come and was not yet taken.
+    pub inbox: Inbox,
+    /// What is to be sent.
+    pub outbox: Outbox,
+    /// Receive calls of which the protocol has not been told.
+    calls: u64,
+}
+
+impl Channel {
+    /// With these ends of its own; see [`Openers::open`].
+    pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>, slot: &'static Slot) -> Self {
+        slot.connections.fetch_add(1, Relaxed);
+        Channel { socket, sender, receiver, slot, inbox: Inbox::default(), outbox: Outbox::default(), calls: 0 }
+    }
+
+    /// The socket, for whoever waits for it.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Where it is counted.
+    pub fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    /// Sends what is in the outbox, and in any pipe or queue of the sender, as far as the socket allows.
+    pub fn send(&mut self) -> io::Result<Sent> {
+        let before = self.outbox.bytes();
+        let result = self.sender.send(self.socket.as_fd(), &mut self.outbox);
+        self.slot.send_calls.fetch_add(self.outbox.take_calls(), Relaxed);
+        self.slot.bytes_sent.fetch_add(before - self.outbox.bytes(), Relaxed);
+        self.account();
+        result
+    }
+
+    /// Receives once.
+    pub fn receive(&mut self, want: Want) -> io::Result<Received> {
+        let result = self.receiver.receive(self.socket.as_fd(), want, &mut self.inbox);
+        let calls = self.inbox.take_calls();
+        self.calls += calls;
+        self.slot.receive_calls.fetch_add(calls, Relaxed);
+        if let Ok(Received::Bytes(bytes) | Received::Discarded(bytes) | Received::Mapped(bytes)) = result {
+            self.slot.bytes_received.fetch_add(bytes as u64, Relaxed);
+        }
+        result
+    }
+
+    /// Receive calls since the last time this was asked.
+    pub fn take_calls(&mut self) -> u64 {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Collects completions: to be called on error readiness, before that counts as a failure.
+    pub fn reap(&mut self) -> io::Result<()> {
+        let result = self.sender.reap(self.socket.as_fd());
+        self.account();
+        result
+    }
+
+    fn account(&mut self) {
+        count_completions(self.slot, self.sender.as_mut());
+    }
+
+    /// Closes. Where the kernel still reads pieces that were sent, that is when it is done with them, or after so long; then
+    /// the connection is reset.
+    pub fn finish(mut self, patience: Duration) {
+        let slot = self.slot;
+        if self.sender.holds() {
+            // After an error it holds still, as the next line sees.
+            let _ = self.reap();
+        }
+        if self.sender.holds() {
+            let until = Instant::now() + patience;
+            Lingering { socket: self.socket, sender: self.sender, slot, until }.begin();
+        } else {
+            drop(self.socket);
+        }
+        slot.closed.fetch_add(1, Relaxed);
+    }
+}

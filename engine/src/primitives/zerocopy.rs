@@ -1,0 +1,112 @@
+//! sendmsg(2) with MSG_ZEROCOPY: the kernel sends from where the bytes are, unless it copies them after all, and says on
+//! the socket's error queue when it is done with them, and whether it has copied.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::about::About;
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, Waits};
+use crate::setting::Settings;
+use crate::sys::{socket, zero_copy};
+
+pub static ENTRY: Primitive = Primitive {
+    about: About {
+        summary: "A message a call, not copied: sendmsg with MSG_ZEROCOPY",
+        source: "Linux, Documentation/networking/msg_zerocopy.rst",
+    },
+    settings: &[],
+    waits: &[Waits::InTheCall, Waits::ForReadiness],
+    moves: Moves::Out(prepare),
+};
+
+/// Sends in flight from which on each further send collects completions first: the kernel's notes of them take memory of
+/// a limited kind (net.core.optmem_max), and the pieces are held.
+const IN_FLIGHT: usize = 16;
+
+fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
+    Ok(Box::new(Sockets))
+}
+
+struct Sockets;
+
+impl Opener<dyn Sender> for Sockets {
+    fn open(&mut self, socket: BorrowedFd<'_>) -> io::Result<Box<dyn Sender>> {
+        zero_copy::allow_zero_copy(socket)?;
+        Ok(Box::new(ZeroCopy::default()))
+    }
+}
+
+#[derive(Default)]
+struct ZeroCopy {
+    /// What each call has sent that the kernel is not done with. The kernel counts the calls from 0, and wraps around.
+    held: BTreeMap<u32, Vec<Piece>>,
+    calls: u32,
+    completions: Completions,
+}
+
+impl ZeroCopy {
+    fn collect(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        while let Some((first, last, copied)) = zero_copy::completion(socket)? {
+            let before = self.held.len();
+            self.held.retain(|call, _| call.wrapping_sub(first) > last.wrapping_sub(first));
+            self.completed((before - self.held.len()) as u64, copied);
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, calls: u64, copied: bool) {
+        self.completions.completed += calls;
+        self.completions.copied += if copied { calls } else { 0 };
+    }
+}
+
+impl Sender for ZeroCopy {
+    fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        while !outbox.is_empty() {
+            if self.held.len() >= IN_FLIGHT {
+                self.collect(socket)?;
+            }
+            let pieces = outbox.in_memory()?;
+            let slices: Vec<_> = pieces.iter().map(Piece::slice).collect();
+            let mut result = socket::sendmsg(socket, &slices, libc::MSG_ZEROCOPY);
+            outbox.count_call();
+            let no_room = matches!(&result, Err(error) if error.raw_os_error() == Some(libc::ENOBUFS));
+            if no_room {
+                // No note can be made of another send. Waiting could wait for the peer, so this one is copied, and counts
+                // as such.
+                self.collect(socket)?;
+                result = socket::sendmsg(socket, &slices, 0);
+                outbox.count_call();
+            }
+            match result {
+                Ok(bytes) if no_room => {
+                    self.completed(1, true);
+                    outbox.sent(bytes as u64);
+                }
+                Ok(bytes) => {
+                    self.held.insert(self.calls, pieces);
+                    self.calls = self.calls.wrapping_add(1);
+                    outbox.sent(bytes as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Blocked),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Sent::Done)
+    }
+
+    fn reap(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.collect(socket)
+    }
+
+    fn take_completions(&mut self) -> Completions {
+        std::mem::take(&mut self.completions)
+    }
+
+    fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+}
