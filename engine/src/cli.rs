@@ -192,7 +192,7 @@ fn chosen_of<T>(name: &'static str, entries: &[Entry<T>], fits: impl Fn(&T) -> b
 fn primitives() -> [Arg; 2] {
     let out = |primitive: &Primitive| primitive.moves.direction() == Direction::Out;
     [
-        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value("send").help("How bytes are sent"),
+        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value("send_each").help("How bytes are sent"),
         chosen_of("receive", PRIMITIVES, |primitive| !out(primitive))
             .long("receive")
             .value_name("PRIMITIVE")

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::about::About;
-use crate::connection::Connection;
 use crate::channel::{Channel, Openers, Way};
+use crate::connection::Connection;
 use crate::primitive::{Receiver, Sender, Waits};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys;

@@ -4,6 +4,7 @@
 //! one thread serves in turn pass one buffer on.
 
 use std::cell::Cell;
+use std::io;
 
 /// Bytes that an inbox can hold, the same for every design, so that a study compares designs and not buffers.
 pub const CAPACITY: usize = 16 * 1024;
@@ -37,6 +38,13 @@ impl Inbox {
         }
         let end = (self.end + most).min(self.buffer.len());
         &mut self.buffer[self.end..end]
+    }
+
+    /// Receives by a call that puts bytes into the room and says how many.
+    pub fn receive(&mut self, most: usize, call: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
+        let bytes = call(self.room(most))?;
+        self.filled(bytes);
+        Ok(bytes)
     }
 
     /// A primitive says that the kernel wrote `bytes` into the room.

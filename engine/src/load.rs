@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::about::About;
+use crate::channel::Way;
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
-use crate::channel::Way;
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
 use crate::sys::process;

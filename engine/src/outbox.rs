@@ -32,16 +32,16 @@ impl Piece {
     }
 
     /// Gives its next bytes to a call, all of them where they are in memory; those of a file are read first, as many as fit
-    /// into a buffer. An error is one of reading the file.
-    pub fn with_bytes<T>(&self, call: impl FnOnce(&[u8]) -> T) -> io::Result<T> {
+    /// into a buffer. An error is one of the call, or of reading the file.
+    pub fn with_bytes<T>(&self, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         match self {
-            Piece::Bytes(bytes, range) => Ok(call(&bytes[range.clone()])),
+            Piece::Bytes(bytes, range) => call(&bytes[range.clone()]),
             Piece::File(file, range) => {
                 let mut buffer = [0; CAPACITY];
                 let most = buffer.len().min((range.end - range.start) as usize);
                 match file.read_at(&mut buffer[..most], range.start)? {
                     0 => Err(io::ErrorKind::UnexpectedEof.into()),
-                    read => Ok(call(&buffer[..read])),
+                    read => call(&buffer[..read]),
                 }
             }
         }
@@ -110,6 +110,47 @@ impl Outbox {
         self.entries.front().map(|entry| &entry.piece)
     }
 
+    /// As [`Outbox::front`], of an outbox that is not empty.
+    ///
+    /// # Panics
+    /// When it is empty.
+    pub fn first(&self) -> &Piece {
+        self.front().expect("there is something to send")
+    }
+
+    /// Gives the pieces of the first message to a call that takes several, as many as it takes (UIO_MAXIOV, readv(2)). A
+    /// piece of a file ends the row, and is read and goes alone where it is the first. An error is one of the call, or of
+    /// reading the file.
+    pub fn gather<T>(&self, call: impl FnOnce(&[IoSlice<'_>]) -> io::Result<T>) -> io::Result<T> {
+        match self.first() {
+            file @ Piece::File(..) => file.with_bytes(|bytes| call(&[IoSlice::new(bytes)])),
+            Piece::Bytes(..) => {
+                let pieces = self.message().map_while(|piece| match piece {
+                    Piece::Bytes(bytes, range) => Some(IoSlice::new(&bytes[range.clone()])),
+                    Piece::File(..) => None,
+                });
+                call(&pieces.take(PIECES_IN_A_CALL).collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// Gives the pieces at the front that lie side by side in one buffer, of one message, to a call as one. An error is one of
+    /// the call, or of reading a file.
+    pub fn side_by_side<T>(&self, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
+        let Piece::Bytes(buffer, first) = self.first() else { return self.first().with_bytes(call) };
+        let end = self.message().skip(1).try_fold(first.end, |end, piece| match piece {
+            Piece::Bytes(other, range) if Arc::ptr_eq(buffer, other) && range.start == end => Ok(range.end),
+            _ => Err(end),
+        });
+        let (Ok(end) | Err(end)) = end;
+        call(&buffer[first.start..end])
+    }
+
+    /// Whether so many bytes from the front end a message.
+    pub fn ends_message(&self, bytes: u64) -> bool {
+        self.entries.front().is_some_and(|front| front.ends_message && front.piece.length() == bytes)
+    }
+
     /// The pieces of the first message that are left, in order: a primitive may gather these, and no further.
     pub fn message(&self) -> impl Iterator<Item = &Piece> {
         let mut ended = false;
@@ -129,7 +170,7 @@ impl Outbox {
     pub fn in_memory(&self) -> io::Result<Vec<Piece>> {
         match self.front() {
             Some(file @ Piece::File(..)) => {
-                file.with_bytes(|bytes| vec![Piece::Bytes(Arc::from(bytes), 0..bytes.len())])
+                file.with_bytes(|bytes| Ok(vec![Piece::Bytes(Arc::from(bytes), 0..bytes.len())]))
             }
             _ => {
                 let pieces = self.message().take_while(|piece| matches!(piece, Piece::Bytes(..)));

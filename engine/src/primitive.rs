@@ -156,3 +156,38 @@ pub enum Sent {
     /// Something is left: wait until the socket is writable.
     Blocked,
 }
+
+/// Sends by one kind of call until the outbox is empty or the socket would block: goes on after partial writes, retries on
+/// EINTR, counts the calls. For primitives whose calls take bytes from the front of the outbox and say how many.
+pub fn send_all(outbox: &mut Outbox, mut call: impl FnMut(&Outbox) -> io::Result<usize>) -> io::Result<Sent> {
+    while !outbox.is_empty() {
+        let result = call(outbox);
+        outbox.count_call();
+        match result {
+            Ok(bytes) => outbox.sent(bytes as u64),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Blocked),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Sent::Done)
+}
+
+/// Receives by one call, which says how many bytes came: retries on EINTR, counts the calls. `of` says what those bytes
+/// are.
+pub fn receive_once(
+    inbox: &mut Inbox,
+    mut call: impl FnMut(&mut Inbox) -> io::Result<usize>,
+    of: fn(usize) -> Received,
+) -> io::Result<Received> {
+    loop {
+        inbox.count_call();
+        return match call(inbox) {
+            Ok(0) => Ok(Received::End),
+            Ok(bytes) => Ok(of(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::Blocked),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+    }
+}

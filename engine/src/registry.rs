@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_design_that_moves_bytes_itself_has_holes_with_a_reason() {
         let itself = Design { waits: Waits::ForCompletion, ..*DESIGNS[0].item };
-        let send = find(PRIMITIVES, "send").item;
+        let send = find(PRIMITIVES, "send_each").item;
         assert_eq!(hole(DESIGNS[0].item, send), None);
         assert_eq!(hole(&itself, send), None, "send has an operation that does the same");
         let other = Primitive { about: send.about, settings: &[], waits: &[Waits::InTheCall], moves: send.moves };

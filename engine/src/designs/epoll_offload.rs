@@ -278,7 +278,7 @@ mod tests {
             settings: Settings::new([&POOL], &BTreeMap::from([(POOL.name, Value::Integer(pool))])),
             tally: Tally::new(0).unwrap(),
             service: Box::new(service.clone()),
-            way: registry::way("send", "recv"),
+            way: registry::way("send_each", "recv"),
         }));
         let event_loop = Arc::new(AtomicI32::new(0));
         let thread = Arc::clone(&event_loop);

@@ -242,7 +242,7 @@ impl Sender for ThroughRing {
         parcels.to_send = match outbox.front() {
             None => return Ok(Sent::Done),
             Some(Piece::Bytes(bytes, range)) => Some((Arc::clone(bytes), range.clone())),
-            Some(file) => Some(file.with_bytes(|bytes| (Arc::from(bytes), 0..bytes.len()))?),
+            Some(file) => Some(file.with_bytes(|bytes| Ok((Arc::from(bytes), 0..bytes.len())))?),
         };
         Ok(Sent::Blocked)
     }

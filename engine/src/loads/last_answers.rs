@@ -85,7 +85,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         tally: Tally::new((load.workers)(&settings)).unwrap(),
         settings,
         client: Box::new(Letters::default()),
-        way: registry::way("send", "recv"),
+        way: registry::way("send_each", "recv"),
         first_error: FirstError::new().unwrap(),
         window: Window::whole_life(),
         measured: Mutex::new(Measured::default()),

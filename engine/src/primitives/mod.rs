@@ -8,10 +8,21 @@ mod transfer_forms;
 crate::register! {
     /// All primitives.
     PRIMITIVES: Primitive {
-        recv,
-        recv_truncate,
-        send,
-        splice,
+        send_each,
+        write_each,
+        writev,
+        write_once,
+        gather_write,
+        sendmsg,
+        send_more,
+        cork,
         zerocopy,
+        sendfile,
+        splice,
+        recv,
+        recv_exact,
+        readv,
+        recv_truncate,
+        busy_poll,
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Moves, Primitive, Received, Receiver, Waits, Want};
+use crate::primitive::{Moves, Primitive, Received, Receiver, Waits, Want, receive_once};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
@@ -19,18 +19,6 @@ struct Recv;
 
 impl Receiver for Recv {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        loop {
-            inbox.count_call();
-            match socket::recv(socket, inbox.room(want.most()), 0) {
-                Ok(0) => return Ok(Received::End),
-                Ok(bytes) => {
-                    inbox.filled(bytes);
-                    return Ok(Received::Bytes(bytes));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Blocked),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        receive_once(inbox, |inbox| inbox.receive(want.most(), |room| socket::recv(socket, room, 0)), Received::Bytes)
     }
 }

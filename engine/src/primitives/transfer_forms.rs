@@ -185,7 +185,7 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     let given = BTreeMap::from([("check", Value::Word("pattern".to_owned()))]);
     let conversation = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap().open();
     let tally = Tally::new(0).unwrap();
-    let channel = way("send", "recv_truncate").open(client.into(), tally.shared()).unwrap();
+    let channel = way("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
     let mut caller = Caller::new(channel, conversation, None);
     assert!(caller.exchange().is_ok());
     assert_eq!(tally.shared().bytes_received.load(Relaxed), 4000);
@@ -221,7 +221,7 @@ fn requests_that_compute_are_answered_in_their_order() {
     let (mut client, server) = pair();
     let tally = Tally::new(0).unwrap();
     let served = std::thread::spawn(move || {
-        let channel = way("send", "recv").open(server.into(), tally.shared()).unwrap();
+        let channel = way("send_each", "recv").open(server.into(), tally.shared()).unwrap();
         let mut connection = Connection::new(channel, Box::new(Computing));
         connection.serve();
         connection.finish();
@@ -240,7 +240,7 @@ fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
     let tally = Tally::new(0).unwrap();
     // Nothing behind it: what is left unread when a connection is closed resets it.
     client.write_all(b"1\n!\n").unwrap();
-    let channel = way("send", "recv").open(server.into(), tally.shared()).unwrap();
+    let channel = way("send_each", "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, Box::new(Computing));
     connection.serve();
     connection.finish();

@@ -95,6 +95,16 @@ pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
 }
 
+/// Writes from several places (writev(2)); may be fewer bytes than given.
+pub fn writev(descriptor: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(nix::sys::uio::writev(descriptor, pieces)?)
+}
+
+/// Reads into several places (readv(2)); 0 at the end of file.
+pub fn readv(descriptor: BorrowedFd<'_>, places: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    Ok(nix::sys::uio::readv(descriptor, places)?)
+}
+
 /// Reads; 0 at the end of file.
 pub fn read(descriptor: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     retry(|| nix::unistd::read(descriptor, buffer).map_err(io::Error::from))

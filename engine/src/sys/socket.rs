@@ -40,6 +40,11 @@ pub fn sendmsg(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>], flags: libc::c_in
     check_size(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags | libc::MSG_NOSIGNAL) })
 }
 
+/// Puts the cork in or takes it out: in, only full segments are sent, for 200 ms at most (TCP_CORK, tcp(7)).
+pub fn cork(socket: BorrowedFd<'_>, corked: bool) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_tcp_cork(corked)
+}
+
 /// Shuts a listener down, so that every accept, select, poll and epoll of every process wakes, and accept returns EINVAL.
 /// One that has been shut down before (ENOTCONN) is no error.
 pub fn shutdown(socket: BorrowedFd<'_>) -> io::Result<()> {

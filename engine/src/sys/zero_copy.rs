@@ -71,6 +71,14 @@ pub fn splice_at(file: BorrowedFd<'_>, offset: u64, pipe: BorrowedFd<'_>, bytes:
     })
 }
 
+/// Sends a range of a file (sendfile(2)); the file's own offset stays.
+pub fn sendfile(socket: BorrowedFd<'_>, file: BorrowedFd<'_>, range: std::ops::Range<u64>) -> io::Result<usize> {
+    let mut offset = range.start as libc::off_t;
+    let bytes = (range.end - range.start) as usize;
+    // SAFETY: the kernel reads and writes the one offset.
+    check_size(unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &mut offset, bytes) })
+}
+
 /// Resets a connection when it is closed, so that the kernel lets go of its bytes (SO_LINGER of 0).
 pub fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };

@@ -65,7 +65,7 @@ pub fn serve() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, command, design, _, workload, ..] = &arguments[..] else { return None };
     let design = DESIGNS.iter().find(|entry| command == "serve" && entry.name == design)?;
-    let (way, workload) = (registry::way("send", "recv"), registry::find(WORKLOADS, workload));
+    let (way, workload) = (registry::way("send_each", "recv"), registry::find(WORKLOADS, workload));
     let declared = registry::server_settings(design.item, way, workload.item);
     let plan = Plan {
         design,

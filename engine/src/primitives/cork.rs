@@ -1,0 +1,40 @@
+//! The socket is corked for each message: one send(2) a piece, and TCP sends no segment that is not full until the cork is
+//! out (TCP_CORK).
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::about::About;
+use crate::outbox::Outbox;
+use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::sys::socket;
+
+pub static ENTRY: Primitive = Primitive {
+    about: About { summary: "Corked for each message, one send a piece", source: "tcp(7), TCP_CORK" },
+    settings: &[],
+    waits: &[Waits::InTheCall, Waits::ForReadiness],
+    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(Cork::default()) as Box<dyn Sender>))),
+};
+
+#[derive(Default)]
+struct Cork {
+    corked: bool,
+}
+
+
+impl Sender for Cork {
+    fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        send_all(outbox, |outbox| {
+            if !self.corked {
+                socket::cork(socket, true)?;
+                self.corked = true;
+            }
+            let sent = outbox.first().with_bytes(|bytes| socket::send(socket, bytes, 0))?;
+            if outbox.ends_message(sent as u64) {
+                socket::cork(socket, false)?;
+                self.corked = false;
+            }
+            Ok(sent)
+        })
+    }
+}

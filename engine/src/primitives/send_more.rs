@@ -1,0 +1,28 @@
+//! One send(2) a piece, each but the last of a message with MSG_MORE: TCP waits for the rest before it sends a segment that
+//! is not full.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::about::About;
+use crate::outbox::Outbox;
+use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::sys::socket;
+
+pub static ENTRY: Primitive = Primitive {
+    about: About { summary: "One send a piece, with MSG_MORE until the last of a message", source: "send(2), MSG_MORE" },
+    settings: &[],
+    waits: &[Waits::InTheCall, Waits::ForReadiness],
+    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(SendMore) as Box<dyn Sender>))),
+};
+
+struct SendMore;
+
+impl Sender for SendMore {
+    fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        send_all(outbox, |outbox| {
+            let more = if outbox.message().nth(1).is_some() { libc::MSG_MORE } else { 0 };
+            outbox.first().with_bytes(|bytes| socket::send(socket, bytes, more))
+        })
+    }
+}

@@ -1,0 +1,34 @@
+//! sendfile(2) for the pieces of a file, which the program never sees; send(2) for those in memory.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::about::About;
+use crate::outbox::{Outbox, Piece};
+use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::sys::{socket, zero_copy};
+
+pub static ENTRY: Primitive = Primitive {
+    about: About { summary: "sendfile of a file, send of what is in memory", source: "sendfile(2)" },
+    settings: &[],
+    waits: &[Waits::InTheCall, Waits::ForReadiness],
+    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(Sendfile) as Box<dyn Sender>))),
+};
+
+struct Sendfile;
+
+impl Sender for Sendfile {
+    fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        send_all(outbox, |outbox| match outbox.first() {
+            Piece::Bytes(bytes, range) => {
+                // As the head of a reply goes together with the file that follows.
+                let more = if outbox.message().nth(1).is_some() { libc::MSG_MORE } else { 0 };
+                socket::send(socket, &bytes[range.clone()], more)
+            }
+            Piece::File(file, range) => match zero_copy::sendfile(socket, file.as_fd(), range.clone())? {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                sent => Ok(sent),
+            },
+        })
+    }
+}

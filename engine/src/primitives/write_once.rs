@@ -1,0 +1,25 @@
+//! One write(2) of a message whose pieces lie side by side in one buffer: laid out beforehand, so that nothing has to be
+//! gathered. Pieces that do not lie so take a write each.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use crate::about::About;
+use crate::outbox::Outbox;
+use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::sys::descriptor;
+
+pub static ENTRY: Primitive = Primitive {
+    about: About { summary: "One write a message that was laid out beforehand", source: "write(2)" },
+    settings: &[],
+    waits: &[Waits::InTheCall, Waits::ForReadiness],
+    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(WriteOnce) as Box<dyn Sender>))),
+};
+
+struct WriteOnce;
+
+impl Sender for WriteOnce {
+    fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        send_all(outbox, |outbox| outbox.side_by_side(|bytes| descriptor::write(socket, bytes)))
+    }
+}
