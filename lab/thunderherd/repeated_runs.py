@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from thunderherd.figures import ABSENT, number, unit_of, words_of
-from thunderherd.matrices import HEADINGS, as_printed, at_points, digits_for, metrics_of
+from thunderherd.matrices import HEADINGS, at_points, digits_for, metrics_of
 from thunderherd.metrics import metric
+from thunderherd.papers import as_printed, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
 
 __all__ = ["RunRow", "Runs", "main_runs", "sweep_runs"]
@@ -50,19 +51,31 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
     ]
     # What is judged stands last, as the sources have it: time, requests, throughput.
     runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
-    return _beside_the_source(runs, sweep)
+    for name in [*metrics_of(sweep)[1:], sweep.metric]:
+        runs = _beside_the_source(runs, summary, sweep, name)
+    return runs
 
 
-def _beside_the_source(runs: Runs, sweep: SweepSummary) -> Runs:
-    """The runs with those of the source in a column of their own, where it gives any."""
-    paper = {(each.point, each.base): each.runs for each in sweep.paper if len(each.runs) > 1}
+def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary, name: str) -> Runs:
+    """The runs with those of the source in a column of their own, where it gives any.
+
+    A single figure of the metric of verdicts stands in the table of means; of another one it stands here.
+    """
+    is_first = name == sweep.metric
+    figures = papers_of(summary, sweep.name, name)
+    fewest = 2 if is_first else 1
+    paper = {(each.point, each.base): each.runs for each in figures if len(each.runs) >= fewest}
     if not paper:
         return runs
+    units = " ".join(dict.fromkeys(f" ({each.unit})" for each in figures if each.unit))
+    heading = f"Paper{units}" if is_first else f"Paper: {HEADINGS.get(name, words_of(name))}{units}"
     rows: list[RunRow] = []
     for row in runs.rows:
         own = paper.get((row.point, row.contender), [])
         texts = {str(place): as_printed(value) for place, value in enumerate(own, start=1)}
-        if own:
+        if len(own) == 1:
+            texts = {"mean": as_printed(own[0])}
+        elif own:
             texts |= {"mean": as_printed(fmean(own)), "sd": as_printed(stdev(own))}
         # What was not run here stands in the source all the same.
         shown = texts if row.run == ABSENT and texts else [row.run]
@@ -70,7 +83,7 @@ def _beside_the_source(runs: Runs, sweep: SweepSummary) -> Runs:
             replace(row, run=run, cells=(*row.cells, texts.get(run, ABSENT)), is_summary=not run.isdigit())
             for run in shown
         ]
-    return Runs(runs.corner, (*runs.headings, "Paper"), tuple(rows))
+    return Runs(runs.corner, (*runs.headings, heading), tuple(rows))
 
 
 MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")
