@@ -124,21 +124,48 @@ def test_repeated_runs_stand_beside_those_of_the_source_for_every_metric() -> No
     of = with_papers(
         synthetic_sweeps.summary(repetitions=3),
         paper("requests", "prethread_queue", 9500, sweep="delay", point="small", runs=[9000.0, 10000.0]),
-        paper("elapsed_seconds", "prethread_queue", 30, sweep="delay", point="small", unit="min"),
+        paper(
+            "elapsed_seconds", "prethread_queue", 30, sweep="delay", point="small", unit="min", note="by hand"
+        ),
+        paper("elapsed_seconds", "prethread_queue", 31, sweep="delay", point="small", system="VAX"),
     )
     runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
     assert runs is not None
-    assert runs.headings[3:] == ("Paper: Req#", "Paper: Time (min)", "Paper")
+    assert runs.headings[3:] == ("Paper: Req#", "Paper: Time (min)", "Paper: Time, VAX", "Paper")
     found = [
         (row.run, *row.cells[3:])
         for row in runs.rows
         if (row.point, row.contender) == ("small", "prethread_queue")
     ]
     assert found[:4] == [
-        ("1", "9000", "-", "319.33"),
-        ("2", "10,000", "-", "328.33"),
-        ("3", "-", "-", "337.33"),
-        ("mean", "9500", "30", "328.33"),
+        ("1", "9000", "-", "-", "319.33"),
+        ("2", "10,000", "-", "-", "328.33"),
+        ("3", "-", "-", "-", "337.33"),
+        ("mean", "9500", "30", "31", "328.33"),
+    ]
+    assert "paper: by hand" in runs.notes
+    assert "paper: by hand" in printed(of) and "<li>paper: by hand</li>" in render(of)
+
+
+def test_what_was_not_run_here_stands_with_all_that_the_source_has_of_it() -> None:
+    of = with_papers(
+        synthetic_sweeps.summary(repetitions=3),
+        paper("elapsed_seconds", "prethread_queue", 30, sweep="delay", point="small"),
+    )
+    left = [each for each in of.contenders if each.name != "prethread_queue@delay=small"]
+    of = of.model_copy(update={"contenders": left})
+    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert runs is not None
+    assert [
+        (row.run, *row.cells[3:])
+        for row in runs.rows
+        if (row.point, row.contender) == ("small", "prethread_queue")
+    ] == [
+        ("1", "-", "319.33"),
+        ("2", "-", "328.33"),
+        ("3", "-", "337.33"),
+        ("mean", "30", "328.33"),
+        ("sd", "-", "9"),
     ]
 
 

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.figures import ABSENT, decimals, main_of, number, shows_process_control, superscript
+from thunderherd.figures import (
+    ABSENT,
+    decimals,
+    main_of,
+    number,
+    printable,
+    shows_process_control,
+    superscript,
+)
 from thunderherd.records import PROCESS_CONTROL, PaperFigure, Summary
 
 __all__ = [
@@ -66,7 +74,7 @@ def paper_texts(
         (each.base, each.point, each.system): (
             number(each.value, digits) if aligned else as_printed(each.value)
         )
-        + (f" {each.unit}" if each.unit not in ("", unit) and each.value is not None else "")
+        + (f" {printable(each.unit)}" if each.unit not in ("", unit) and each.value is not None else "")
         for each in figures
     }
     systems: dict[str, list[str | None]] = {base: [*named] for base, named in _systems(figures).items()}

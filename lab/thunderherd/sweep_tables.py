@@ -181,3 +181,5 @@ def print_runs(runs: Runs, console: Console) -> None:
             *(Text(cell, style=style) for cell in row.cells),
         )
     show_table(console, table)
+    for note in runs.notes:
+        prose(console, note)
