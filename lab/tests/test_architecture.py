@@ -31,7 +31,7 @@ LAB_FLOORS: list[set[str]] = [
     {"sweep_tables"},
     {"repeated_runs"},
     {"questions", "counters", "matrices", "layout", "drawing", "axes"},
-    {"claims", "observation"},
+    {"claims", "observation", "papers"},
     {"contrasts"},
     {"claims_file"},
     {"questions_file"},

@@ -17,15 +17,13 @@ from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
 from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, metric
+from thunderherd.papers import UNITS_OF_TIME
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
 from thunderherd.study_paper import read_table
 
 __all__ = ["PaperCounters", "counted", "load_counters", "unavailable_counters"]
-
-UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
-"""What a second is in the units that sources use."""
 
 NOT_COUNTED = "this program does not count it yet"
 HERE: KeyPath = ("paper_counters",)

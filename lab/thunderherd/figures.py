@@ -10,15 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import overload
 
-from thunderherd.metrics import metric
+from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.records import ContenderSummary, Interval, Summary
 
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
 
-
-CPU_PER_CONNECTION = "server_cpu_per_connection"
-"""The metric that is shown for as many connections as the study says."""
 
 SMALL_SECONDS = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """Below so many seconds, times are multiplied by the factor, and then are in the unit."""
@@ -85,6 +82,11 @@ def main_of(summary: Summary) -> list[ContenderSummary]:
     return [each for each in summary.contenders if each.sweep is None]
 
 
+def shows_process_control(summary: Summary) -> bool:
+    """Whether the main table is about CPU per connection, which a baseline can be taken from."""
+    return summary.study.metric == CPU_PER_CONNECTION and summary.study.baseline is not None
+
+
 def decimals(values: Iterable[float], significant: int = 3) -> int:
     """Decimals that give the smallest of `values` that many significant digits; 0 to 6 of them, zeros
     ignored.
@@ -102,29 +104,6 @@ SEPARATED_FROM = 10_000
 """From here on thousands are separated."""
 
 MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
-
-
-@dataclass(frozen=True)
-class Notes:
-    """What to know about figures of the paper: `texts` by mark, and the mark of each contender that has
-    one.
-    """
-
-    texts: dict[str, str]
-    marks: dict[str, str]
-
-
-def notes_by_mark(summary: Summary) -> Notes:
-    """The notes on the paper's figures, numbered in the order of the table; equal notes share a mark."""
-    texts: dict[str, str] = {}
-    marks: dict[str, str] = {}
-    known: dict[str, str] = {}
-    for each in main_of(summary):
-        if each.paper_note:
-            mark = known.get(each.paper_note) or superscript(len(known) + 1)
-            known[each.paper_note] = marks[each.name] = mark
-            texts[mark] = each.paper_note
-    return Notes(texts, marks)
 
 
 def superscript(index: int) -> str:

@@ -15,6 +15,9 @@ from typing import Literal
 Better = Literal["less", "more"]
 """Which of two values of a metric is the better one."""
 
+CPU_PER_CONNECTION = "server_cpu_per_connection"
+"""The metric that is shown for as many connections as the study says."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

@@ -237,8 +237,6 @@ class ContenderSummary(Record):
     process_control_seconds: Interval | None = Field(
         description="minus the baseline, paired by block; of the baseline itself 0 without an interval"
     )
-    paper_seconds: float | None
-    paper_note: str | None
     clients_per_worker: ClientsPerWorker | None
     worker_connections: list[float] | None = Field(description="mean per worker, workers sorted, most first")
     rank: int | None = Field(description="1 uses least CPU; by estimate, separated or not")
@@ -287,14 +285,28 @@ class SweepPoint(Record):
     number: float | None = Field(description="where it stands on the axis; null: it has a name only")
 
 
-class PaperFigure(Record):
-    """The source's figure for a contender at a point of a sweep."""
+PROCESS_CONTROL, WORKERS = "process_control_seconds", "worker_connections"
+"""What a figure of the source may stand beside that is no metric: fields of `ContenderSummary`."""
 
-    base: str
-    point: str
+
+class PaperFigure(Record):
+    """The source's figure of a metric, for a contender of the main table or at a point of a sweep."""
+
+    metric: str = Field(
+        description="what it stands beside: a metric, or process_control_seconds or worker_connections of a "
+        "contender"
+    )
+    base: str = Field(description="the contender, without its @SWEEP=POINT")
+    sweep: str | None = Field(default=None, description="null: of the main table")
+    point: str | None = None
     system: str | None = Field(default=None, description="where it ran, if the source has several systems")
-    value: float = Field(description="the mean, where the source gives several runs; in the source's unit")
-    runs: list[float] = Field(description="every figure that the source gives for it")
+    unit: str = Field(default="", description="the source's; empty: that in which ours is shown")
+    value: float | None = Field(
+        description="the mean, where the source gives several; null: it has none, and the note says why"
+    )
+    runs: list[float] = Field(
+        description="every figure that the source gives for it: of each run, or of each worker"
+    )
     note: str | None = None
 
 
@@ -314,7 +326,6 @@ class SweepSummary(Record):
     points: list[SweepPoint]
     contenders: list[str] = Field(description="their bases; BASE@SWEEP=POINT are the names at a point")
     absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
-    paper: list[PaperFigure]
     remarks: list[str] = Field(
         default_factory=list, description="how its figures differ from the source's experiment; beside each"
     )
@@ -399,6 +410,9 @@ class Summary(Record):
     machine: dict[str, Any]
     contenders: list[ContenderSummary]
     sweeps: list[SweepSummary]
+    paper: list[PaperFigure] = Field(
+        default_factory=list, description="the source's figures, with what is to be known about each"
+    )
     pairs: list[PairSummary]
     pairs_all_blocks: list[PairSummary] = Field(description="the same with the rejected blocks kept")
     claims: list[ClaimSummary]

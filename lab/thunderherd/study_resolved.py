@@ -115,8 +115,6 @@ class Contender(_Resolved):
     scale: str | None = None
     queueing_bound: float | None = None
     control_of: str | None
-    paper_seconds: float | None
-    paper_note: str | None
 
 
 class Comparison(_Resolved):
@@ -149,7 +147,6 @@ class Sweep(_Resolved):
     points: tuple[SweepPoint, ...]
     contenders: tuple[str, ...]
     absent: dict[str, str]
-    paper: tuple[PaperFigure, ...]
     remarks: tuple[str, ...] = ()
 
 
@@ -171,7 +168,8 @@ class Noise(_Resolved):
 class Study(_Resolved):
     """A study with everything resolved.
 
-    `contenders` holds those of the main table, then those of each sweep's points. `absent` names the
+    `contenders` holds those of the main table, then those of each sweep's points. `paper` holds the source's
+    figures for the main table, then those for each sweep, of what this size runs. `absent` names the
     declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
     `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
     SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
@@ -186,6 +184,7 @@ class Study(_Resolved):
     measure: Measure
     contenders: tuple[Contender, ...]
     sweeps: tuple[Sweep, ...]
+    paper: tuple[PaperFigure, ...]
     absent: dict[str, str]
     comparisons: tuple[Comparison, ...]
     looks: tuple[Look, ...]
