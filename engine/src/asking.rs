@@ -66,7 +66,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
-    let usage = [process::usage_of_self()?.since(&before), reaped.usage()];
+    let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let counters = counters::between(&counted_before, &counting.read()?);
     let counts = run.tally.counts();
     let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +83,6 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
-        user_ns: usage.iter().map(|usage| usage.user.as_nanos() as u64).sum(),
-        system_ns: usage.iter().map(|usage| usage.system.as_nanos() as u64).sum(),
         window: measured.window.clone().map(|window| lines::Window {
             started_monotonic_ns: window.start,
             ended_monotonic_ns: window.end,
@@ -92,10 +90,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
             connections: measured.connections,
         }),
         latency: latency(&measured)?,
-        voluntary_switches: usage.iter().map(|usage| usage.voluntary_switches).sum(),
-        involuntary_switches: usage.iter().map(|usage| usage.involuntary_switches).sum(),
-        minor_faults: usage.iter().map(|usage| usage.minor_faults).sum(),
-        major_faults: usage.iter().map(|usage| usage.major_faults).sum(),
+        used: (&usage).into(),
         counters,
         unavailable: counting.unavailable(),
         account: run.client.account(),
@@ -159,8 +154,8 @@ pub fn in_words(result: &LoadResult) -> String {
     }
     text += &format!(
         "client CPU: user {:.6} s, system {:.6} s\n",
-        result.user_ns as f64 / 1e9,
-        result.system_ns as f64 / 1e9
+        result.used.user_ns as f64 / 1e9,
+        result.used.system_ns as f64 / 1e9
     );
     text += &counters::in_words(&result.counters, &result.unavailable);
     if !result.errors.is_empty() {

@@ -167,7 +167,8 @@ def load(arguments):
         bytes_received=0, elapsed_ns=1, window=window, latency=latency, account={"busy": 2 * done},
         counters={name: None if name in FAULTS else 5 * done for name in counters_of(settings)},
         started_monotonic_ns=began, ended_monotonic_ns=time.monotonic_ns(), user_ns=1_000_000,
-        system_ns=2_000_000, voluntary_switches=0, errors={"refused": 2} if done < planned else {},
+        system_ns=2_000_000, voluntary_switches=0, involuntary_switches=0, minor_faults=0, major_faults=0,
+        errors={"refused": 2} if done < planned else {},
         children_lost=0, first_error="connect: refused" if done < planned else None,
     )  # fmt: skip
     sys.exit(0 if done == planned else 1)

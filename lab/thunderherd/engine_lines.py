@@ -85,6 +85,17 @@ class Snapshot(EngineLine):
     counters: Counters = Field(default_factory=dict, description="of the whole tree since its start")
 
 
+class Used(EngineLine):
+    """What processes and their threads have used; lines that tell it have these keys among their own."""
+
+    user_ns: int
+    system_ns: int
+    voluntary_switches: int
+    involuntary_switches: int
+    minor_faults: int
+    major_faults: int
+
+
 class UserSystem(EngineLine):
     """CPU time in user mode and in the kernel, nanoseconds."""
 
@@ -92,19 +103,13 @@ class UserSystem(EngineLine):
     system_ns: int
 
 
-class ServerSummary(EngineLine):
+class ServerSummary(Used):
     """The account of the server's whole life, printed after the last of its processes was reaped."""
 
     line: Literal["summary"] = "summary"
     cpu_ns: int
-    user_ns: int
-    system_ns: int
     server_process: UserSystem | None = None
     dead_children: UserSystem | None = None
-    voluntary_switches: int
-    involuntary_switches: int
-    minor_faults: int
-    major_faults: int
     max_resident_kib: int
     tally: Tally
     workers: list[int] | None = None
@@ -137,7 +142,7 @@ class Latency(EngineLine):
     histogram: str | None = Field(default=None, description="HdrHistogram V2, deflated, base64")
 
 
-class LoadResult(EngineLine):
+class LoadResult(Used):
     """What one load process (a client with its children) did, all children reaped."""
 
     line: Literal["load"] = "load"
@@ -152,12 +157,6 @@ class LoadResult(EngineLine):
     elapsed_ns: int
     started_monotonic_ns: int
     ended_monotonic_ns: int
-    user_ns: int
-    system_ns: int
-    voluntary_switches: int = 0
-    involuntary_switches: int = 0
-    minor_faults: int = 0
-    major_faults: int = 0
     errors: dict[str, int] = Field(default_factory=dict)
     children_lost: int = 0
     first_error: str | None = None
@@ -178,17 +177,11 @@ class Mark(EngineLine):
     monotonic_ns: int
 
 
-class Life(EngineLine):
+class Life(Used):
     """What a process of the engine used from exec to exit, with everything that it forked."""
 
     line: Literal["life"] = "life"
     counters: Counters = Field(default_factory=dict)
     unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
     elapsed_ns: int
-    user_ns: int
-    system_ns: int
-    voluntary_switches: int
-    involuntary_switches: int
-    minor_faults: int
-    major_faults: int
     status: int

@@ -22,6 +22,7 @@ from thunderherd.engine_lines import (
     ServerSummary,
     Snapshot,
     Tally,
+    Used,
 )
 from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST, RATIOS, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics
@@ -412,14 +413,14 @@ def _less(later: Tally, earlier: Tally) -> Tally:
     )
 
 
-def _of_life(life: Life | LoadResult, elapsed_ns: int) -> dict[str, Number | None]:
+def _of_life(used: Used, elapsed_ns: int) -> dict[str, Number | None]:
     """The figures of `metrics.OF_A_LIFE`."""
     return {
         ELAPSED: elapsed_ns / 1e9,
-        "user_seconds": life.user_ns / 1e9,
-        "system_seconds": life.system_ns / 1e9,
+        "user_seconds": used.user_ns / 1e9,
+        "system_seconds": used.system_ns / 1e9,
         **{
-            name: getattr(life, name)
+            name: getattr(used, name)
             for name in (SWITCHES, "involuntary_switches", "minor_faults", "major_faults")
         },
     }
