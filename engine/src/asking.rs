@@ -1,7 +1,6 @@
 //! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -68,7 +67,6 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let ended = process::monotonic_nanoseconds();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let counters = counters::between(&counted_before, &counting.read()?);
-    let counts = run.tally.counts();
     let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(LoadResult {
         schema: SCHEMA,
@@ -77,9 +75,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         primitive: plan.primitive.name,
         settings: plan.settings.values().clone(),
         expected_requests,
-        requests: counts.requests,
-        connections: counts.connections,
-        bytes_received: counts.bytes_received,
+        tally: run.tally.counts(),
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
@@ -94,8 +90,6 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         counters,
         unavailable: counting.unavailable(),
         account: run.client.account(),
-        errors: counts.errors,
-        children_lost: run.tally.general().workers_lost.load(Relaxed),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
     })
@@ -136,9 +130,9 @@ pub fn in_words(result: &LoadResult) -> String {
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(
         "{}{expected} replies came and were right, {} bytes, in {seconds:.3} s ({:.0} a second)\n",
-        result.requests,
-        result.bytes_received,
-        result.requests as f64 / seconds
+        result.tally.requests,
+        result.tally.bytes_received,
+        result.tally.requests as f64 / seconds
     );
     if let Some(window) = &result.window {
         let seconds = (window.ended_monotonic_ns - window.started_monotonic_ns) as f64 / 1e9;
@@ -158,8 +152,8 @@ pub fn in_words(result: &LoadResult) -> String {
         result.used.system_ns as f64 / 1e9
     );
     text += &counters::in_words(&result.counters, &result.unavailable);
-    if !result.errors.is_empty() {
-        let errors: Vec<String> = result.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    if !result.tally.errors.is_empty() {
+        let errors: Vec<String> = result.tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         text += &format!("errors: {}\n", errors.join(", "));
     }
     if let Some(error) = &result.first_error {

@@ -15,7 +15,7 @@ use crate::tally::Counts;
 use crate::workload::Account;
 
 /// Version of the lines.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The effective settings, by name.
 pub type SettingValues = BTreeMap<&'static str, Value>;
@@ -201,12 +201,8 @@ pub struct LoadResult {
     pub settings: SettingValues,
     /// Requests that were to be made; null where the load ends by time.
     pub expected_requests: Option<u64>,
-    /// Requests whose reply came and was right.
-    pub requests: u64,
-    /// Connections made.
-    pub connections: u64,
-    /// Bytes of replies.
-    pub bytes_received: u64,
+    /// What was counted.
+    pub tally: Counts,
     /// From before the first connection to after the last reply.
     pub elapsed_ns: u64,
     /// CLOCK_MONOTONIC before the first connection.
@@ -227,10 +223,6 @@ pub struct LoadResult {
     pub unavailable: BTreeMap<&'static str, String>,
     /// Sums that the workload keeps, to be held against the server's.
     pub account: Account,
-    /// Errors by kind; kinds that did not occur are left out.
-    pub errors: BTreeMap<&'static str, u64>,
-    /// Client processes that a signal or a fault ended.
-    pub children_lost: u64,
     /// The first error in words.
     pub first_error: Option<String>,
     /// Stopped by an interrupt before its end.

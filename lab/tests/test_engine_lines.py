@@ -16,6 +16,7 @@ from thunderherd.engine_lines import (
     Ready,
     ServerSummary,
     Snapshot,
+    Tally,
     Used,
 )
 
@@ -60,3 +61,8 @@ def test_what_was_used_stands_in_the_line_itself() -> None:
     assert lines == [ServerSummary, LoadResult, Life]
     for line in lines:
         assert Used.model_fields.keys() <= set(published(line)["required"])
+
+
+def test_a_tally_is_read_whole() -> None:
+    counts = SCHEMA["$defs"]["Counts"]
+    assert Tally.model_fields.keys() == counts["properties"].keys()

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.engine_lines import SchemaNumber
+
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""
 
@@ -178,7 +180,7 @@ class Catalogue(_Part):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
     # The key is `schema`, which pydantic's BaseModel already uses for a method.
-    schema_version: Literal[2] = Field(alias="schema")
+    schema_version: SchemaNumber = Field(alias="schema")
     version: str
     build: Build | None = None
     designs: tuple[Design, ...]

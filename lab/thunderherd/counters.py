@@ -17,6 +17,7 @@ from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
 from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, metric
+from thunderherd.observation import unavailable_of_sides
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
@@ -157,14 +158,7 @@ def unavailable_counters(trials: Iterable[TrialRecord]) -> dict[str, str]:
     """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
     reasons: dict[str, str] = {}
     for trial in trials:
-        told = {
-            "server": {
-                **{name: why for name, why in (trial.ready.counters if trial.ready else {}).items() if why},
-                **(trial.server_life.unavailable if trial.server_life else {}),
-            },
-            "client": {name: why for life in trial.client_lives for name, why in life.unavailable.items()},
-        }
-        for side, counters in told.items():
+        for side, counters in unavailable_of_sides(trial).items():
             for name, why in counters.items():
                 ratios = [ratio for ratio, parts in RATIOS.items() if name in parts]
                 for figure in (name, f"{name}{PER_REQUEST}", *ratios):

@@ -25,7 +25,7 @@ from thunderherd.engine_lines import (
     Used,
 )
 from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST, RATIOS, is_of_clients
-from thunderherd.records import CpuScope, Noise, TrialMetrics
+from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 
 Number = int | float
@@ -134,9 +134,9 @@ class Observation:
         seconds, used_for = cpu
         workers = self.workers()
         clients = sum(load.user_ns + load.system_ns for load in self.loads) / 1e9
-        asked = sum(load.requests for load in self.loads)
+        asked = sum(load.tally.requests for load in self.loads)
         windows = [load.window for load in self.loads if load.window is not None]
-        answered = sum(each.requests for each in windows or self.loads)
+        answered = sum(each.requests for each in windows) if windows else asked
         opened = sum(each.connections for each in windows) if windows else work.connections
         elapsed = elapsed_seconds(self.loads)
         found: TrialMetrics = {
@@ -238,10 +238,13 @@ class Observation:
                 f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
                 "further ones were dropped at once"
             )
-        missing = (
-            self.server_life.unavailable if self.server_life else self.ready.counters if self.ready else {}
-        )
-        said += [f"counter {name} is not available: {why}" for name, why in missing.items() if why]
+        missing = unavailable_of_sides(self)
+        said += [f"counter {name} is not available: {why}" for name, why in missing["server"].items()]
+        said += [
+            f"counter {name} is not available of the clients: {why}"
+            for name, why in missing["client"].items()
+            if missing["server"].get(name) != why
+        ]
         if any(self._read_late()) and is_of_clients(self.contender.metric):
             said.append(
                 f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are "
@@ -262,16 +265,15 @@ class Observation:
     def _load_faults(self) -> Iterator[str]:
         for what, results in (("warm-up", self.warm_up), ("load", self.loads)):
             for result in results:
-                errors = ", ".join(f"{count} {kind}" for kind, count in result.errors.items() if count)
-                if errors:
+                if errors := _in_words(result.tally.errors):
                     first = f" (first: {result.first_error})" if result.first_error else ""
                     yield f"{what}: errors: {errors}{first}"
                 if result.interrupted:
                     yield f"{what}: interrupted"
-                if result.children_lost:
-                    yield f"{what}: {result.children_lost} client processes died"
-                if result.expected_requests is not None and result.requests != result.expected_requests:
-                    yield f"{what}: {result.requests} right replies of {result.expected_requests}"
+                if result.tally.workers_lost:
+                    yield f"{what}: {result.tally.workers_lost} client processes died"
+                if result.expected_requests not in (None, result.tally.requests):
+                    yield f"{what}: {result.tally.requests} right replies of {result.expected_requests}"
 
     def _window_faults(self) -> Iterator[str]:
         """A load that ends by time has a window in which something was asked, and its server was read in
@@ -304,8 +306,7 @@ class Observation:
     def _server_faults(self) -> Iterator[str]:
         last = self.summary or self.rest_after
         if last is not None:
-            errors = ", ".join(f"{count} {kind}" for kind, count in last.tally.errors.items() if count)
-            if errors:
+            if errors := _in_words(last.tally.errors):
                 yield f"server: errors: {errors}"
             if last.tally.workers_lost:
                 yield f"server: {last.tally.workers_lost} workers died"
@@ -329,10 +330,10 @@ class Observation:
             counted = None
         if counted is None:
             return
-        asked = sum(load.requests for load in self.loads)
+        asked = sum(load.tally.requests for load in self.loads)
         if counted.requests != asked:
             yield f"server counted {counted.requests} requests in the window, its clients {asked}"
-        opened = sum(load.connections for load in self.loads)
+        opened = sum(load.tally.connections for load in self.loads)
         if counted.connections != opened:
             yield f"server counted {counted.connections} connections in the window, its clients {opened}"
         planned = self.contender.load.requests_per_trial
@@ -355,10 +356,27 @@ class Observation:
                 yield f"account: {name}: the server has {amount}, its clients {clients[name]}"
 
 
+def _in_words(errors: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in errors.items() if count)
+
+
 LATE_SHARE = 0.1
 """How late, as a share of the window, the server of a load that ends by time may be read at either end."""
 
 SWITCHES, ELAPSED = "voluntary_switches", "elapsed_seconds"
+
+
+def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, str]]:
+    """By side, the counters that were asked for and could not be read in a trial, and why."""
+    told = seen.ready.counters if seen.ready else {}
+    clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
+    return {
+        "server": {
+            **{name: why for name, why in told.items() if why},
+            **(seen.server_life.unavailable if seen.server_life else {}),
+        },
+        "client": {name: why for each in clients for name, why in each.unavailable.items()},
+    }
 
 
 def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
