@@ -281,10 +281,6 @@ def test_the_engine_lists_what_its_files_are_called() -> None:
 
 SAID_IN_THE_LAB = {
     ("engine", "closed"): "the load that a caller of Load gets without asking for another",
-    (
-        "study_checks",
-        "bytes",
-    ): "a request over the server's limit is found before the first trial, and only bytes has one",
 }
 """Names that a module of the laboratory may say, with the reason."""
 

@@ -6,11 +6,11 @@ Nothing here raises: problems are noted at the key to blame.
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from thunderherd import noise
-from thunderherd.catalogue import Catalogue, Setting, SettingValue
+from thunderherd.catalogue import Agreement, Catalogue, Setting, SettingValue
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
@@ -327,36 +327,26 @@ def requests_of(requests: Sequence[str], clients: int, settings: Settings) -> in
     return clients * math.prod(int(settings[name]) for name in requests)
 
 
-def _check_bytes(server: Settings, load: Settings) -> str | None:
-    if int(load["bytes"]) <= int(server["limit"]):
-        return None
-    return f"the client asks for {load['bytes']} bytes, more than the server's limit of {server['limit']}"
-
-
-_CONTRADICTIONS: dict[str, tuple[str, str, Callable[[Settings, Settings], str | None]]] = {
-    "bytes": ("bytes", "limit", _check_bytes)
-}
-"""For a workload, a setting of its load and one of its servers that may contradict each other, and how."""
-
-
-def check_workload(
-    resolved: Sequence[tuple[Configuration, Settings, Settings]], workload: str, problems: Problems
+def check_agreements(
+    resolved: Sequence[tuple[Configuration, Settings, Settings]],
+    agreements: Sequence[Agreement],
+    problems: Problems,
 ) -> None:
-    """What the client asks and what the server gives do not contradict each other.
+    """What the clients ask for and what the server gives do not contradict each other.
 
-    `resolved` has each configuration with all the settings of its server and of its load.
+    `resolved` has each configuration with all the settings of its server and of its load; what must agree is
+    the workload's to say.
     """
-    if workload not in _CONTRADICTIONS:
-        return
-    of_load, of_server, check = _CONTRADICTIONS[workload]
     found: dict[tuple[KeyPath, str], list[str]] = {}
     for each, server, load in resolved:
-        if why := check(server, load):
-            key = problems.blame(each.where("load", "settings", of_load), each.where("settings", of_server))
-            found.setdefault((key, why), []).append(each.name)
+        for agreement in agreements:
+            if why := agreement.broken(load, server):
+                own = each.where("load", "settings", agreement.client)
+                key = problems.blame(own, each.where("settings", agreement.service))
+                found.setdefault((key, why), []).append(each.name)
     for (key, why), names in found.items():
         whose = "every contender" if len(names) == len(resolved) else ", ".join(names)
-        problems.add(key, f"{whose}: {why}; every request would fail: lower {of_load} or raise {of_server}")
+        problems.add(key, f"{whose}: {why}")
 
 
 # The machine ------------------------------------------------------------------------------------------------

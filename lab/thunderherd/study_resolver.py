@@ -139,7 +139,8 @@ class Resolver:
                 (each, made.settings, made.load.settings)
                 for each, made in zip(chosen, contenders, strict=True)
             ]
-            checks.check_workload(loads, form.server.workload, problems)
+            workload = self.catalogue.workload(form.server.workload)
+            checks.check_agreements(loads, workload.agreements if workload else (), problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
