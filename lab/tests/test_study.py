@@ -40,7 +40,7 @@ settings = { backlog = 64, nodelay = false }
 
 [load]
 kind = "closed"
-clients = 2
+processes = 2
 settings = { children = 5, loops = 100, bytes = 4000 }
 
 [lab]
@@ -376,9 +376,9 @@ REFUSED = [
     ("backlog = 64", "pool = 64", "pool = 64", "it is a setting of prefork, "),
     ("loops = 100", "lops = 100", "lops", 'load "closed" has no setting "lops"'),
     ("loops = 100", "lops = 100", "lops", "did you mean 'loops'?"),
-    ("clients = 2", "clients = 2.5", "clients", "load.clients = 2.5: it must be a whole number"),
-    ("clients = 2", "clients = 0", "clients", "it must be at least 1"),
-    ("clients = 2", 'clients = "two"', "clients", 'load.clients = "two"'),
+    ("processes = 2", "processes = 2.5", "processes", "load.processes = 2.5: it must be a whole number"),
+    ("processes = 2", "processes = 0", "processes", "it must be at least 1"),
+    ("processes = 2", 'processes = "two"', "processes", 'load.processes = "two"'),
     ("bytes = 4000", "bytes = 20000", "bytes = 20000", "the server limit = 16384, which is less"),
     (
         "server_cpus = [0]",
@@ -468,7 +468,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     text = GOOD
     for old, new in [
         ('title = "A small study"', "title = 3"),
-        ("clients = 2", "clients = true"),
+        ("processes = 2", "processes = true"),
         ("backlog = 64", "backlog = -1"),
         ('design = "prefork"', 'design = "prefrok"'),
         ("[0.4, 0.6]", "[0.4, 0.5]"),
@@ -482,7 +482,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     parts = [
         "title =",
         "backlog = -1",
-        "clients",
+        "processes",
         "server_cpus",
         "steel_percent",
         "[0.4, 0.5]",

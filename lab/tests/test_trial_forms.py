@@ -44,7 +44,7 @@ def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) 
 
 TIMED = FORMS.replace(
     '"load.settings.loops" = 20 }',
-    '"load.kind" = "timed", "load.settings.milliseconds" = 500, "load.clients" = 1 }',
+    '"load.kind" = "timed", "load.settings.milliseconds" = 500, "load.processes" = 1 }',
 )
 
 
@@ -71,7 +71,7 @@ def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fak
 
 def test_of_kept_connections_requests_tell(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine()
-    text = TIMED.replace('"load.clients" = 1', '"load.clients" = 1, "load.settings.connections" = "kept"')
+    text = TIMED.replace('"load.processes" = 1', '"load.processes" = 1, "load.settings.connections" = "kept"')
     study = loaded(tmp_path, text)
     assert study.contender("prefork@pool_size=5").load.connections_per_trial == 1
     found = tried(study, "prefork@pool_size=5")
@@ -233,7 +233,7 @@ workload = "bytes"
 primitive = "send"
 [load]
 kind = "closed"
-clients = 1
+processes = 1
 warm_up_connections = 10
 settings = { children = 2, loops = 25, bytes = 4000 }
 [noise]
@@ -278,7 +278,7 @@ workload = "bytes"
 primitive = "send"
 [load]
 kind = "closed_threads"
-clients = 1
+processes = 1
 settings = { clients = 2, milliseconds = 1000, warm_up_milliseconds = 50, bytes = 4000 }
 [noise]
 steal_percent = 100

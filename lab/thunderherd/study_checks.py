@@ -319,12 +319,12 @@ def _check_looks(
         )
 
 
-def requests_of(requests: Sequence[str], clients: int, settings: Settings) -> int:
+def requests_of(requests: Sequence[str], processes: int, settings: Settings) -> int:
     """Requests in the measured window, all clients together.
 
-    `requests` names the settings whose product is the number of requests of one client (`Load.requests`).
+    `requests` names the settings whose product is the number of requests of one process (`Load.requests`).
     """
-    return clients * math.prod(int(settings[name]) for name in requests)
+    return processes * math.prod(int(settings[name]) for name in requests)
 
 
 def check_agreements(
@@ -409,7 +409,7 @@ def check_ports(
     if warm_up + connections <= allowed:
         return
     keys = [each.where("load", "settings", name) for name in reversed(requests)]
-    keys += [each.where("load", "clients"), each.where("load", "warm_up_connections")]
+    keys += [each.where("load", "processes"), each.where("load", "warm_up_connections")]
     key = problems.blame(*(keys if warm_up <= connections else keys[::-1]))
     problems.add(
         key,

@@ -66,7 +66,7 @@ class SettableKeys:
         for table, model in tables.items():
             self._add(table, model.model_fields)
         self._add("server", ("workload", "primitive"))
-        self._add("load", ("kind", "clients", "warm_up_connections"))
+        self._add("load", ("kind", "processes", "warm_up_connections"))
         # Of every workload and load, so that an override may choose another one in any order.
         for workload in catalogue.workloads:
             for primitive in catalogue.primitives:

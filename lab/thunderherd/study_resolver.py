@@ -302,7 +302,7 @@ class Resolver:
         return LoadPlan(
             kind=load.kind,
             workload=workload,
-            clients=load.clients,
+            processes=load.processes,
             settings=divided(
                 defaults(allowed) | _known(load.settings, allowed), OF_LOAD, scale, whose, self.problems
             ),

@@ -38,7 +38,7 @@ KEYS = (
 """The keys of contenders that a sweep may give another value, beside `settings.NAME` and
 `load.settings.NAME`."""
 
-SUCH_AS = "such as settings.pool, load.settings.loops, load.clients, lab.placement or primitive"
+SUCH_AS = "such as settings.pool, load.settings.loops, load.processes, lab.placement or primitive"
 
 
 def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> bool:
@@ -160,9 +160,9 @@ def check_measurable(each: Configuration, problems: Problems) -> None:
                 key,
                 f'{name} is known of a whole life only: give trial = "whole_life", or ask for a counter',
             )
-        if name.startswith("latency_") and name != "latency_mean_seconds" and each.load.clients > 1:
+        if name.startswith("latency_") and name != "latency_mean_seconds" and each.load.processes > 1:
             problems.add(
                 key,
-                f"{name} is of one load process, and load.clients = {each.load.clients}: percentiles of "
-                "several cannot be added; say load.clients = 1, with more clients in load.settings",
+                f"{name} is of one load process, and load.processes = {each.load.processes}: percentiles of "
+                "several cannot be added; say load.processes = 1, with more clients in load.settings",
             )
