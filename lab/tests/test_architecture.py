@@ -280,6 +280,7 @@ def test_the_engine_lists_what_its_files_are_called() -> None:
 
 
 SAID_IN_THE_LAB = {
+    ("study_form", "send"): "how clients move bytes where a study says nothing of it, as the engine has it",
     ("engine", "closed"): "the load that a caller of Load gets without asking for another",
 }
 """Names that a module of the laboratory may say, with the reason."""

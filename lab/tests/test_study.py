@@ -295,7 +295,10 @@ def test_common_setting_reaches_all_but_those_with_their_own(tmp_path: Path) -> 
         ("loops=2000", "0 warm-up and 20000 measured connections to one port; allowed: 10000"),
         ("children=101", "allowed: 10000"),
         ("warm_up_connections=9999", "9999 warm-up"),
-        ("primitive=test_splice", "prefork with primitive test_splice and workload bytes does not exist"),
+        (
+            "server.primitive=test_splice",
+            "prefork with primitive test_splice and workload bytes does not exist",
+        ),
     ],
 )
 def test_overrides_that_are_refused(override: str, complaint: str, tmp_path: Path) -> None:

@@ -258,13 +258,14 @@ class Catalogue(_Part):
             ]
         )
 
-    def settings_of_load(self, load: str, workload: str) -> dict[str, Setting]:
-        """What `load WORKLOAD --load LOAD` takes, by name; unknown names add nothing."""
-        own, protocol = self.load(load), self.workload(workload)
+    def settings_of_load(self, load: str, primitive: str, workload: str) -> dict[str, Setting]:
+        """What `load WORKLOAD --load LOAD --primitive` takes, by name; unknown names add nothing."""
+        own, protocol, mover = self.load(load), self.workload(workload), self.primitive(primitive)
         return by_name(
             [
                 *self.load_settings,
                 *(protocol.client_settings if protocol else ()),
+                *(mover.settings if mover else ()),
                 *(own.settings if own else ()),
             ]
         )

@@ -241,6 +241,7 @@ def configured(contender: Contender) -> dict[str, object]:
         "design": contender.design,
         "primitive": contender.primitive,
         **{f"settings.{name}": value for name, value in contender.settings.items()},
+        "load.primitive": contender.load.primitive,
         "load.processes": contender.load.processes,
         **{f"load.settings.{name}": value for name, value in contender.load.settings.items()},
     }

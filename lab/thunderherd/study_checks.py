@@ -14,7 +14,7 @@ from thunderherd.catalogue import Agreement, Catalogue, Setting, SettingValue
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
-from thunderherd.study_form import ContenderTable, StudyForm
+from thunderherd.study_form import ContenderTable, LoadTable, StudyForm
 
 Settings = Mapping[str, SettingValue]
 
@@ -43,6 +43,7 @@ def check_names(
     _check_primitive(form.server.primitive, ("server", "primitive"), catalogue, problems)
     if form.load.kind not in loads:
         problems.add(("load", "kind"), unknown("load", form.load.kind, loads))
+    _check_primitive(form.load.primitive, ("load", "primitive"), catalogue, problems)
     _check_contenders(form, catalogue, problems)
     _check_common_settings(form, catalogue, problems)
     for configuration in configurations:
@@ -163,10 +164,20 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
         usable = ", ".join(countable) or "none of this engine's"
         why = "its number of requests is not known beforehand"
         problems.add(key, f"load {show(kind)} cannot be used in a study: {why}; use {usable}")
-    allowed = catalogue.settings_of_load(kind, each.form.server.workload)
+    primitive, primitives = each.load.primitive, [entry.name for entry in catalogue.primitives]
+    if primitive not in primitives:
+        problems.add(each.where("load", "primitive"), unknown("primitive", primitive, primitives))
+        return
+    allowed = catalogue.settings_of_load(kind, primitive, each.form.server.workload)
     given = each.table.load.settings
     own = {name: each.where("load", "settings", name) for name in given}
-    _check_settings(given, allowed, own, f"load {show(kind)}", each.form, catalogue, problems)
+    _check_settings(given, allowed, own, _owner(each.load), each.form, catalogue, problems)
+
+
+def _owner(load: LoadTable) -> str:
+    """What has the settings of a load, in words."""
+    moved = "" if load.primitive == LoadTable.model_fields["primitive"].default else load.primitive
+    return f"load {show(load.kind)}" + (f" with primitive {moved}" if moved else "")
 
 
 def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
@@ -178,9 +189,9 @@ def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Prob
     owner = f"every server of workload {show(workload)}"
     _check_settings(form.server.settings, server, own, owner, form, catalogue, problems)
     if catalogue.load(form.load.kind) is not None:
-        load = catalogue.settings_of_load(form.load.kind, workload)
+        load = catalogue.settings_of_load(form.load.kind, form.load.primitive, workload)
         own = {name: ("load", "settings", name) for name in form.load.settings}
-        owner = f"load {show(form.load.kind)}"
+        owner = _owner(form.load)
         _check_settings(form.load.settings, load, own, owner, form, catalogue, problems)
 
 
@@ -210,7 +221,7 @@ def _owners(name: str, form: StudyForm, catalogue: Catalogue) -> str:
     owners = [each.name for each in catalogue.designs if any(own.name == name for own in each.settings)]
     if name in catalogue.settings_of_server("", form.server.primitive, workload):
         owners.append("[server.settings]")
-    if name in catalogue.settings_of_load(form.load.kind, workload):
+    if name in catalogue.settings_of_load(form.load.kind, form.load.primitive, workload):
         owners.append("[load.settings]")
     return ", ".join(owners)
 

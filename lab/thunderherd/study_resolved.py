@@ -56,6 +56,7 @@ class LoadPlan(_Resolved):
     """
 
     kind: str
+    primitive: str
     workload: str
     processes: int
     settings: Settings

@@ -240,7 +240,7 @@ class Resolver:
         for each in found:
             of_server = self.catalogue.settings_of_server(each.design, each.primitive, workload)
             known |= {f"{OF_SERVER}.{name}" for name in of_server}
-            of_load = self.catalogue.settings_of_load(each.load.kind, workload)
+            of_load = self.catalogue.settings_of_load(each.load.kind, each.load.primitive, workload)
             known |= {f"{OF_LOAD}.{name}" for name in of_load}
         check_scale(self.form, sorted(known), self.problems)
         check_bound(self.form.queueing_bound, sorted(known), self.problems)
@@ -298,9 +298,11 @@ class Resolver:
 
     def _load(self, load: LoadTable, scale: ScaleTable | None, whose: str) -> LoadPlan:
         workload = self.form.server.workload
-        allowed, kind = self.catalogue.settings_of_load(load.kind, workload), self.catalogue.load(load.kind)
+        allowed = self.catalogue.settings_of_load(load.kind, load.primitive, workload)
+        kind = self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
+            primitive=load.primitive,
             workload=workload,
             processes=load.processes,
             settings=divided(

@@ -135,12 +135,22 @@ def _check_key(path: Sequence[str | int], place: KeyPath, problems: Problems) ->
 
 
 def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue) -> bool:
-    for base in bases(form, index):
-        data, _ = base.own()
-        primitive = data.get("primitive", form.server.primitive)
-        settings = catalogue.settings_of_server(data.get("design", ""), primitive, form.server.workload)
-        if change.path[-1] in settings:
-            return True
+    """Whether a contender of the sweep has the setting, at a point that gives it a value.
+
+    What a server can be told depends on its design and primitive, which the sweep may change as well.
+    """
+    sweep, here = form.sweeps[index], ("sweeps", index)
+    common = common_changes(sweep, here)
+    for changes in ([*common, *point.changes] for point in points(sweep, here)):
+        if change not in changes:
+            continue
+        given = {str(each.path[0]): each.value for each in changes if len(each.path) == 1}
+        for base in bases(form, index):
+            data = {**base.own()[0], **given}
+            primitive = data.get("primitive", form.server.primitive)
+            settings = catalogue.settings_of_server(data.get("design", ""), primitive, form.server.workload)
+            if change.path[-1] in settings:
+                return True
     return False
 
 

@@ -174,6 +174,7 @@ class _Trial:
                         self.contender.workload,
                         address,
                         kind=self.contender.load.kind,
+                        primitive=self.contender.load.primitive,
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
                         counters=self.counters,
