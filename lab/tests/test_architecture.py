@@ -32,6 +32,7 @@ LAB_FLOORS: list[set[str]] = [
     {"repeated_runs"},
     {"questions", "counters", "matrices", "layout", "drawing", "axes"},
     {"claims", "observation"},
+    {"trial_metrics"},
     {"contrasts"},
     {"claims_file"},
     {"questions_file"},

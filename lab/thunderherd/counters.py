@@ -16,7 +16,7 @@ from thunderherd.contrasts_file import (
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
-from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, metric
+from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, figures_of_sides, metric
 from thunderherd.observation import unavailable_of_sides
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
 from thunderherd.study import Study
@@ -85,7 +85,7 @@ def _check_place(table: PaperCountersTable, study: Study, problems: Problems) ->
     for design, base in table.designs.items():
         if base not in bases:
             problems.add((*HERE, "designs", design), unknown("contender", base, bases))
-    counters = [*OF_A_LIFE, *study.measure.counters_named]
+    counters = figures_of_sides(study.measure.counters_named)
     for event, counter in table.events.items():
         if counter not in counters:
             asked = f"{', '.join(counters)}{near(counter, counters)}"

@@ -80,6 +80,14 @@ def words_of(name: str) -> str:
         return name.replace("_", " ")
 
 
+def heading_of(name: str) -> str:
+    """A metric as the head of a narrow column."""
+    try:
+        return metric(name).short
+    except KeyError:
+        return words_of(name)
+
+
 def main_of(summary: Summary) -> list[ContenderSummary]:
     """The contenders of the main table; a study of sweeps alone has none."""
     return [each for each in summary.contenders if each.sweep is None]

@@ -25,7 +25,6 @@ from thunderherd.records import ContenderSummary, CountedCell, Summary, SweepSum
 
 __all__ = [
     "BEST",
-    "HEADINGS",
     "LEVEL",
     "Cell",
     "Matrix",
@@ -47,21 +46,6 @@ BEST, LEVEL = "*", "~"
 
 DECADES = 100.0
 """Figures of a table that differ by more than this factor have decimals of their own in each row."""
-
-HEADINGS = {
-    "elapsed_seconds": "Time",
-    "requests": "Req#",
-    "connections": "Conn#",
-    "requests_per_second": "Throughput",
-    "connections_per_second": "Connections",
-    "server_cpu_seconds": "Server CPU",
-    "server_cpu_per_connection": "CPU",
-    "server_cpu_per_request": "CPU/request",
-    "latency_p50_seconds": "p50",
-    "latency_p99_seconds": "p99",
-    "voluntary_switches_per_connection": "Switches/connection",
-}
-"""Metrics as the head of a narrow column."""
 
 
 @dataclass(frozen=True)

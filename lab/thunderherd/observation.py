@@ -7,14 +7,12 @@ queue, and the trial is invalid and says why.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from thunderherd import noise
 from thunderherd.engine_lines import (
     Counters,
-    Latency,
     Life,
     LoadResult,
     Mark,
@@ -24,11 +22,10 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
-from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST, RATIOS, is_of_clients
+from thunderherd.metrics import OF_A_TALLY, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
-
-Number = int | float
+from thunderherd.trial_metrics import Measured, Number, in_seconds, of_side, share, total
 
 
 @dataclass
@@ -138,31 +135,27 @@ class Observation:
         windows = [load.window for load in self.loads if load.window is not None]
         answered = sum(each.requests for each in windows) if windows else asked
         opened = sum(each.connections for each in windows) if windows else work.connections
-        elapsed = elapsed_seconds(self.loads)
+        measured = Measured(
+            work=work,
+            server_seconds=seconds,
+            served=used_for,
+            client_seconds=clients,
+            machine_seconds=outside.machine_busy_seconds,
+            asked=asked,
+            answered=answered,
+            opened=opened,
+            elapsed_seconds=elapsed_seconds(self.loads),
+            latencies=[load.latency for load in self.loads],
+            queueing_bound=self.contender.queueing_bound,
+            switches_per_connection=self._switches_per_connection(work),
+            listener_holders=self.listener_holders,
+            workers=workers,
+            listen_drops=self._listen_drops(),
+        )
         found: TrialMetrics = {
-            "connections": opened,
-            "requests": answered,
-            "server_cpu_seconds": seconds,
-            "server_cpu_per_connection": _share(seconds, used_for.connections),
-            "server_cpu_per_request": _share(seconds, used_for.requests),
-            "client_cpu_seconds": clients,
-            "client_cpu_per_request": _share(clients, asked),
-            "machine_cpu_seconds": outside.machine_busy_seconds,
-            "elapsed_seconds": elapsed,
-            "connections_per_second": _share(opened or None, elapsed),
-            "requests_per_second": _share(answered, elapsed),
-            "queueing_bound": (bound := self.contender.queueing_bound),
-            "share_of_queueing_bound": _share(_share(answered, elapsed), bound or 0),
-            **_latencies([load.latency for load in self.loads]),
-            "voluntary_switches_per_connection": self._switches_per_connection(work),
-            "empty_wakeups_per_connection": _share(work.empty_wakeups, work.connections),
-            "listener_holders": self.listener_holders,
-            "clients_per_worker_sd": statistics.pstdev(workers) if workers else None,
-            "clients_per_worker_min": min(workers) if workers else None,
-            "clients_per_worker_max": max(workers) if workers else None,
-            "listen_drops": self._listen_drops(),
-            **_of_side("server", self._of_server(), work.requests),
-            **_of_side("client", self._of_clients(), asked),
+            **measured.metrics(),
+            **of_side("server", self._of_server(), work.requests),
+            **of_side("client", self._of_clients(), asked),
         }
         if any(self._read_late()):
             return {name: value if is_of_clients(name) else None for name, value in found.items()}
@@ -174,10 +167,10 @@ class Observation:
         if not work.connections:
             return None
         if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
-            return _share(self._counted_by_server().get(SWITCHES), work.connections)
+            return share(self._counted_by_server().get(SWITCHES), work.connections)
         life = self.server_life or self.summary
         return (
-            _share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
+            share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
         )
 
     def _listen_drops(self) -> int:
@@ -195,19 +188,26 @@ class Observation:
 
     def _of_server(self) -> Mapping[str, Number | None]:
         life = self.server_life
-        return {**(_of_life(life, life.elapsed_ns) if life else {}), **_in_seconds(self._counted_by_server())}
+        work = self.work()
+        return {
+            **(_of_life(life, life.elapsed_ns) if life else {}),
+            **(_of_tally(work) if work else {}),
+            **in_seconds(self._counted_by_server()),
+        }
 
     def _of_clients(self) -> Mapping[str, Number | None]:
         said: list[Mapping[str, Number | None]] = []
         if self.client_lives:
             for life in self.client_lives:
                 counted = {name: life.counters.get(name) for name in self.counters}
-                said.append({**_of_life(life, life.elapsed_ns), **_in_seconds(counted)})
+                said.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted)})
         else:
             for load in self.loads:
                 counted = {name: load.counters.get(name) for name in self.counters}
-                said.append({**_of_life(load, load.elapsed_ns), **_in_seconds(counted)})
-        added = {name: _sum(each[name] for each in said) for name in said[0]}
+                said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted)})
+        added = {name: total(each[name] for each in said) for name in said[0]}
+        tallies = [_of_tally(load.tally) for load in self.loads]
+        added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}
         # Load processes run at the same time.
         return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in said)}
 
@@ -337,7 +337,7 @@ class Observation:
         if counted.connections != opened:
             yield f"server counted {counted.connections} connections in the window, its clients {opened}"
         planned = self.contender.load.requests_per_trial
-        expected = _sum(load.expected_requests for load in self.loads)
+        expected = total(load.expected_requests for load in self.loads)
         if planned is not None and expected != planned:
             yield f"the clients planned {expected} requests, the study {planned}"
 
@@ -397,16 +397,6 @@ def workers_in_window(before: Sequence[int] | None, after: Sequence[int] | None)
     return [now - then for now, then in zip(after, earlier, strict=False)]
 
 
-def _share(whole: float | None, parts: float) -> float | None:
-    return whole / parts if whole is not None and parts > 0 else None
-
-
-def _sum(numbers: Iterator[Number | None]) -> Number | None:
-    """The sum; None where one of them is not known."""
-    known = list(numbers)
-    return None if any(number is None for number in known) else sum(number or 0 for number in known)
-
-
 def _difference(earlier: int | None, later: int | None) -> int | None:
     return None if earlier is None or later is None else later - earlier
 
@@ -431,6 +421,11 @@ def _less(later: Tally, earlier: Tally) -> Tally:
     )
 
 
+def _of_tally(tally: Tally) -> dict[str, Number | None]:
+    """The figures of `metrics.OF_A_TALLY`."""
+    return {name: getattr(tally, name) for name in OF_A_TALLY}
+
+
 def _of_life(used: Used, elapsed_ns: int) -> dict[str, Number | None]:
     """The figures of `metrics.OF_A_LIFE`."""
     return {
@@ -442,49 +437,3 @@ def _of_life(used: Used, elapsed_ns: int) -> dict[str, Number | None]:
             for name in (SWITCHES, "involuntary_switches", "minor_faults", "major_faults")
         },
     }
-
-
-def _in_seconds(counters: Counters) -> dict[str, Number | None]:
-    return {
-        name: value / 1e9 if value is not None and name in COUNTERS_OF_TIME else value
-        for name, value in counters.items()
-    }
-
-
-def _of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> TrialMetrics:
-    """The figures of one side under their names as metrics, each per request too, and their ratios."""
-    of_each = {
-        name: value
-        for figure, amount in figures.items()
-        for name, value in (
-            (f"{side}.{figure}", amount),
-            (f"{side}.{figure}{PER_REQUEST}", _share(amount, requests)),
-        )
-    }
-    ratios = {
-        f"{side}.{name}": _share(figures[above], figures[below] or 0)
-        for name, (above, below) in RATIOS.items()
-        if above in figures and below in figures
-    }
-    return {**of_each, **ratios}
-
-
-def _latencies(latencies: Sequence[Latency | None]) -> TrialMetrics:
-    """In seconds. Percentiles of several processes cannot be added, means and maxima can."""
-    known = [each for each in latencies if each is not None]
-    if not known or len(known) < len(latencies):
-        return {f"latency_{name}_seconds": None for name in ("mean", *PERCENTILES, "maximum")}
-    requests = sum(each.requests for each in known)
-    total = _sum(None if each.mean_ns is None else each.mean_ns * each.requests for each in known)
-    longest = [each.maximum_ns for each in known if each.maximum_ns is not None]
-    alone = known[0] if len(known) == 1 else None
-    return {
-        "latency_mean_seconds": _share(total, requests * 1e9),
-        **{
-            f"latency_{name}_seconds": _share(getattr(alone, f"{name}_ns", None), 1e9) for name in PERCENTILES
-        },
-        "latency_maximum_seconds": _share(max(longest), 1e9) if longest else None,
-    }
-
-
-PERCENTILES = ("p50", "p90", "p99", "p999")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from thunderherd.figures import ABSENT, number, unit_of, words_of
-from thunderherd.matrices import HEADINGS, as_printed, at_points, digits_for, metrics_of
+from thunderherd.figures import ABSENT, heading_of, number, unit_of
+from thunderherd.matrices import as_printed, at_points, digits_for, metrics_of
 from thunderherd.metrics import metric
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
 
@@ -127,7 +127,7 @@ class _RunColumn:
             self.is_count = metric(name).whole
         except KeyError:
             self.is_count = False
-        short = HEADINGS.get(name, words_of(name))
+        short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
         self.heading = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
 

@@ -33,7 +33,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose, wrapped
-from thunderherd.matrices import HEADINGS, caption_of, digits_for, shown_of, unit_for
+from thunderherd.matrices import caption_of, digits_for, shown_of, unit_for
 from thunderherd.metrics import metric
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
 from thunderherd.sweep_tables import print_counted, print_main_runs, print_sweeps
@@ -374,7 +374,7 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
 
 def heading_of(summary: Summary) -> str:
     """The head of the main table's column of figures."""
-    return HEADINGS.get(summary.study.metric, "Figure")
+    return metric(summary.study.metric).heading or "Figure"
 
 
 def print_pairs(summary: Summary, console: Console) -> None:
