@@ -158,7 +158,7 @@ def test_counters_to_come_are_asked_for_once_they_are_there(tmp_path: Path) -> N
         '["voluntary_switches_per_connection"]', '["server.cycles"]'
     )
     measure = loaded(tmp_path, text).measure
-    assert measure.counters == ("task_clock", "voluntary_switches")
+    assert tuple(measure.counters) == ("task_clock", "voluntary_switches")
     assert measure.uncounted == {"cycles": "not yet"}
 
 

@@ -123,7 +123,7 @@ def _read(table: PaperCountersTable, study: Study, problems: Problems) -> PaperC
             continue
         if figures.setdefault((event, side, base), value) != value:
             problems.note(f"{where}: {event} of {row[columns.design]}, {side}, is there twice")
-    _check_file(table, rows, events, problems)
+    _check_file(table, rows, events, study.measure.counters, problems)
     sides = tuple(side for side in SIDES if any(row[columns.side] == side for row in rows))
     return PaperCounters(table=table, events=events, sides=sides, figures=figures)
 
@@ -132,6 +132,7 @@ def _check_file(
     table: PaperCountersTable,
     rows: Sequence[Mapping[str, str]],
     events: Mapping[str, str],
+    counters: Mapping[str, str],
     problems: Problems,
 ) -> None:
     """What the study names is in the file, and times are in a unit of time."""
@@ -145,7 +146,11 @@ def _check_file(
                 problems.add((*HERE, key, event), unknown(f"event in {table.file}", event, events))
     for event, counter in table.events.items():
         unit = events.get(event)
-        if unit is not None and metric(f"server.{counter}").unit == "s" and unit not in UNITS_OF_TIME:
+        if (
+            unit is not None
+            and metric(f"server.{counter}", counters).unit == "s"
+            and unit not in UNITS_OF_TIME
+        ):
             known = ", ".join(UNITS_OF_TIME)
             why = f"{table.file} gives {event} in {show(unit)}, which is no unit of time; known: {known}"
             problems.add((*HERE, "events", event), why)
@@ -217,7 +222,7 @@ def _cell(
 ) -> CountedCell:
     name, unit = paper.metric_of(event, side), paper.events[event]
     found = contender.metrics.get(name) if contender and name else None
-    is_time = name is not None and metric(name).unit == "s"
+    is_time = name is not None and metric(name, study.measure.counters).unit == "s"
     return CountedCell(
         event=event,
         side="server" if side == "server" else "client",

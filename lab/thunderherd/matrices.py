@@ -118,7 +118,10 @@ def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) ->
 
 def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
     """The unit that suits all these figures of a metric."""
-    return unit_of(name, summary.study.normalise_connections, [each.value for each in figures if each])
+    study = summary.study
+    return unit_of(
+        name, study.normalise_connections, [each.value for each in figures if each], study.counters
+    )
 
 
 def caption_of(name: str, unit: Unit) -> str:

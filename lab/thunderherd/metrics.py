@@ -8,7 +8,7 @@ is a counter that the study asks both sides for, what the system says of a proce
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -141,12 +141,15 @@ RATIOS = {
 }
 """What is known of each side where both the counter above and the one below the line are."""
 
-COUNTERS_OF_TIME = frozenset({"task_clock", "process_clocks", "cpu_clock"})
-"""Counters that the engine reads in nanoseconds; as metrics they are in seconds."""
+NANOSECONDS = "nanoseconds"
+"""The unit of counters of time, as the engine says it; as metrics they are in seconds."""
 
 
-def metric(name: str) -> Metric:
-    """The metric of that name. Raises KeyError where no study can have one of that name."""
+def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
+    """The metric of that name; `counters` are the units of those that are asked for.
+
+    Raises KeyError where no study can have one of that name.
+    """
     if name in METRICS:
         return METRICS[name]
     before, dot, what = name.partition(".")
@@ -158,7 +161,7 @@ def metric(name: str) -> Metric:
         return Metric(name, f"{what.replace('_', ' ')} {SIDES[side]}", better=better, side=side)
     whole = what.removesuffix(PER_REQUEST)
     words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole, whole.replace('_', ' '))} {SIDES[side]}"
-    is_time = whole in COUNTERS_OF_TIME or whole.endswith("_seconds")
+    is_time = counters.get(whole) == NANOSECONDS or whole.endswith("_seconds")
     found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side)
     return found if whole == what else replace(found, words=f"{words} per request", whole=False)
 

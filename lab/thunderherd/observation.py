@@ -37,7 +37,7 @@ class Observation:
     """
 
     contender: Contender
-    counters: Sequence[str] = ()
+    counters: Mapping[str, str] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
@@ -192,7 +192,7 @@ class Observation:
         return {
             **(_of_life(life, life.elapsed_ns) if life else {}),
             **(_of_tally(work) if work else {}),
-            **in_seconds(self._counted_by_server()),
+            **in_seconds(self._counted_by_server(), self.counters),
         }
 
     def _of_clients(self) -> Mapping[str, Number | None]:
@@ -200,11 +200,11 @@ class Observation:
         if self.client_lives:
             for life in self.client_lives:
                 counted = {name: life.counters.get(name) for name in self.counters}
-                said.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted)})
+                said.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted, self.counters)})
         else:
             for load in self.loads:
                 counted = {name: load.counters.get(name) for name in self.counters}
-                said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted)})
+                said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
         added = {name: total(each[name] for each in said) for name in said[0]}
         tallies = [_of_tally(load.tally) for load in self.loads]
         added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}

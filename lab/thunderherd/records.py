@@ -161,6 +161,9 @@ class StudySummary(Record):
     better: Better
     baseline: str | None
     normalise_connections: int
+    counters: dict[str, str] = Field(
+        default_factory=dict, description="those that both sides were asked for, and the unit of each"
+    )
     connections_per_trial: int | None = Field(description="of the study's own load; null: it ends by time")
     repetitions: int | None = Field(
         description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"

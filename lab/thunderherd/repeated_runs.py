@@ -121,10 +121,10 @@ class _RunColumn:
         values = [
             float(value) for each in contenders for run in each.runs if (value := run.get(name)) is not None
         ]
-        self.unit = unit_of(name, summary.study.normalise_connections, values)
+        self.unit = unit_of(name, summary.study.normalise_connections, values, summary.study.counters)
         self.digits = digits_for([self.unit.of(value) for value in values], name)
         try:
-            self.is_count = metric(name).whole
+            self.is_count = metric(name, summary.study.counters).whole
         except KeyError:
             self.is_count = False
         short = heading_of(name)

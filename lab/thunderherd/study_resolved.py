@@ -29,7 +29,8 @@ class _Resolved(BaseModel):
 class Measure(_Resolved):
     """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
 
-    `counters` are read on both sides in every trial. `uncounted` are those that the engine does not have yet,
+    `counters` are read on both sides in every trial; each with its unit, as the engine has it.
+    `uncounted` are those that the engine does not have yet,
     and why: metrics may be about them, and are unavailable.
     """
 
@@ -39,7 +40,7 @@ class Measure(_Resolved):
     normalise_connections: int
     equivalence_percent: float
     alpha: float
-    counters: tuple[str, ...]
+    counters: dict[str, str]
     uncounted: dict[str, str] = {}
 
     @property

@@ -152,9 +152,10 @@ class Resolver:
                 )
         if len(problems) or not self.whole:
             return None
+        units = {each.name: each.unit for each in self.catalogue.counters}
         measure = form.measure.model_dump(exclude={"trial", "counters_to_come"}) | {
             "better": better_of(form.measure.metric),
-            "counters": self._counters(),
+            "counters": {name: units.get(name) or "" for name in self._counters()},
             "uncounted": {
                 name: why
                 for name, why in form.measure.counters_to_come.items()

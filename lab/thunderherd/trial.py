@@ -106,7 +106,7 @@ class _Trial:
     """Runs a contender, and writes down what it sees."""
 
     def __init__(
-        self, contender: Contender, counters: Sequence[str], engine: Path | None, seen: Observation
+        self, contender: Contender, counters: Mapping[str, str], engine: Path | None, seen: Observation
     ) -> None:
         self.contender, self.counters, self.engine, self.seen = contender, counters, engine, seen
 
@@ -156,7 +156,7 @@ class _Trial:
             primitive=contender.primitive,
             settings=contender.settings,
             cpus=contender.lab.server_cpus,
-            counters=self.counters,
+            counters=list(self.counters),
             whole_life=self.seen.is_whole_life,
             engine=self.engine,
         )
@@ -177,7 +177,7 @@ class _Trial:
                         primitive=self.contender.load.primitive,
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
-                        counters=self.counters,
+                        counters=list(self.counters),
                         whole_life=self.seen.is_whole_life,
                         engine=self.engine,
                     )

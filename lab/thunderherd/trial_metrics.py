@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from thunderherd.engine_lines import Counters, Latency, Tally
-from thunderherd.metrics import COUNTERS_OF_TIME, METRICS, PER_REQUEST, RATIOS
+from thunderherd.metrics import METRICS, NANOSECONDS, PER_REQUEST, RATIOS
 from thunderherd.records import TrialMetrics
 
 Number = int | float
@@ -123,10 +123,10 @@ def of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> T
     return {**of_each, **ratios}
 
 
-def in_seconds(counters: Counters) -> dict[str, Number | None]:
+def in_seconds(counters: Counters, units: Mapping[str, str]) -> dict[str, Number | None]:
     """Counters as metrics have them: times in seconds."""
     return {
-        name: value / 1e9 if value is not None and name in COUNTERS_OF_TIME else value
+        name: value / 1e9 if value is not None and units.get(name) == NANOSECONDS else value
         for name, value in counters.items()
     }
 
