@@ -104,7 +104,7 @@ def study(*, main: bool = True, repetitions: int | None = None) -> Study:
             "claims_path": None,
             "measure": whole.measure.model_copy(
                 update={
-                    "counters": ("task_clock", "context_switches"),
+                    "counters": {"task_clock": "nanoseconds", "context_switches": "switches"},
                     **({} if main else {"metric": rate, "better": "more", "baseline": None}),
                 }
             ),

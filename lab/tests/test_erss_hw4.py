@@ -42,7 +42,7 @@ def test_is_the_sources_experiment(four_cpus: None) -> None:
     assert (pre.design, per.design) == ("prethread_queue", "thread_per_client")
     for each in (pre, per):
         load = each.load
-        assert (load.kind, load.clients, load.settings["clients"]) == ("closed_threads", 1, 1000)
+        assert (load.kind, load.processes, load.settings["clients"]) == ("closed_threads", 1, 1000)
         assert (load.settings["milliseconds"], load.settings["connections"]) == (30_000, "per_request")
         assert (load.settings["delay_minimum"], load.settings["delay_maximum"]) == (1, 3)
         assert (each.settings["unit_microseconds"], each.settings["buckets"]) == (1_000_000, 32)

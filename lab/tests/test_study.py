@@ -45,7 +45,7 @@ settings = { backlog = 64, nodelay = false }
 
 [load]
 kind = "closed"
-clients = 2
+processes = 2
 settings = { children = 5, loops = 100, bytes = 4000 }
 
 [lab]
@@ -291,13 +291,16 @@ def test_common_setting_reaches_all_but_those_with_their_own(tmp_path: Path) -> 
         ("check=patern", 'check = "patern"; allowed: "pattern", "count"'),
         ("server_cpus=0", "lab.server_cpus = 0: it must be a list"),
         ("steal_percent=200", "steal_percent = 200: it must be at most 100"),
-        ("limit=100", "asks for 4000 bytes, more than the server's limit of 100"),
+        ("limit=100", "the load has bytes = 4000, the server limit = 100, which is less"),
         ("baseline=modern", "is a control"),
         ("alpha=0.0001", "need at least 16 blocks"),
         ("loops=2000", "0 warm-up and 20000 measured connections to one port; allowed: 10000"),
         ("children=101", "allowed: 10000"),
         ("warm_up_connections=9999", "9999 warm-up"),
-        ("primitive=test_splice", "prefork with primitive test_splice and workload bytes does not exist"),
+        (
+            "server.primitive=test_splice",
+            "prefork with primitive test_splice and workload bytes does not exist",
+        ),
     ],
 )
 def test_overrides_that_are_refused(override: str, complaint: str, tmp_path: Path) -> None:
@@ -378,10 +381,10 @@ REFUSED = [
     ("backlog = 64", "pool = 64", "pool = 64", "it is a setting of prefork, "),
     ("loops = 100", "lops = 100", "lops", 'load "closed" has no setting "lops"'),
     ("loops = 100", "lops = 100", "lops", "did you mean 'loops'?"),
-    ("clients = 2", "clients = 2.5", "clients", "load.clients = 2.5: it must be a whole number"),
-    ("clients = 2", "clients = 0", "clients", "it must be at least 1"),
-    ("clients = 2", 'clients = "two"', "clients", 'load.clients = "two"'),
-    ("bytes = 4000", "bytes = 20000", "bytes = 20000", "more than the server's limit of 16384"),
+    ("processes = 2", "processes = 2.5", "processes", "load.processes = 2.5: it must be a whole number"),
+    ("processes = 2", "processes = 0", "processes", "it must be at least 1"),
+    ("processes = 2", 'processes = "two"', "processes", 'load.processes = "two"'),
+    ("bytes = 4000", "bytes = 20000", "bytes = 20000", "the server limit = 16384, which is less"),
     (
         "server_cpus = [0]",
         "server_cpus = [0, 9]",
@@ -572,7 +575,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     text = GOOD
     for old, new in [
         ('title = "A small study"', "title = 3"),
-        ("clients = 2", "clients = true"),
+        ("processes = 2", "processes = true"),
         ("backlog = 64", "backlog = -1"),
         ('design = "prefork"', 'design = "prefrok"'),
         ("[0.4, 0.6]", "[0.4, 0.5]"),
@@ -586,7 +589,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     parts = [
         "title =",
         "backlog = -1",
-        "clients",
+        "processes",
         "server_cpus",
         "steel_percent",
         "[0.4, 0.5]",

@@ -90,7 +90,7 @@ def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> Non
     text = text[: text.index("[[sweeps.paper]]")] + (
         '[[sweeps.contenders]]\nname = "queue"\ndesign = "prethread_queue"\nsettings = { pool = 9 }\n'
         'trial = "whole_life"\nlab = { placement = "apart" }\n'
-        '[[sweeps.contenders]]\nname = "varied"\ncontrol_of = "prefork"\nload = { clients = 1 }\n'
+        '[[sweeps.contenders]]\nname = "varied"\ncontrol_of = "prefork"\nload = { processes = 1 }\n'
     )
     study = loaded(tmp_path, text)
     small, large = (study.contender(f"queue@pool_size={name}") for name in ("small", "large"))
@@ -100,7 +100,7 @@ def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> Non
     assert (small.lab.server_cpus, small.lab.client_cpus) == ((0,), (1,))
     assert large.lab.server_cpus == (0,)
     varied = study.contender("varied@pool_size=small")
-    assert (varied.design, varied.settings["pool"], varied.load.clients, varied.trial) == (
+    assert (varied.design, varied.settings["pool"], varied.load.processes, varied.trial) == (
         "prefork",
         3,
         1,
@@ -157,7 +157,7 @@ def test_counters_to_come_are_asked_for_once_they_are_there(tmp_path: Path) -> N
         '["voluntary_switches_per_connection"]', '["server.cycles"]'
     )
     measure = loaded(tmp_path, text).measure
-    assert measure.counters == ("task_clock", "voluntary_switches")
+    assert tuple(measure.counters) == ("task_clock", "voluntary_switches")
     assert measure.uncounted == {"cycles": "not yet"}
 
 
@@ -234,9 +234,9 @@ def test_overrides_reach_sweeps(tmp_path: Path) -> None:
 
 
 def test_keys_of_the_study_reach_the_points_unless_the_sweep_sets_them(tmp_path: Path) -> None:
-    study = loaded(tmp_path, STUDY, "loops=9", "clients=1", "pool=8", "parts=['pool_size']")
+    study = loaded(tmp_path, STUDY, "loops=9", "processes=1", "pool=8", "parts=['pool_size']")
     point = study.contender("prefork@pool_size=30")
-    assert (point.load.settings["loops"], point.load.clients, point.settings["pool"]) == (20, 1, 30)
+    assert (point.load.settings["loops"], point.load.processes, point.settings["pool"]) == (20, 1, 30)
     assert study.load.settings["loops"] == 9
 
 
@@ -267,14 +267,14 @@ REFUSED = [
     ('name = "pool_size"', 'name = "Pool"', '"Pool"', "it must match"),
     ('key = "settings.pool"', "", "values = [5", "what is 5 the value of? Give key"),
     ('key = "settings.pool"', 'key = "setings.pool"', "setings", "no such key of contenders"),
-    ('key = "settings.pool"', 'key = "load.client"', "load.client", "did you mean 'load.clients'?"),
+    ('key = "settings.pool"', 'key = "load.process"', "load.process", "did you mean 'load.processes'?"),
     (
         'key = "settings.pool"',
         'key = "settings.ring"',
         "values = [5",
         'design "prefork" has no setting "ring"',
     ),
-    ('key = "settings.pool"', 'key = "load.clients"\n#', "values = [5", "load.clients = 100"),
+    ('key = "settings.pool"', 'key = "load.processes"\n#', "values = [5", "load.processes = 100"),
     ("[5, 10, 30]", "[5, 10, 5]", "values = [5", "the point 5 is there twice"),
     ("[5, 10, 30]", "[5, 99999]", "values = [5", "pool = 99999; allowed: a whole number from 1 to 4096"),
     ("[5, 10, 30]", '[5, "x"]', "values = [5", 'pool = "x"; allowed'),
@@ -315,9 +315,9 @@ REFUSED = [
     ('"load.settings.loops" = 20', '"load.loops" = 20', "load.loops", "no such key of contenders"),
     (
         '"load.settings.loops" = 20',
-        '"load.clients" = 65',
-        "load.clients",
-        "load.clients = 65: it must be at most 64",
+        '"load.processes" = 65',
+        "load.processes",
+        "load.processes = 65: it must be at most 64",
     ),
     ('"load.settings.loops" = 20', '"load.kind" = "opened"', "opened", 'no such load "opened"'),
     ('"load.settings.loops" = 20', '"lab.placement" = "appart"', "appart", "did you mean 'apart'?"),
@@ -391,7 +391,7 @@ def test_mistakes_in_sweeps_are_refused_with_their_line(
 ) -> None:
     assert old in STUDY
     text = STUDY.replace(old, new)
-    if 'load.clients"\n#' in new:
+    if 'load.processes"\n#' in new:
         text = text.replace("[5, 10, 30]", "[5, 10, 100]")
     lines = [number for number, line in enumerate(text.splitlines(), 1) if marked in line]
     told = refused(tmp_path, text)

@@ -40,7 +40,7 @@ def study(*overrides: str, size: str = "quick") -> Study:
 def test_is_the_sources_experiment() -> None:
     resolved = study(size="full")
     assert resolved.load.requests_per_trial == 5000
-    assert resolved.load.clients * int(resolved.load.settings["children"]) == 10
+    assert resolved.load.processes * int(resolved.load.settings["children"]) == 10
     main = [each for each in resolved.contenders if each.sweep is None]
     assert [each.row for each in main] == [0, 1, 2, 3, 4, 5, 6, None, 7, 8, None]
     assert {each.settings.get("pool", 15) for each in main} == {15}
@@ -65,13 +65,13 @@ def test_pools_are_of_the_sizes_of_fig_30_1a() -> None:
     assert [point.number for point in herd.points] == [15, 60, 120]
     assert herd.contenders == ("prefork", "prefork_select", "prefork_epoll", "prefork_epoll_exclusive")
     assert spare.contenders == ("prefork_dynamic", "prethread_dynamic")
-    clients = {each.load.clients * int(each.load.settings["children"]) for each in of_sweep("pool_size")}
+    clients = {each.load.processes * int(each.load.settings["children"]) for each in of_sweep("pool_size")}
     assert clients == {10}
 
 
 def test_all_workers_of_the_herd_sleep_when_a_connection_comes() -> None:
     for each in of_sweep("herd"):
-        assert each.load.clients * int(each.load.settings["children"]) == 1
+        assert each.load.processes * int(each.load.settings["children"]) == 1
         assert int(each.load.settings["think_microseconds"]) >= 1000
         assert each.metric == "voluntary_switches_per_connection"
     assert "voluntary_switches" in study(size="pools").measure.counters

@@ -396,6 +396,7 @@ def _study_summary(
         repetitions=study.repetitions,
         baseline=measure.baseline,
         normalise_connections=measure.normalise_connections,
+        counters=measure.counters,
         connections_per_trial=study.load.connections_per_trial,
         blocks=len(selection.counted()),
         alpha=measure.alpha,

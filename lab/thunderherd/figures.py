@@ -6,7 +6,7 @@ A figure that is shown is a figure of `summary.json`, rounded and never altered 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import overload
 
@@ -51,12 +51,15 @@ class Unit:
         return interval.model_copy(update=ends)
 
 
-def unit_of(name: str, connections: int, values: Iterable[float]) -> Unit:
-    """The unit in which `values` of a metric are read most easily; `connections` are those of the study."""
+def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapping[str, str]) -> Unit:
+    """The unit in which `values` of a metric are read most easily.
+
+    `connections` are those of the study; `counters` those that it asks for, with their units.
+    """
     if name == CPU_PER_CONNECTION:
         return Unit(connections, f"s per {connections:,} connections")
     try:
-        plain = metric(name).unit
+        plain = metric(name, counters).unit
     except KeyError:
         return Unit(1, "")
     if plain == RATE:
@@ -75,6 +78,14 @@ def words_of(name: str) -> str:
         return metric(name).words
     except KeyError:
         return name.replace("_", " ")
+
+
+def heading_of(name: str) -> str:
+    """A metric as the head of a narrow column."""
+    try:
+        return metric(name).short
+    except KeyError:
+        return words_of(name)
 
 
 def main_of(summary: Summary) -> list[ContenderSummary]:

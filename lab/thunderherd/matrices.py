@@ -34,7 +34,6 @@ from thunderherd.records import (
 
 __all__ = [
     "BEST",
-    "HEADINGS",
     "LEVEL",
     "Cell",
     "Matrix",
@@ -58,21 +57,6 @@ BEST, LEVEL = "*", "~"
 
 DECADES = 100.0
 """Figures of a table that differ by more than this factor have decimals of their own in each row."""
-
-HEADINGS = {
-    "elapsed_seconds": "Time",
-    "requests": "Req#",
-    "connections": "Conn#",
-    "requests_per_second": "Throughput",
-    "connections_per_second": "Connections",
-    "server_cpu_seconds": "Server CPU",
-    "server_cpu_per_connection": "CPU",
-    "server_cpu_per_request": "CPU/request",
-    "latency_p50_seconds": "p50",
-    "latency_p99_seconds": "p99",
-    "voluntary_switches_per_connection": "Switches/connection",
-}
-"""Metrics as the head of a narrow column."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +124,10 @@ def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) ->
 
 def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
     """The unit that suits all these figures of a metric."""
-    return unit_of(name, summary.study.normalise_connections, [each.value for each in figures if each])
+    study = summary.study
+    return unit_of(
+        name, study.normalise_connections, [each.value for each in figures if each], study.counters
+    )
 
 
 def caption_of(name: str, unit: Unit) -> str:

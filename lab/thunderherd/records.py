@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.engine_lines import Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
 
-SCHEMA = 2
+SchemaNumber = Literal[3]
+SCHEMA: SchemaNumber = 3
 """The version of both shapes."""
 
 
@@ -60,7 +61,7 @@ class TrialRecord(Record):
     """One line of `trials.jsonl`: one fresh server, one load, one measured window (or both their whole
     lives)."""
 
-    schema_version: Literal[2] = Field(default=2, alias="schema")
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     kind: Literal["trial"] = "trial"
     study: str
     contender: str
@@ -111,7 +112,7 @@ class TrialRecord(Record):
 class RunInfo(Record):
     """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
 
-    schema_version: Literal[2] = Field(default=2, alias="schema")
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     kind: Literal["run"] = "run"
     study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
     digest: str
@@ -163,6 +164,9 @@ class StudySummary(Record):
     better: Better
     baseline: str | None
     normalise_connections: int
+    counters: dict[str, str] = Field(
+        default_factory=dict, description="those that both sides were asked for, and the unit of each"
+    )
     connections_per_trial: int | None = Field(description="of the study's own load; null: it ends by time")
     repetitions: int | None = Field(
         description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"
@@ -405,7 +409,7 @@ class TrialCounts(Record):
 class Summary(Record):
     """`summary.json`: every figure of the printed table and of the report."""
 
-    schema_version: Literal[2] = Field(default=2, alias="schema")
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     study: StudySummary
     machine: dict[str, Any]
     contenders: list[ContenderSummary]

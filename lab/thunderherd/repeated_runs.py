@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from thunderherd.figures import ABSENT, number, printable, unit_of, words_of
-from thunderherd.matrices import HEADINGS, at_points, digits_for, metrics_of
+from thunderherd.figures import ABSENT, heading_of, number, printable, unit_of
+from thunderherd.matrices import at_points, digits_for, metrics_of
 from thunderherd.metrics import metric
 from thunderherd.papers import as_printed, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
@@ -111,7 +111,7 @@ def _columns_of_source(summary: Summary, sweep: SweepSummary, name: str) -> Iter
     ]
     for system in dict.fromkeys(each.system for each in figures):
         own = [each for each in figures if each.system == system]
-        what = [] if is_first else [HEADINGS.get(name, words_of(name))]
+        what = [] if is_first else [heading_of(name)]
         parts = ", ".join([*what, *([system] if system else [])])
         unit = f" ({own[0].unit})" if own[0].unit else ""
         yield _SourceColumn(
@@ -173,13 +173,13 @@ class _RunColumn:
         values = [
             float(value) for each in contenders for run in each.runs if (value := run.get(name)) is not None
         ]
-        self.unit = unit_of(name, summary.study.normalise_connections, values)
+        self.unit = unit_of(name, summary.study.normalise_connections, values, summary.study.counters)
         self.digits = digits_for([self.unit.of(value) for value in values], name)
         try:
-            self.is_count = metric(name).whole
+            self.is_count = metric(name, summary.study.counters).whole
         except KeyError:
             self.is_count = False
-        short = HEADINGS.get(name, words_of(name))
+        short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
         self.heading = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
 

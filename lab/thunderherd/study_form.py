@@ -18,7 +18,8 @@ SettingsTable = Annotated[
 
 
 LOAD_KIND = 'the load, such as "closed"'
-LOAD_CLIENTS = "load processes that run at the same time, 1 to 64"
+LOAD_PRIMITIVE = 'the clients\' way of moving bytes, such as "send"'
+LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
 SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
 CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
@@ -79,7 +80,8 @@ class LoadTable(Table):
     """
 
     kind: str = Field(description=LOAD_KIND)
-    clients: int = Field(ge=1, le=64, description=LOAD_CLIENTS)
+    primitive: str = Field(default="send", description=LOAD_PRIMITIVE)
+    processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int = Field(default=0, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
 
@@ -88,7 +90,8 @@ class LoadChanges(Table):
     """Where a contender's load differs from the study's."""
 
     kind: str | None = Field(default=None, description=LOAD_KIND)
-    clients: int | None = Field(default=None, ge=1, le=64, description=LOAD_CLIENTS)
+    primitive: str | None = Field(default=None, description=LOAD_PRIMITIVE)
+    processes: int | None = Field(default=None, ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int | None = Field(default=None, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
 

@@ -135,7 +135,8 @@ class Resolver:
                 (each, made.settings, made.load.settings)
                 for each, made in zip(chosen, contenders, strict=True)
             ]
-            checks.check_workload(loads, form.server.workload, problems)
+            workload = self.catalogue.workload(form.server.workload)
+            checks.check_agreements(loads, workload.agreements if workload else (), problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
@@ -147,9 +148,10 @@ class Resolver:
                 )
         if len(problems) or not self.whole:
             return None
+        units = {each.name: each.unit for each in self.catalogue.counters}
         measure = form.measure.model_dump(exclude={"trial", "counters_to_come"}) | {
             "better": better_of(form.measure.metric),
-            "counters": self._counters(),
+            "counters": {name: units.get(name) or "" for name in self._counters()},
             "uncounted": {
                 name: why
                 for name, why in form.measure.counters_to_come.items()
@@ -236,7 +238,7 @@ class Resolver:
         for each in found:
             of_server = self.catalogue.settings_of_server(each.design, each.primitive, workload)
             known |= {f"{OF_SERVER}.{name}" for name in of_server}
-            of_load = self.catalogue.settings_of_load(each.load.kind, workload)
+            of_load = self.catalogue.settings_of_load(each.load.kind, each.load.primitive, workload)
             known |= {f"{OF_LOAD}.{name}" for name in of_load}
         check_scale(self.form, sorted(known), self.problems)
         check_bound(self.form.queueing_bound, sorted(known), self.problems)
@@ -300,11 +302,13 @@ class Resolver:
 
     def _load(self, load: LoadTable, scale: ScaleTable | None, whose: str) -> LoadPlan:
         workload = self.form.server.workload
-        allowed, kind = self.catalogue.settings_of_load(load.kind, workload), self.catalogue.load(load.kind)
+        allowed = self.catalogue.settings_of_load(load.kind, load.primitive, workload)
+        kind = self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
+            primitive=load.primitive,
             workload=workload,
-            clients=load.clients,
+            processes=load.processes,
             settings=divided(
                 defaults(allowed) | _known(load.settings, allowed), OF_LOAD, scale, whose, self.problems
             ),

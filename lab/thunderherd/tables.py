@@ -33,7 +33,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose, wrapped
-from thunderherd.matrices import HEADINGS, caption_of, digits_for, main_papers, shown_of, unit_for
+from thunderherd.matrices import caption_of, digits_for, main_papers, shown_of, unit_for
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
@@ -381,7 +381,7 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
 
 def heading_of(summary: Summary) -> str:
     """The head of the main table's column of figures."""
-    return HEADINGS.get(summary.study.metric, "Figure")
+    return metric(summary.study.metric).heading or "Figure"
 
 
 def print_pairs(summary: Summary, console: Console) -> None:
