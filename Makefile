@@ -58,13 +58,16 @@ $(VENV)/.installed: $(VENV)/.build-tools pyproject.toml README.md $(ENGINE_SOURC
 
 test-tools: build $(VENV)/.test-tools
 
+# Tests send signals, which whoever started this may have had ignored, as nohup does; that is inherited.
+NOTHING_IGNORED := $(shell env --default-signal true 2>/dev/null && echo env --default-signal=HUP,INT,QUIT)
+
 test-engine: build
 	@echo "==> cargo test"
-	@cargo test --locked --no-fail-fast $(MANIFEST)
+	@$(NOTHING_IGNORED) cargo test --locked --no-fail-fast $(MANIFEST)
 
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(PYTHON) -m pytest
+	@$(NOTHING_IGNORED) $(PYTHON) -m pytest
 
 check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
 

@@ -109,8 +109,8 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
         raise NotInServiceError(
             f"had {served:,} of {clients['clients']:,} connections in service amid the window"
         )
-    if result.errors:
-        errors = ", ".join(f"{count:,} {kind}" for kind, count in result.errors.items())
+    if result.tally.errors:
+        errors = ", ".join(f"{count:,} {kind}" for kind, count in result.tally.errors.items())
         raise EngineError(f"{errors}; the first: {result.first_error}")
     if ended is None or window is None or not window.requests:
         raise EngineError("answered nothing in the window: it is too short, or others keep the CPUs busy")
@@ -121,7 +121,7 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
     cpu = None
     if in_time and answered and before.cpu_ns is not None and after.cpu_ns is not None:
         cpu = (after.cpu_ns - before.cpu_ns) / answered / 1000
-    clients_cpu = (result.user_ns + result.system_ns) / result.requests / 1000
+    clients_cpu = (result.user_ns + result.system_ns) / result.tally.requests / 1000
     return Figures(window.requests / length * 1e9, cpu, clients_cpu)
 
 

@@ -1,7 +1,6 @@
 //! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -66,9 +65,8 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
-    let usage = [process::usage_of_self()?.since(&before), reaped.usage()];
+    let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let counters = counters::between(&counted_before, &counting.read()?);
-    let counts = run.tally.counts();
     let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(LoadResult {
         schema: SCHEMA,
@@ -78,14 +76,10 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         receive: plan.way.into.name,
         settings: plan.settings.values().clone(),
         expected_requests,
-        requests: counts.requests,
-        connections: counts.connections,
-        bytes_received: counts.bytes_received,
+        tally: run.tally.counts(),
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
-        user_ns: usage.iter().map(|usage| usage.user.as_nanos() as u64).sum(),
-        system_ns: usage.iter().map(|usage| usage.system.as_nanos() as u64).sum(),
         window: measured.window.clone().map(|window| lines::Window {
             started_monotonic_ns: window.start,
             ended_monotonic_ns: window.end,
@@ -93,15 +87,10 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
             connections: measured.connections,
         }),
         latency: latency(&measured)?,
-        voluntary_switches: usage.iter().map(|usage| usage.voluntary_switches).sum(),
-        involuntary_switches: usage.iter().map(|usage| usage.involuntary_switches).sum(),
-        minor_faults: usage.iter().map(|usage| usage.minor_faults).sum(),
-        major_faults: usage.iter().map(|usage| usage.major_faults).sum(),
+        used: (&usage).into(),
         counters,
         unavailable: counting.unavailable(),
         account: run.client.account(),
-        errors: counts.errors,
-        children_lost: run.tally.general().workers_lost.load(Relaxed),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
     })
@@ -142,9 +131,9 @@ pub fn in_words(result: &LoadResult) -> String {
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(
         "{}{expected} replies came and were right, {} bytes, in {seconds:.3} s ({:.0} a second)\n",
-        result.requests,
-        result.bytes_received,
-        result.requests as f64 / seconds
+        result.tally.requests,
+        result.tally.bytes_received,
+        result.tally.requests as f64 / seconds
     );
     if let Some(window) = &result.window {
         let seconds = (window.ended_monotonic_ns - window.started_monotonic_ns) as f64 / 1e9;
@@ -160,12 +149,12 @@ pub fn in_words(result: &LoadResult) -> String {
     }
     text += &format!(
         "client CPU: user {:.6} s, system {:.6} s\n",
-        result.user_ns as f64 / 1e9,
-        result.system_ns as f64 / 1e9
+        result.used.user_ns as f64 / 1e9,
+        result.used.system_ns as f64 / 1e9
     );
     text += &counters::in_words(&result.counters, &result.unavailable);
-    if !result.errors.is_empty() {
-        let errors: Vec<String> = result.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    if !result.tally.errors.is_empty() {
+        let errors: Vec<String> = result.tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         text += &format!("errors: {}\n", errors.join(", "));
     }
     if let Some(error) = &result.first_error {

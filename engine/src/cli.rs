@@ -353,8 +353,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
         show: matches.get_flag("show"),
         counters: asked(matches),
     })?;
-    let all = result.expected_requests.is_none_or(|expected| result.requests == expected);
-    let complete = all && result.errors.is_empty() && result.children_lost == 0;
+    let all = result.expected_requests.is_none_or(|expected| result.tally.requests == expected);
+    let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
         print_line(&lines::Line::Load(result))?;

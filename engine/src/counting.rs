@@ -65,7 +65,6 @@ pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
     }
     // Whoever it left behind has lost its parent, and is being killed.
     process::wait_for_all()?;
-    let usage = reaped.usage();
     let status = match ended {
         Ended::Exited(status) => status,
         Ended::Killed(signal) => 128 + signal as i32,
@@ -74,12 +73,7 @@ pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
         counters: counting.read()?,
         unavailable: counting.unavailable(),
         elapsed_ns: ended_at - started_at,
-        user_ns: usage.user.as_nanos() as u64,
-        system_ns: usage.system.as_nanos() as u64,
-        voluntary_switches: usage.voluntary_switches,
-        involuntary_switches: usage.involuntary_switches,
-        minor_faults: usage.minor_faults,
-        major_faults: usage.major_faults,
+        used: (&reaped.usage()).into(),
         status,
     };
     Ok((life, ExitCode::from(status as u8)))

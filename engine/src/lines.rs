@@ -15,7 +15,7 @@ use crate::tally::Counts;
 use crate::workload::Account;
 
 /// Version of the lines.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The effective settings, by name.
 pub type SettingValues = BTreeMap<&'static str, Value>;
@@ -117,23 +117,13 @@ pub struct Summary {
     /// CPU time of all processes and threads: from the control group where there is one, else from getrusage, which
     /// misses the last steps of a thread.
     pub cpu_ns: u64,
-    /// In user mode, from getrusage. On kernels that sample at the tick, the sum with `system_ns` is exact for processes
-    /// and the split is not.
-    pub user_ns: u64,
-    /// In the kernel.
-    pub system_ns: u64,
-    /// Of that, the server's first process; none when it was killed and could not say.
+    /// What all processes and threads used.
+    #[serde(flatten)]
+    pub used: Used,
+    /// Of the CPU time, the server's first process; none when it was killed and could not say.
     pub server_process: Option<Split>,
-    /// Of that, all other processes.
+    /// Of the CPU time, all other processes.
     pub dead_children: Option<Split>,
-    /// Times that a thread gave up its CPU to wait.
-    pub voluntary_switches: u64,
-    /// Times that a thread was made to give up its CPU.
-    pub involuntary_switches: u64,
-    /// Page faults without input.
-    pub minor_faults: u64,
-    /// Page faults with input.
-    pub major_faults: u64,
     /// The largest resident set of any one process, in KiB.
     pub max_resident_kib: u64,
     /// What was counted.
@@ -150,6 +140,37 @@ pub struct Summary {
     pub account_fault: Option<String>,
     /// How the server ended, when nobody had stopped it.
     pub died: Option<String>,
+}
+
+/// What processes and their threads have used, as getrusage(2) and wait4(2) say it. Its fields stand in the line itself.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+pub struct Used {
+    /// CPU time in user mode. On kernels that sample at the tick, the sum with `system_ns` is exact for processes and the
+    /// split is not.
+    pub user_ns: u64,
+    /// CPU time in the kernel.
+    pub system_ns: u64,
+    /// Times that a thread gave up its CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times that a thread was made to give up its CPU.
+    pub involuntary_switches: u64,
+    /// Page faults without input.
+    pub minor_faults: u64,
+    /// Page faults with input.
+    pub major_faults: u64,
+}
+
+impl From<&Usage> for Used {
+    fn from(usage: &Usage) -> Self {
+        Used {
+            user_ns: usage.user.as_nanos() as u64,
+            system_ns: usage.system.as_nanos() as u64,
+            voluntary_switches: usage.voluntary_switches,
+            involuntary_switches: usage.involuntary_switches,
+            minor_faults: usage.minor_faults,
+            major_faults: usage.major_faults,
+        }
+    }
 }
 
 /// CPU time by mode.
@@ -184,12 +205,8 @@ pub struct LoadResult {
     pub settings: SettingValues,
     /// Requests that were to be made; null where the load ends by time.
     pub expected_requests: Option<u64>,
-    /// Requests whose reply came and was right.
-    pub requests: u64,
-    /// Connections made.
-    pub connections: u64,
-    /// Bytes of replies.
-    pub bytes_received: u64,
+    /// What was counted.
+    pub tally: Counts,
     /// From before the first connection to after the last reply.
     pub elapsed_ns: u64,
     /// CLOCK_MONOTONIC before the first connection.
@@ -201,28 +218,15 @@ pub struct LoadResult {
     /// From the sending of a request to the end of its reply, each client waiting for its reply before it asks again:
     /// what a stall keeps from being asked is not in it. Of the window where there is one.
     pub latency: Option<Latency>,
-    /// CPU time of the load in user mode, children included.
-    pub user_ns: u64,
-    /// In the kernel.
-    pub system_ns: u64,
-    /// Times that a thread gave up its CPU to wait.
-    pub voluntary_switches: u64,
-    /// Times that a thread was made to give up its CPU.
-    pub involuntary_switches: u64,
-    /// Page faults without input.
-    pub minor_faults: u64,
-    /// Page faults with input.
-    pub major_faults: u64,
+    /// What the load used, children included.
+    #[serde(flatten)]
+    pub used: Used,
     /// The counters asked for, children and threads included; null where unavailable.
     pub counters: Values,
     /// Those that are unavailable, and why.
     pub unavailable: BTreeMap<&'static str, String>,
     /// Sums that the workload keeps, to be held against the server's.
     pub account: Account,
-    /// Errors by kind; kinds that did not occur are left out.
-    pub errors: BTreeMap<&'static str, u64>,
-    /// Client processes that a signal or a fault ended.
-    pub children_lost: u64,
     /// The first error in words.
     pub first_error: Option<String>,
     /// Stopped by an interrupt before its end.
@@ -292,18 +296,9 @@ pub struct Life {
     pub unavailable: BTreeMap<&'static str, String>,
     /// From exec to exit.
     pub elapsed_ns: u64,
-    /// CPU time in user mode, from wait4(2) as all that follows.
-    pub user_ns: u64,
-    /// In the kernel.
-    pub system_ns: u64,
-    /// Times that a thread gave up its CPU to wait.
-    pub voluntary_switches: u64,
-    /// Times that a thread was made to give up its CPU.
-    pub involuntary_switches: u64,
-    /// Page faults without input.
-    pub minor_faults: u64,
-    /// Page faults with input.
-    pub major_faults: u64,
+    /// What all of it used.
+    #[serde(flatten)]
+    pub used: Used,
     /// The exit status; 128 and the signal's number where a signal ended it.
     pub status: i32,
 }

@@ -15,7 +15,7 @@ use crate::primitive::{Primitive, Waits};
 use crate::primitives::PRIMITIVES;
 use crate::setting::{NODELAY, Setting};
 use crate::supervisor::DRAIN;
-use crate::workload::Workload;
+use crate::workload::{Agreement, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
@@ -89,8 +89,17 @@ pub fn catalogue() -> Value {
             (primitive.about, json!({"moves": moves, "waits": primitive.waits, "settings": primitive.settings}))
         }),
         "workloads": list(WORKLOADS, |workload: &Workload| {
-            let (service, client) = (workload.service_settings, workload.client_settings);
-            (workload.about, json!({"port": workload.port, "service_settings": service, "client_settings": client}))
+            let agreement = |each: &Agreement| {
+                json!({"client": each.client.name, "relation": each.relation, "service": each.service.name})
+            };
+            let agreements: Vec<Value> = workload.agreements.iter().map(agreement).collect();
+            (
+                workload.about,
+                json!({
+                    "port": workload.port, "service_settings": workload.service_settings,
+                    "client_settings": workload.client_settings, "agreements": agreements,
+                }),
+            )
         }),
         "loads": list(LOADS, |load: &Load| {
             let requests: Vec<&str> = load.requests.iter().map(|setting| setting.name).collect();
@@ -166,6 +175,8 @@ pub fn matrix() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setting::Kind;
+    use crate::workload::Relation;
 
     #[test]
     fn a_design_that_moves_bytes_itself_has_holes_with_a_reason() {
@@ -177,6 +188,23 @@ mod tests {
         assert!(hole(&itself, &other).unwrap().contains("moves bytes itself"));
         let event_loop = Design { waits: Waits::ForReadiness, ..*DESIGNS[0].item };
         assert!(hole(&event_loop, &other).unwrap().contains("for readiness"));
+    }
+
+    #[test]
+    fn an_agreement_is_between_settings_of_both_ends() {
+        let of = |entry: &'static Entry<Workload>| entry.item.agreements.iter().map(move |each| (entry, each));
+        let agreements: Vec<_> = WORKLOADS.iter().flat_map(of).collect();
+        assert!(!agreements.is_empty());
+        for (workload, Agreement { client, relation, service }) in agreements {
+            assert!(workload.item.client_settings.contains(client), "{}: {}", workload.name, client.name);
+            assert!(workload.item.service_settings.contains(service), "{}: {}", workload.name, service.name);
+            let kinds = (client.kind, service.kind);
+            let ordered = matches!(
+                kinds,
+                (Kind::Integer { .. }, Kind::Integer { .. }) | (Kind::Boolean { .. }, Kind::Boolean { .. })
+            );
+            assert!(ordered || *relation == Relation::Equal, "{}: words are no more and no less", workload.name);
+        }
     }
 
     #[test]

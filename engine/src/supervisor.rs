@@ -292,17 +292,12 @@ impl<'a> Supervisor<'a> {
                 CpuSource::Cgroup => self.cpu_time.read()?.unwrap_or_default(),
                 _ => total.user_ns + total.system_ns,
             },
-            user_ns: total.user_ns,
-            system_ns: total.system_ns,
+            used: (&whole).into(),
             server_process: known.then_some(own),
             dead_children: known.then(|| Split {
                 user_ns: total.user_ns.saturating_sub(own.user_ns),
                 system_ns: total.system_ns.saturating_sub(own.system_ns),
             }),
-            voluntary_switches: whole.voluntary_switches,
-            involuntary_switches: whole.involuntary_switches,
-            minor_faults: whole.minor_faults,
-            major_faults: whole.major_faults,
             max_resident_kib: whole.max_resident_kib,
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
@@ -352,7 +347,8 @@ fn server(design: &Design, run: &'static Run, gate: OwnedFd) -> Result<()> {
 /// What the textbook's servers print at an interrupt, and what was counted besides.
 fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-    let mut text = format!("user {:.6} s, system {:.6} s", seconds(summary.user_ns), seconds(summary.system_ns));
+    let mut text =
+        format!("user {:.6} s, system {:.6} s", seconds(summary.used.user_ns), seconds(summary.used.system_ns));
     if let (Some(own), Some(children)) = (&summary.server_process, &summary.dead_children) {
         text += &format!(
             " (server process {:.6} + {:.6}, dead children {:.6} + {:.6})",

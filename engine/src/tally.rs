@@ -73,31 +73,65 @@ impl ErrorKind {
     }
 }
 
-/// The counters of one worker, on cache lines of their own so that counting does not make workers share one.
-#[derive(Default)]
-#[repr(align(64))]
-pub struct Slot {
-    /// Connections whose serving began.
-    pub connections: AtomicU64,
+/// Declares the counts once: the counters of a slot, and their sums in the results.
+macro_rules! counts {
+    ($($(#[$meta:meta])* $name:ident,)+) => {
+        /// The counters of one worker, on cache lines of their own so that counting does not make workers share one.
+        #[derive(Default)]
+        #[repr(align(64))]
+        pub struct Slot {
+            $($(#[$meta])* pub $name: AtomicU64,)+
+            errors: [AtomicU64; ErrorKind::ALL.len()],
+        }
+
+        /// The sums of a tally at one moment, of a server or of a load, all counted from the start.
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+        pub struct Counts {
+            $($(#[$meta])* pub $name: u64,)+
+            /// Workers (of a load, client processes) that a signal or a fault ended.
+            pub workers_lost: u64,
+            /// Workers forked in place of lost ones.
+            pub workers_replaced: u64,
+            /// Errors by kind; kinds that did not occur are left out.
+            pub errors: BTreeMap<&'static str, u64>,
+        }
+
+        impl Counts {
+            /// Adds what a slot has counted.
+            fn add(&mut self, slot: &Slot) {
+                $(self.$name += slot.$name.load(Relaxed);)+
+                for (&(_, name), counter) in ErrorKind::ALL.iter().zip(&slot.errors) {
+                    match counter.load(Relaxed) {
+                        0 => {}
+                        count => *self.errors.entry(name).or_default() += count,
+                    }
+                }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Connections whose serving began (of a load: that were made).
+    connections,
     /// Connections whose serving ended, well or not.
-    pub closed: AtomicU64,
-    /// Requests answered in full.
-    pub requests: AtomicU64,
+    closed,
+    /// Requests answered (of a load: whose reply came and was right) in full.
+    requests,
     /// Bytes received.
-    pub bytes_received: AtomicU64,
+    bytes_received,
     /// Bytes handed to the kernel.
-    pub bytes_sent: AtomicU64,
+    bytes_sent,
     /// Receive calls, those that brought nothing included.
-    pub receive_calls: AtomicU64,
+    receive_calls,
     /// Send calls.
-    pub send_calls: AtomicU64,
-    /// Sends without copying that the kernel is done with.
-    pub completions: AtomicU64,
-    /// Those among them of which it copied the bytes after all.
-    pub completions_copied: AtomicU64,
+    send_calls,
+    /// Sends without copying that the kernel is done with (MSG_ZEROCOPY).
+    completions,
+    /// Those among them of which it copied the bytes after all (SO_EE_CODE_ZEROCOPY_COPIED).
+    completions_copied,
     /// Wake-ups that found nothing to do.
-    pub empty_wakeups: AtomicU64,
-    errors: [AtomicU64; ErrorKind::ALL.len()],
+    empty_wakeups,
 }
 
 impl Slot {
@@ -162,65 +196,19 @@ impl Tally {
 
     /// The sums over all slots.
     pub fn counts(&self) -> Counts {
-        let sum = |field: fn(&Slot) -> &AtomicU64| self.slots.iter().map(|slot| field(slot).load(Relaxed)).sum();
-        Counts {
-            connections: sum(|slot| &slot.connections),
-            closed: sum(|slot| &slot.closed),
-            requests: sum(|slot| &slot.requests),
-            bytes_received: sum(|slot| &slot.bytes_received),
-            bytes_sent: sum(|slot| &slot.bytes_sent),
-            receive_calls: sum(|slot| &slot.receive_calls),
-            send_calls: sum(|slot| &slot.send_calls),
-            completions: sum(|slot| &slot.completions),
-            completions_copied: sum(|slot| &slot.completions_copied),
-            empty_wakeups: sum(|slot| &slot.empty_wakeups),
+        let mut counts = Counts {
             workers_lost: self.general().workers_lost.load(Relaxed),
             workers_replaced: self.general().workers_replaced.load(Relaxed),
-            errors: ErrorKind::ALL
-                .iter()
-                .map(|&(kind, name)| {
-                    (name, self.slots.iter().map(|slot| slot.errors[kind as usize].load(Relaxed)).sum::<u64>())
-                })
-                .filter(|&(_, count)| count > 0)
-                .collect(),
-        }
+            ..Counts::default()
+        };
+        self.slots.iter().for_each(|slot| counts.add(slot));
+        counts
     }
 
     /// Connections by pool worker; `None` for designs without a pool.
     pub fn connections_by_worker(&self) -> Option<Vec<u64>> {
         (self.slots.len() > 1).then(|| self.slots[1..].iter().map(|slot| slot.connections.load(Relaxed)).collect())
     }
-}
-
-/// The sums of a tally at one moment, all counted from the start.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Counts {
-    /// Connections whose serving began.
-    pub connections: u64,
-    /// Connections whose serving ended, well or not.
-    pub closed: u64,
-    /// Requests answered (or, of a load, replies received) in full.
-    pub requests: u64,
-    /// Bytes received.
-    pub bytes_received: u64,
-    /// Bytes handed to the kernel.
-    pub bytes_sent: u64,
-    /// Receive calls, those that brought nothing included.
-    pub receive_calls: u64,
-    /// Send calls.
-    pub send_calls: u64,
-    /// Sends without copying that the kernel is done with.
-    pub completions: u64,
-    /// Those among them of which it copied the bytes after all (SO_EE_CODE_ZEROCOPY_COPIED).
-    pub completions_copied: u64,
-    /// Wake-ups that found nothing to do.
-    pub empty_wakeups: u64,
-    /// Workers that a signal or a fault ended.
-    pub workers_lost: u64,
-    /// Workers forked in place of lost ones.
-    pub workers_replaced: u64,
-    /// Errors by kind; kinds that did not occur are left out.
-    pub errors: BTreeMap<&'static str, u64>,
 }
 
 #[cfg(test)]
@@ -251,6 +239,8 @@ mod tests {
         let counts = tally.counts();
         assert_eq!((counts.requests, counts.connections), (3, 4));
         assert_eq!(counts.errors, BTreeMap::from([("reset", 1)]));
+        tally.shared().errors(ErrorKind::Reset, 2);
+        assert_eq!(tally.counts().errors, BTreeMap::from([("reset", 3)]));
         assert_eq!(tally.connections_by_worker(), Some(vec![0, 4]));
         assert_eq!(Tally::new(0).unwrap().connections_by_worker(), None);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use serde::Serialize;
 
 use crate::about::About;
 use crate::inbox::Inbox;
@@ -21,10 +22,34 @@ pub struct Workload {
     pub service_settings: &'static [Setting],
     /// Settings of the asking end.
     pub client_settings: &'static [Setting],
+    /// Which settings of both ends must agree: where they do not, requests fail.
+    pub agreements: &'static [Agreement],
     /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
     pub service: fn(&Settings, Waits) -> Result<Box<dyn Service>>,
     /// Makes the asking end, once for the whole load.
     pub client: fn(&Settings) -> Result<Box<dyn Client>>,
+}
+
+/// A setting of the asking end that one of the serving end bounds. Neither end sees the other's settings; whoever starts
+/// both is told by `list --json`.
+#[derive(Debug, Clone, Copy)]
+pub struct Agreement {
+    /// The setting of the asking end.
+    pub client: Setting,
+    /// How the two stand to each other.
+    pub relation: Relation,
+    /// The setting of the serving end.
+    pub service: Setting,
+}
+
+/// How a client's setting must stand to its server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// It has the same value.
+    Equal,
+    /// It is no more: of numbers, and of switches, where true is more than false.
+    AtMost,
 }
 
 /// The serving end; shared by all workers.

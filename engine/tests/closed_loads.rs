@@ -75,11 +75,11 @@ fn a_timed_load_counts_what_is_complete_within_its_window() {
             assert!(number(&result["started_monotonic_ns"]) + 100_000_000 <= number(&started["monotonic_ns"]));
             assert!(number(&result["ended_monotonic_ns"]) >= number(&ended["monotonic_ns"]));
 
-            let (whole, within) = (number(&result["requests"]), number(&window["requests"]));
+            let (whole, within) = (number(&result["tally"]["requests"]), number(&window["requests"]));
             assert!(0 < within && within < whole, "{result}");
             assert_eq!(decoded(&result["latency"]), within, "{result}");
             assert_eq!(result["expected_requests"], Value::Null, "{result}");
-            let made = (number(&result["connections"]), number(&window["connections"]));
+            let made = (number(&result["tally"]["connections"]), number(&window["connections"]));
             if connections == "kept" {
                 assert_eq!(made, (8, 0), "{result}");
             } else {
@@ -129,7 +129,7 @@ fn a_counted_load_knows_all_its_latencies() {
             let options = format!("--connections kept --clients {clients} --loops {loops}");
             let (ran, lines) = lines(load, server.port, &options);
             let [result] = &lines[..] else { panic!("marks are for loads that end by time: {ran:?}") };
-            assert_eq!((ran.status, &result["requests"]), (Some(0), &(clients * loops).into()), "{ran:?}");
+            assert_eq!((ran.status, &result["tally"]["requests"]), (Some(0), &(clients * loops).into()), "{ran:?}");
             assert_eq!(decoded(&result["latency"]), clients * loops);
         }
     }
@@ -151,8 +151,12 @@ fn very_many_connections_are_kept_by_one_process() {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let line = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
         let line: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!((child.wait().unwrap().code(), &line["errors"]), (Some(0), &json!({})), "{line}");
-        assert_eq!((&line["connections"], &line["requests"]), (&clients.into(), &clients.into()), "{line}");
+        assert_eq!((child.wait().unwrap().code(), &line["tally"]["errors"]), (Some(0), &json!({})), "{line}");
+        assert_eq!(
+            (&line["tally"]["connections"], &line["tally"]["requests"]),
+            (&clients.into(), &clients.into()),
+            "{line}"
+        );
     }
     let ending = server.stop();
     assert_eq!(ending.summary()["tally"]["requests"], 10_500);
@@ -168,17 +172,17 @@ fn clients_think() {
         let (name, clients) = load.split_once(' ').unwrap();
         let options = format!("{clients} --loops 3 --think-microseconds 150000");
         let (ran, lines) = lines(name, server.port, &options);
-        assert_eq!((ran.status, &lines[0]["requests"]), (Some(0), &6.into()), "{ran:?}");
+        assert_eq!((ran.status, &lines[0]["tally"]["requests"]), (Some(0), &6.into()), "{ran:?}");
         assert!(number(&lines[0]["elapsed_ns"]) >= 300_000_000, "{ran:?}");
         // An hour's pause is not waited for when there is nothing to come after it.
         let (ran, lines) =
             self::lines(name, server.port, &format!("{clients} --loops 1 --think-microseconds 3600000000"));
-        assert_eq!((ran.status, &lines[0]["requests"]), (Some(0), &2.into()), "{ran:?}");
+        assert_eq!((ran.status, &lines[0]["tally"]["requests"]), (Some(0), &2.into()), "{ran:?}");
     }
     for load in LOADS {
         let options = "--clients 2 --milliseconds 100 --think-microseconds 3600000000";
         let (ran, lines) = lines(load, server.port, options);
-        assert_eq!((ran.status, &lines[2]["requests"]), (Some(0), &2.into()), "{ran:?}");
+        assert_eq!((ran.status, &lines[2]["tally"]["requests"]), (Some(0), &2.into()), "{ran:?}");
     }
 }
 
@@ -251,7 +255,7 @@ fn a_timed_load_without_a_server_ends_early() {
                 );
                 let (ran, lines) = lines(load, port, &options);
                 let result = lines.last().unwrap();
-                assert_eq!((ran.status, &result["errors"]), (Some(1), &json!({"refused": 9})), "{ran:?}");
+                assert_eq!((ran.status, &result["tally"]["errors"]), (Some(1), &json!({"refused": 9})), "{ran:?}");
                 let marks = if warm_up > 0 { 0 } else { 2 };
                 assert_eq!((lines.len() - 1, result["window"].is_null()), (marks, warm_up > 0), "{ran:?}");
             }
@@ -324,7 +328,7 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
             let (status, lines) = interrupted(child, output);
             let [ended, result] = &lines[..] else { panic!("{lines:?}") };
             assert_eq!((status, &result["interrupted"]), (Some(1), &true.into()), "{result}");
-            assert_eq!((&ended["mark"], &result["errors"]), (&"window_ended".into(), &json!({})), "{lines:?}");
+            assert_eq!((&ended["mark"], &result["tally"]["errors"]), (&"window_ended".into(), &json!({})), "{lines:?}");
             assert_eq!(ended["monotonic_ns"], result["window"]["ended_monotonic_ns"], "{lines:?}");
             assert_eq!(decoded(&result["latency"]), number(&result["window"]["requests"]), "{result}");
         }
@@ -339,8 +343,8 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
             let (status, lines) = interrupted(child, output);
             let [result] = &lines[..] else { panic!("{lines:?}") };
             assert_eq!((status, &result["interrupted"]), (Some(1), &true.into()), "{result}");
-            assert_eq!((&result["window"], &result["errors"]), (&Value::Null, &json!({})), "{result}");
-            assert!(number(&result["requests"]) > 100, "{result}");
+            assert_eq!((&result["window"], &result["tally"]["errors"]), (&Value::Null, &json!({})), "{result}");
+            assert!(number(&result["tally"]["requests"]) > 100, "{result}");
         }
     }
 }
@@ -370,8 +374,12 @@ fn one_silent_connection_does_not_keep_others_from_asking() {
         let options = "--clients 4 --connections kept --bytes 1 --loops 200 --timeout-milliseconds 300";
         let (ran, lines) = lines(load, port, options);
         let result = &lines[0];
-        assert_eq!((ran.status, &result["errors"]), (Some(1), &json!({"timed_out": 1})), "{ran:?}");
-        assert_eq!((&result["requests"], &result["connections"]), (&799.into(), &5.into()), "{ran:?}");
+        assert_eq!((ran.status, &result["tally"]["errors"]), (Some(1), &json!({"timed_out": 1})), "{ran:?}");
+        assert_eq!(
+            (&result["tally"]["requests"], &result["tally"]["connections"]),
+            (&799.into(), &5.into()),
+            "{ran:?}"
+        );
     }
 }
 
@@ -385,7 +393,7 @@ fn waiting_costs_no_cpu_time() {
     for load in LOADS {
         let options = "--clients 3 --connections kept --timeout-milliseconds 500 --loops 3";
         let (ran, lines) = lines(load, port, options);
-        assert_eq!(lines[0]["errors"], json!({"timed_out": 9}), "{ran:?}");
+        assert_eq!(lines[0]["tally"]["errors"], json!({"timed_out": 9}), "{ran:?}");
         let cpu = number(&lines[0]["user_ns"]) + number(&lines[0]["system_ns"]);
         assert!(cpu < number(&lines[0]["elapsed_ns"]) / 4, "{ran:?}");
     }
@@ -412,7 +420,11 @@ fn the_next_address_is_tried() {
             ]);
             let ran = run(command.args(["--clients", "20", "--loops", "5"]));
             let line: Value = serde_json::from_str(&ran.output).unwrap();
-            assert_eq!((ran.status, &line["requests"], &line["errors"]), (Some(0), &100.into(), &json!({})), "{ran:?}");
+            assert_eq!(
+                (ran.status, &line["tally"]["requests"], &line["tally"]["errors"]),
+                (Some(0), &100.into(), &json!({})),
+                "{ran:?}"
+            );
         }
     }
 }
@@ -439,9 +451,9 @@ fn clients_come_again_where_the_protocol_closes() {
             let ran = run(&mut command);
             let line: Value = serde_json::from_str(&ran.output).unwrap_or_else(|_| panic!("{ran:?}"));
             let connections = if kept { 3 } else { 12 };
-            assert_eq!((ran.status, &line["errors"]), (Some(0), &json!({})), "{workload}: {ran:?}");
+            assert_eq!((ran.status, &line["tally"]["errors"]), (Some(0), &json!({})), "{workload}: {ran:?}");
             assert_eq!(
-                (&line["requests"], &line["connections"]),
+                (&line["tally"]["requests"], &line["tally"]["connections"]),
                 (&12.into(), &connections.into()),
                 "{workload}: {ran:?}"
             );

@@ -257,7 +257,11 @@ fn names_and_both_kinds_of_addresses_can_be_listened_on_and_connected_to() {
         let ran = with(&format!("load bytes --connect {host}:{port} --children 2 --loops 3 --json"));
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let line: Value = serde_json::from_str(&ran.output).unwrap();
-        assert_eq!((&line["requests"], &line["errors"]), (&6.into(), &serde_json::json!({})), "{line}");
+        assert_eq!(
+            (&line["tally"]["requests"], &line["tally"]["errors"]),
+            (&6.into(), &serde_json::json!({})),
+            "{line}"
+        );
         let summary = server.interrupt();
         assert!(summary.contains("connections 6, requests 6"), "{summary}");
     }
@@ -335,7 +339,7 @@ fn what_is_registered_is_listed() {
     let listed = with("list");
     assert_eq!(listed.status, Some(0));
     let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
-    assert_eq!(catalogue["schema"], 2);
+    assert_eq!(catalogue["schema"], 3);
     for kind in ["designs", "primitives", "workloads", "loads", "counters"] {
         assert!(listed.output.contains(kind), "{listed:?}");
         let entries = catalogue[kind].as_array().unwrap();
@@ -460,9 +464,9 @@ fn all_lines_are_as_the_schema_says() {
 
     // The schema is no sieve: what is missing or of another type does not fit.
     let mut line: Value = serde_json::from_str(&ran.output).unwrap();
-    line["requests"] = "many".into();
+    line["tally"]["requests"] = "many".into();
     assert!(support::schema::check(&schema, &line).is_err());
-    line.as_object_mut().unwrap().remove("requests");
+    line.as_object_mut().unwrap().remove("tally");
     assert!(support::schema::check(&schema, &line).is_err());
     line["line"] = "other".into();
     assert!(support::schema::check(&schema, &line).is_err());

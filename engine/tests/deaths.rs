@@ -139,10 +139,14 @@ fn of_a_child_of_a_load() {
     let output = load.wait_with_output().unwrap();
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{line}");
-    assert_eq!((&line["children_lost"], &line["expected_requests"]), (&1.into(), &30_000_000.into()), "{line}");
+    assert_eq!((&line["tally"]["workers_lost"], &line["expected_requests"]), (&1.into(), &30_000_000.into()), "{line}");
     assert!(line["first_error"].as_str().is_some_and(|text| text.contains("SIGKILL")), "{line}");
     assert!(process::children(parent).is_empty());
-    assert_eq!(line["errors"], serde_json::json!({}), "those that are ended for its sake are no errors: {line}");
+    assert_eq!(
+        line["tally"]["errors"],
+        serde_json::json!({}),
+        "those that are ended for its sake are no errors: {line}"
+    );
 }
 
 /// A load of which nothing works ends with its server.
@@ -158,7 +162,7 @@ fn of_the_server_under_a_load() {
     let output = load.wait_with_output().unwrap();
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{line}");
-    assert!(line["errors"]["refused"].as_u64().is_some_and(|count| count > 0), "{line}");
+    assert!(line["tally"]["errors"]["refused"].as_u64().is_some_and(|count| count > 0), "{line}");
 }
 
 const CHILDREN: usize = 4;

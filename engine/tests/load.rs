@@ -66,12 +66,12 @@ fn all_fails(port: u16, options: &[&str], kind: &str, word: &str) {
         assert_eq!(ran.status, Some(1), "{ran:?}");
         assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
         assert!(ran.errors.starts_with("thunderherd-engine: "), "{ran:?}");
-        assert_eq!((&line["requests"], &line["expected_requests"]), (&0.into(), &10.into()), "{line}");
-        let errors = line["errors"].as_object().unwrap();
+        assert_eq!((&line["tally"]["requests"], &line["expected_requests"]), (&0.into(), &10.into()), "{line}");
+        let errors = line["tally"]["errors"].as_object().unwrap();
         assert_eq!(errors.keys().collect::<Vec<_>>(), [kind], "{line}");
         // A client may give up when there is no server to be measured, but not before it has tried.
         assert!((2..=10).contains(&errors[kind].as_u64().unwrap()), "{line}");
-        assert_eq!((&line["children_lost"], &line["latency"]), (&0.into(), &Value::Null), "{line}");
+        assert_eq!((&line["tally"]["workers_lost"], &line["latency"]), (&0.into(), &Value::Null), "{line}");
         assert!(line["first_error"].as_str().is_some_and(|text| text.contains(word)), "'{word}' is not in {line}");
     }
 }
@@ -86,14 +86,22 @@ fn all_is_right() {
         assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{ran:?}");
         assert_eq!(line["line"], "load");
         let connections = if kept { 2 } else { 10 };
-        for (name, value) in
-            [("expected_requests", 10), ("requests", 10), ("connections", connections), ("bytes_received", 40_000)]
-        {
+        for (name, value) in [("expected_requests", 10.into()), ("first_error", Value::Null), ("window", Value::Null)] {
             assert_eq!(line[name], value, "{name} in {line}");
         }
-        for (name, value) in [("children_lost", 0.into()), ("first_error", Value::Null), ("window", Value::Null)] {
-            assert_eq!(line[name], value, "{name} in {line}");
+        // A request is sent in one call; "4000\n" is five bytes.
+        for (name, value) in [
+            ("requests", 10),
+            ("connections", connections),
+            ("closed", connections),
+            ("bytes_received", 40_000),
+            ("bytes_sent", 50),
+            ("send_calls", 10),
+            ("workers_lost", 0),
+        ] {
+            assert_eq!(line["tally"][name], value, "{name} in {line}");
         }
+        assert!(line["tally"]["receive_calls"].as_u64() >= Some(10), "{line}");
         let number = |name: &str| line[name].as_u64().unwrap();
         assert_eq!(number("elapsed_ns"), number("ended_monotonic_ns") - number("started_monotonic_ns"));
         assert!(number("user_ns") + number("system_ns") > 0, "{line}");
@@ -142,7 +150,7 @@ fn a_reply_with_a_wrong_byte() {
     // For servers that send other bytes the count alone can be checked.
     for chosen in ONCE {
         let (ran, line) = load(chosen, serve(answer), &["--check", "count"]);
-        assert_eq!((ran.status, &line["requests"]), (Some(0), &10.into()), "{ran:?}");
+        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &10.into()), "{ran:?}");
     }
 }
 
@@ -228,8 +236,8 @@ fn now_and_then_a_reply_is_wrong() {
     for chosen in ONCE {
         let (ran, line) = load(chosen, port, &[]);
         assert_eq!(ran.status, Some(1));
-        assert_eq!((&line["requests"], &line["connections"]), (&8.into(), &10.into()), "{line}");
-        assert_eq!(line["errors"], serde_json::json!({"truncated": 2}), "{line}");
+        assert_eq!((&line["tally"]["requests"], &line["tally"]["connections"]), (&8.into(), &10.into()), "{line}");
+        assert_eq!(line["tally"]["errors"], serde_json::json!({"truncated": 2}), "{line}");
     }
 }
 
@@ -242,7 +250,7 @@ fn descriptors_that_are_not_to_be_had() {
         assert_eq!(ran.errors.lines().count(), 1, "with {limit} descriptors: {ran:?}");
         assert!(!ran.errors.contains("panicked"), "with {limit} descriptors: {ran:?}");
         if let Ok(line) = serde_json::from_str::<Value>(&ran.output) {
-            let errors = line["errors"].as_object().unwrap();
+            let errors = line["tally"]["errors"].as_object().unwrap();
             let known = |kind: &String| kind == "resource_limit" || kind == "refused";
             assert!(!errors.is_empty() && errors.keys().all(known), "with {limit} descriptors: {line}");
         }
@@ -275,7 +283,11 @@ fn an_interrupt_ends_it_and_says_so() {
         let output = output.unwrap();
         let line: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((output.status.code(), &line["interrupted"]), (Some(1), &true.into()), "{line}");
-        assert_eq!((&line["errors"], &line["children_lost"]), (&serde_json::json!({}), &0.into()), "{line}");
+        assert_eq!(
+            (&line["tally"]["errors"], &line["tally"]["workers_lost"]),
+            (&serde_json::json!({}), &0.into()),
+            "{line}"
+        );
     }
 }
 

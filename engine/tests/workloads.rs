@@ -41,7 +41,7 @@ fn load(port: u16, workload: &str, options: &[&str]) -> Value {
     let ran: Ran = run(engine().args(fixed).args(options));
     assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{workload} {options:?}: {}", ran.output);
     let line: Value = serde_json::from_str(&ran.output).unwrap();
-    assert_eq!((&line["requests"], &line["errors"]), (&100.into(), &serde_json::json!({})), "{line}");
+    assert_eq!((&line["tally"]["requests"], &line["tally"]["errors"]), (&100.into(), &serde_json::json!({})), "{line}");
     line
 }
 

@@ -34,7 +34,7 @@ workload = "bytes"
 primitive = "send"
 [load]
 kind = "closed"
-clients = 2
+processes = 2
 warm_up_connections = 10
 settings = { children = 2, loops = 25, bytes = 4000 }
 [noise]

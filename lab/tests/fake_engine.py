@@ -57,8 +57,9 @@ class Server:
         miscounted = 1 if "tally_short" in FAULTS and self.requests else 0  # one request is not counted
         return {
             "connections": self.connections, "closed": self.connections - ("left_open" in FAULTS),
-            "requests": self.requests - miscounted, "bytes_received": 0, "bytes_sent": 0,
-            "receive_calls": 0, "send_calls": 0, "empty_wakeups": 0,
+            "requests": self.requests - miscounted, "bytes_received": 5 * self.requests,
+            "bytes_sent": 4000 * self.requests, "receive_calls": 3 * self.requests,
+            "send_calls": 2 * self.requests, "empty_wakeups": 0,
             "workers_lost": int("worker_lost" in FAULTS), "workers_replaced": 0,
             "errors": {"reset": 3} if "server_error" in FAULTS else {},
             "a_key_of_a_newer_engine": 1,
@@ -112,7 +113,7 @@ def serve(arguments):
     server = Server(design, counters_of(settings))
     port = server.socket.getsockname()[1]
     say(
-        line="ready", schema=99 if "newer" in FAULTS else 2, address=f"127.0.0.1:{port}", port=port,
+        line="ready", schema=99 if "newer" in FAULTS else 3, address=f"127.0.0.1:{port}", port=port,
         supervisor_pid=os.getpid(), server_pid=os.getpid(), design=design, primitive=settings["primitive"],
         workload=settings["workload"], settings=settings,
         cpu_source="whole_life" if "whole_life" in FAULTS else "perf_event",
@@ -162,13 +163,19 @@ def load(arguments):
         "p999_ns": None, "maximum_ns": 9_000_000, "histogram": "",
     }  # fmt: skip
     say(
-        line="load", schema=2, workload=arguments[0], load=settings["load"], settings=settings,
-        expected_requests=None if timed else planned, requests=done, connections=connections,
-        bytes_received=0, elapsed_ns=1, window=window, latency=latency, account={"busy": 2 * done},
+        line="load", schema=3, workload=arguments[0], load=settings["load"],
+        primitive=settings.get("primitive", "send"), settings=settings,
+        expected_requests=None if timed else planned, elapsed_ns=1, tally={
+            "connections": connections, "closed": connections, "requests": done,
+            "bytes_received": 4000 * done, "bytes_sent": 5 * done, "receive_calls": 4 * done,
+            "send_calls": done, "empty_wakeups": 0, "workers_lost": 0, "workers_replaced": 0,
+            "errors": {"refused": 2} if done < planned else {},
+        }, window=window, latency=latency, account={"busy": 2 * done},
         counters={name: None if name in FAULTS else 5 * done for name in counters_of(settings)},
+        unavailable={name: "not for clients" for name in counters_of(settings) if name in FAULTS},
         started_monotonic_ns=began, ended_monotonic_ns=time.monotonic_ns(), user_ns=1_000_000,
-        system_ns=2_000_000, voluntary_switches=0, errors={"refused": 2} if done < planned else {},
-        children_lost=0, first_error="connect: refused" if done < planned else None,
+        system_ns=2_000_000, voluntary_switches=0, involuntary_switches=0, minor_faults=0, major_faults=0,
+        first_error="connect: refused" if done < planned else None,
     )  # fmt: skip
     sys.exit(0 if done == planned else 1)
 

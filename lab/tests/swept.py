@@ -45,8 +45,9 @@ set = { "load.settings.loops" = 20 }
 axis = "logarithmic"
 x_label = "children"
 metrics = ["voluntary_switches_per_connection"]
-[sweeps.paper]
+[[sweeps.paper]]
 file = "paper.csv"
+metric = "server_cpu_per_connection"
 point = "children"
 columns = { prefork = "row2" }
 note = "its own machine"

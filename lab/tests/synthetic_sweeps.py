@@ -62,8 +62,6 @@ def at(base: Contender, sweep: str, point: str, name: str, **changes: Any) -> Co
         "metric": name,
         "better": metric(name).better,
         "row": None,
-        "paper_seconds": None,
-        "paper_note": None,
     }
     return base.model_copy(update={**own, **shown, **changes})
 
@@ -98,6 +96,7 @@ def study(*, main: bool = True, repetitions: int | None = None) -> Study:
             "title": TITLE,
             "contenders": tuple(contenders),
             "sweeps": (_pools(cpu), _delays(rate), _lives(clock)),
+            "paper": (*(whole.paper if main else ()), *_paper_of_pools(cpu), *_paper_of_delays(rate)),
             "absent": {LACKING: WHY_LACKING},
             "comparisons": () if repetitions else tuple(pairs),
             "looks": (Look(blocks=blocks, alpha=alpha),),
@@ -105,7 +104,7 @@ def study(*, main: bool = True, repetitions: int | None = None) -> Study:
             "claims_path": None,
             "measure": whole.measure.model_copy(
                 update={
-                    "counters": ("task_clock", "context_switches"),
+                    "counters": {"task_clock": "nanoseconds", "context_switches": "switches"},
                     **({} if main else {"metric": rate, "better": "more", "baseline": None}),
                 }
             ),
@@ -113,38 +112,59 @@ def study(*, main: bool = True, repetitions: int | None = None) -> Study:
     )
 
 
-def _pools(name: str) -> Sweep:
+def _paper_of_pools(name: str) -> list[PaperFigure]:
     paper = {
         "prefork": [None, None, 1.8, 3.5, 6.9, 13.5],
         "prefork_file_lock": [None, None, 2.7, 5.6, 11.2, 22.0],
     }
+    return [
+        PaperFigure(
+            metric=name,
+            base=base,
+            sweep="pool_size",
+            point=str(pool),
+            value=value,
+            runs=[value],
+            note="BSD/OS",
+        )
+        for base, values in paper.items()
+        for pool, value in zip(POOLS, values, strict=True)
+        if value is not None
+    ]
+
+
+def _pools(name: str) -> Sweep:
     return Sweep(
         name="pool_size", title="Fig. 30.1A: CPU over the number of children", key="settings.pool",
         x_label="children", axis="logarithmic", metric=name, better="less",
         metrics=(name, "voluntary_switches_per_connection"), trial="window",
         points=tuple(SweepPoint(name=str(pool), number=pool) for pool in POOLS),
         contenders=tuple(POOL_COSTS), absent={LACKING: WHY_LACKING},
-        paper=tuple(
-            PaperFigure(base=base, point=str(pool), value=value, runs=[value], note="BSD/OS")
-            for base, values in paper.items()
-            for pool, value in zip(POOLS, values, strict=True)
-            if value is not None
-        ),
     )  # fmt: skip
 
 
-def _delays(name: str) -> Sweep:
+def _paper_of_delays(name: str) -> list[PaperFigure]:
     paper = {("thread_per_client", "small"): 167.43, ("thread_per_client", "large"): 94.2}
     paper |= {("prethread_queue", "small"): 328.33, ("prethread_queue", "large"): 71.3}
+    return [
+        PaperFigure(
+            metric=name,
+            base=base,
+            sweep="delay",
+            point=point,
+            value=value,
+            runs=[value - 9, value, value + 9],
+        )
+        for (base, point), value in paper.items()
+    ]
+
+
+def _delays(name: str) -> Sweep:
     return Sweep(
         name="delay", title="Delays of 1 to 3 and of 1 to 20 ms", key=None, x_label="delay", axis="linear",
         metric=name, better="more", metrics=(name, "requests", "elapsed_seconds"), trial="window",
         points=tuple(SweepPoint(name=delay, number=None) for delay in DELAYS),
         contenders=("thread_per_client", "prethread_queue"), absent={},
-        paper=tuple(
-            PaperFigure(base=base, point=point, value=value, runs=[value - 9, value, value + 9])
-            for (base, point), value in paper.items()
-        ),
     )  # fmt: skip
 
 
@@ -154,7 +174,7 @@ def _lives(name: str) -> Sweep:
         x_label="connections", axis="logarithmic", metric=name, better="less",
         metrics=(name, "server.task_clock", "latency_p99_seconds"), trial="whole_life",
         points=tuple(SweepPoint(name=str(count), number=count) for count in LIVES),
-        contenders=("iterative", "prefork", "thread_per_client"), absent={}, paper=(),
+        contenders=("iterative", "prefork", "thread_per_client"), absent={},
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ source = "unp-ch30"
 
 [conditions]
 contenders = { pool = 15 }
-load = { bytes = 4000, clients = 2 }
+load = { bytes = 4000, processes = 2 }
 
 [[claims]]
 id = "H1"

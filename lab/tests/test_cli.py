@@ -39,7 +39,7 @@ POOL = {
 }
 
 CATALOGUE = {
-    "schema": 2,
+    "schema": 3,
     "version": "0.1.0",
     "designs": [
         {
@@ -207,7 +207,7 @@ def test_list_as_json_is_the_engines_and_the_studies() -> None:
     sizes = {study["name"]: study["sizes"] for study in everything["studies"]}
     assert {"quick", "full"} <= set(sizes["unp-ch30"])
     assert [design["name"] for design in everything["designs"]] == ["iterative", "prefork"]
-    assert everything["schema"] == 2
+    assert everything["schema"] == 3
 
 
 def test_matrix_gives_reasons() -> None:

@@ -102,7 +102,7 @@ def test_a_server_from_ready_to_summary(fake_engine: Fake) -> None:
         assert running.snapshot().tally.requests == 0
         load = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 30})
         result = load.wait(10)
-        assert (result.requests, result.errors) == (60, {})
+        assert (result.tally.requests, result.tally.errors) == (60, {})
         now = running.snapshot()
         assert (now.tally.requests, now.workers, now.cpu_ns) == (60, [20, 20, 20], 60 * 40_000)
         summary = running.stop()
@@ -156,7 +156,7 @@ def test_exit_status_2_is_the_users_mistake_in_the_engines_words(fake_engine: Fa
 
 def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
     fake_engine("newer")
-    told = r"version 99 of its JSON, this laboratory version 2.*make build"
+    told = r"version 99 of its JSON, this laboratory version 3.*make build"
     with pytest.raises(UserError, match=told), server():
         pass
 
@@ -199,8 +199,8 @@ def test_a_load_with_errors_still_gives_its_result(fake_engine: Fake) -> None:
     fake_engine("load_error")
     with server() as running:
         result = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 5}).wait(10)
-    assert (result.requests, result.expected_requests) == (8, 10)
-    assert (result.errors, result.first_error) == ({"refused": 2}, "connect: refused")
+    assert (result.tally.requests, result.expected_requests) == (8, 10)
+    assert (result.tally.errors, result.first_error) == ({"refused": 2}, "connect: refused")
 
 
 def test_a_load_that_hangs_is_ended(fake_engine: Fake) -> None:
@@ -217,7 +217,7 @@ def test_a_load_that_hangs_is_ended(fake_engine: Fake) -> None:
 def test_the_real_engine_serves_and_loads(copied_engine: Path) -> None:
     with server() as running:
         result = start_load("bytes", running.ready.address, settings={"children": 2, "loops": 10}).wait(30)
-        assert result.requests == result.expected_requests == 20
+        assert result.tally.requests == result.expected_requests == 20
         now = running.snapshot()
         assert now.tally.requests == 20
         assert now.workers is not None and sum(now.workers) == 20
@@ -266,8 +266,8 @@ def test_a_killed_client_is_counted_and_leaves_nothing(copied_engine: Path) -> N
             clients = [pid for pid, line in processes_of(copied_engine).items() if " load " in line]
         os.kill(max(clients), signal.SIGKILL)
         result = load.wait(60)
-        assert result.children_lost == 1
-        assert result.requests < result.expected_requests
+        assert result.tally.workers_lost == 1
+        assert result.tally.requests < result.expected_requests
     assert processes_of(copied_engine) == {}
 
 

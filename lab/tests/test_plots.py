@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
 from thunderherd import drawing, plots
-from thunderherd.records import Summary
+from thunderherd.records import PaperFigure, Summary
 
 NARROW = [False, True]
 
@@ -48,14 +48,15 @@ def svg_texts(chart: Any) -> list[str]:
 def test_process_control_shows_the_summarys_figures(narrow: bool) -> None:
     found = rows(plots.process_control_chart(summary(), narrow=narrow))
     for each in summary().contenders:
-        own = each.process_control_seconds
-        if each.name == summary().study.baseline:
+        own, name = each.process_control_seconds, each.name
+        if name == summary().study.baseline:
             assert not [row for row in found if row.get("name") == each.name], "the baseline has no bar"
             continue
         assert own is not None
         shown = {(row["value"], row["low"], row["high"]) for row in found if row.get("name") == each.name}
         assert (own.value, own.low, own.high) in shown
-        assert (each.paper_seconds, None, None) in shown
+        paper = next((each.value for each in summary().paper if each.base == name), None)
+        assert (paper, None, None) in shown
 
 
 @pytest.mark.parametrize("narrow", NARROW)
@@ -70,8 +71,8 @@ def test_process_control_draws_figures_titles_and_marks(narrow: bool) -> None:
 
 def test_nothing_is_enlarged_where_nothing_stands_out() -> None:
     data = json.loads(document())
+    data["paper"] = []
     for each in data["contenders"]:
-        each["paper_seconds"] = None
         if each["name"] == "fork_per_client":
             each["process_control_seconds"] = data["contenders"][2]["process_control_seconds"]
     texts = svg_texts(plots.process_control_chart(Summary.model_validate(data)))
@@ -91,14 +92,23 @@ def test_intervals_without_bounds_and_negative_figures_are_drawn() -> None:
 def test_clients_per_worker_shows_each_worker_as_a_share(narrow: bool) -> None:
     found = rows(plots.clients_per_worker_chart(summary(), narrow=narrow))
     for each in summary().contenders:
-        shares = [row["share"] for row in found if row.get("name") == each.name]
+        own = [row for row in found if (row.get("name"), row.get("whose")) == (each.name, "this machine")]
+        shares = [row["share"] for row in own]
         counts = each.worker_connections or []
         assert shares == pytest.approx([count * len(counts) / sum(counts) for count in counts])
     assert not [row for row in found if row.get("name") == "fork_per_client"]
 
 
 def test_the_papers_workers_stand_beside() -> None:
-    found = rows(plots.clients_per_worker_chart(summary(), paper={"prefork": [10, 20, 30], "iterative": [1]}))
+    figures = [
+        PaperFigure(metric="worker_connections", base=base, system=system, value=None, runs=runs)
+        for base, system, runs in (
+            ("prefork", "VAX", [1.0, 1.0]),
+            ("prefork", "BSD/OS", [10.0, 20.0, 30.0]),
+            ("iterative", None, [1.0]),
+        )
+    ]
+    found = rows(plots.clients_per_worker_chart(summary().model_copy(update={"paper": figures})))
     papers = [row for row in found if row.get("whose") == "the paper"]
     assert [row["share"] for row in papers] == [0.5, 1.0, 1.5]
 

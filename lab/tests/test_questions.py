@@ -42,7 +42,7 @@ less = { weights = { "prefork@pool_size=10" = 1, "prefork@pool_size=120" = -1 },
 best = { base = "prefork_mutex", sweep = "pool_size" }
 
 [questions.given]
-clients = { contender = "prefork@pool_size=10", key = "load.clients", times = "load.settings.children" }
+clients = { contender = "prefork@pool_size=10", key = "load.processes", times = "load.settings.children" }
 fewest = { contender = "prefork@pool_size=10", key = "settings.pool", plus = 1 }
 """
 
@@ -134,7 +134,7 @@ def test_where_more_is_better_the_best_is_the_most(tmp_path: Path) -> None:
         ("{less} it.", "{less:.2f} it.", 12, "is no plain name"),
         ("{less} it.", "{less.unit} it.", 12, "is no plain name"),
         ("{less} it.", "{more} it.", 22, "less is used in no sentence"),
-        ('key = "load.clients"', 'key = "load.client"', 28, "did you mean 'load.clients'?"),
+        ('key = "load.processes"', 'key = "load.process"', 28, "did you mean 'load.processes'?"),
         ('key = "settings.pool"', 'key = "design"', 29, "no number to reckon with"),
         (
             'fewest = { contender = "prefork@pool_size=10"',

@@ -101,7 +101,9 @@ def test_hostile_texts_stay_texts() -> None:
     data["machine"] = {HOSTILE: {HOSTILE: [HOSTILE, "</script>", "<!--"]}}
     data["trials"]["invalid_reasons"] = {HOSTILE: 1}
     for contender in data["contenders"]:
-        contender |= {"label": HOSTILE, "paper_note": HOSTILE}
+        contender |= {"label": HOSTILE}
+    for figure in data["paper"]:
+        figure |= {"note": HOSTILE, "unit": HOSTILE, "system": HOSTILE}
     data["contenders"][2] |= {"name": HOSTILE, "design": HOSTILE}
     for claim in data["claims"]:
         claim |= {
@@ -234,7 +236,9 @@ def test_it_opens_without_a_word_or_a_request(browser: Browser, file: Path, widt
 def test_every_figure_of_the_table_is_the_summarys(browser: Browser, file: Path) -> None:
     seen = visit(browser, file)
     rows = seen.page.locator("#study tbody tr").all_inner_texts()
-    recorded = json.loads(document())["contenders"]
+    data = json.loads(document())
+    recorded = data["contenders"]
+    papers = {each["base"]: each["value"] for each in reversed(data["paper"])}
     assert len(rows) == len(recorded)
     for row, each in zip(rows, recorded, strict=True):
         figures = [
@@ -249,7 +253,7 @@ def test_every_figure_of_the_table_is_the_summarys(browser: Browser, file: Path)
         expected = [cpu["value"], cpu["low"], cpu["high"]]
         if each["name"] != "iterative":
             expected += [control["value"], control["low"], control["high"]]
-        expected += [each["paper_seconds"]] if each["paper_seconds"] is not None else []
+        expected += [paper for paper in [papers.get(each["name"])] if paper is not None]
         if workers:
             expected += [workers["minimum"], workers["maximum"], workers["standard_deviation"]]
         assert len(figures) == len(expected), row
@@ -288,7 +292,8 @@ def test_a_figure_appears_under_the_pointer(browser: Browser, file: Path) -> Non
 def test_hostile_names_do_nothing_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     data = json.loads(document())
     data["study"]["title"] = HOSTILE
-    data["contenders"][2] |= {"name": HOSTILE, "label": HOSTILE, "paper_note": HOSTILE}
+    data["contenders"][2] |= {"name": HOSTILE, "label": HOSTILE}
+    data["paper"][2] |= {"base": HOSTILE, "note": HOSTILE}
     seen = visit(browser, write_report(Summary.model_validate(data), tmp_path / "hostile.html"))
     dialogs: list[str] = []
     seen.page.on("dialog", lambda dialog: dialogs.append(dialog.message))

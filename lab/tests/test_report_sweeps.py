@@ -100,8 +100,8 @@ def test_hostile_texts_stay_texts(of: Summary) -> None:
     data = json.loads(of.model_dump_json(by_alias=True))
     for sweep in data["sweeps"]:
         sweep |= {"title": HOSTILE, "x_label": HOSTILE}
-        for figure in sweep["paper"]:
-            figure["note"] = HOSTILE
+    for figure in data["paper"]:
+        figure |= {"note": HOSTILE, "unit": HOSTILE, "system": HOSTILE}
     data["questions"][0] |= {"text": HOSTILE, "answer": [HOSTILE], "note": HOSTILE}
     data["counted"] |= {"title": HOSTILE}
     for cell in data["counted"]["cells"]:

@@ -25,8 +25,13 @@ GOOD = """\
 name = "small"
 title = "A small study"
 question = "Which one?"
-paper_table = "paper.csv"
 inconsistencies = "wrong.csv"
+
+[[paper]]
+file = "paper.csv"
+metric = "process_control_seconds"
+contender = "row"
+value = "process_control_cpu_s"
 
 [measure]
 metric = "server_cpu_per_connection"
@@ -40,7 +45,7 @@ settings = { backlog = 64, nodelay = false }
 
 [load]
 kind = "closed"
-clients = 2
+processes = 2
 settings = { children = 5, loops = 100, bytes = 4000 }
 
 [lab]
@@ -129,14 +134,11 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
     }
     assert prefork.settings == {**iterative.settings, "pool": 7, "respawn": False}
     assert modern.settings == {**prefork.settings, "nodelay": True, "backlog": 4096}
-    assert (modern.design, modern.row, modern.paper_seconds, modern.control_of) == (
-        "prefork",
-        None,
-        None,
-        "prefork",
-    )
-    assert (prefork.paper_seconds, prefork.paper_note) == (1.8, "1.80, no lock: is odd")
-    assert (iterative.paper_seconds, iterative.paper_note) == (0.0, None)
+    assert (modern.design, modern.row, modern.control_of) == ("prefork", None, "prefork")
+    assert [(each.base, each.metric, each.value, each.note) for each in study.paper] == [
+        ("iterative", "process_control_seconds", 0.0, None),
+        ("prefork", "process_control_seconds", 1.8, "1.80, no lock: is odd"),
+    ]
     assert iterative.label == "One after the other"
     assert {each.primitive for each in study.contenders} == {"send"}
     assert [(pair.a, pair.b) for pair in study.comparisons] == [
@@ -289,13 +291,16 @@ def test_common_setting_reaches_all_but_those_with_their_own(tmp_path: Path) -> 
         ("check=patern", 'check = "patern"; allowed: "pattern", "count"'),
         ("server_cpus=0", "lab.server_cpus = 0: it must be a list"),
         ("steal_percent=200", "steal_percent = 200: it must be at most 100"),
-        ("limit=100", "asks for 4000 bytes, more than the server's limit of 100"),
+        ("limit=100", "the load has bytes = 4000, the server limit = 100, which is less"),
         ("baseline=modern", "is a control"),
         ("alpha=0.0001", "need at least 16 blocks"),
         ("loops=2000", "0 warm-up and 20000 measured connections to one port; allowed: 10000"),
         ("children=101", "allowed: 10000"),
         ("warm_up_connections=9999", "9999 warm-up"),
-        ("primitive=test_splice", "prefork with primitive test_splice and workload bytes does not exist"),
+        (
+            "server.primitive=test_splice",
+            "prefork with primitive test_splice and workload bytes does not exist",
+        ),
     ],
 )
 def test_overrides_that_are_refused(override: str, complaint: str, tmp_path: Path) -> None:
@@ -353,7 +358,7 @@ REFUSED = [
     (
         '"server_cpu_per_connection"',
         '"cpu_per_connection"',
-        "metric =",
+        'metric = "cpu',
         "did you mean 'server_cpu_per_connection'?",
     ),
     ('baseline = "iterative"', 'baseline = "itrative"', "baseline", "did you mean 'iterative'?"),
@@ -376,10 +381,10 @@ REFUSED = [
     ("backlog = 64", "pool = 64", "pool = 64", "it is a setting of prefork, "),
     ("loops = 100", "lops = 100", "lops", 'load "closed" has no setting "lops"'),
     ("loops = 100", "lops = 100", "lops", "did you mean 'loops'?"),
-    ("clients = 2", "clients = 2.5", "clients", "load.clients = 2.5: it must be a whole number"),
-    ("clients = 2", "clients = 0", "clients", "it must be at least 1"),
-    ("clients = 2", 'clients = "two"', "clients", 'load.clients = "two"'),
-    ("bytes = 4000", "bytes = 20000", "bytes = 20000", "more than the server's limit of 16384"),
+    ("processes = 2", "processes = 2.5", "processes", "load.processes = 2.5: it must be a whole number"),
+    ("processes = 2", "processes = 0", "processes", "it must be at least 1"),
+    ("processes = 2", 'processes = "two"', "processes", 'load.processes = "two"'),
+    ("bytes = 4000", "bytes = 20000", "bytes = 20000", "the server limit = 16384, which is less"),
     (
         "server_cpus = [0]",
         "server_cpus = [0, 9]",
@@ -425,12 +430,42 @@ REFUSED = [
     ('control_of = "prefork"', 'control_of = "modern"', 'control_of = "modern"', "is a control itself"),
     ("nodelay = true, backlog = 4096", "", 'name = "modern"-1', 'control "modern" changes nothing'),
     (
-        'paper_table = "paper.csv"',
-        'paper_table = "papr.csv"',
+        'file = "paper.csv"',
+        'file = "papr.csv"',
         "papr",
         "papr.csv: cannot be read: No such file",
     ),
-    ('paper_table = "paper.csv"', 'paper_table = "wrong.csv"', "paper_table", 'no column "row"'),
+    ('file = "paper.csv"', 'file = "papr.csv"', "papr", "did you mean 'paper.csv'?"),
+    ('file = "paper.csv"', 'file = "wrong.csv"', 'file = "wrong', 'no column "row"'),
+    (
+        'value = "process_control_cpu_s"',
+        'value = "process_control"',
+        "file =",
+        "did you mean 'process_control_cpu_s'?",
+    ),
+    ('value = "process_control_cpu_s"', "", "[[paper]]", "paper: give columns"),
+    (
+        'value = "process_control_cpu_s"',
+        'value = "row"\npoint = "row"',
+        "point",
+        "has no points; leave point out",
+    ),
+    (
+        'value = "process_control_cpu_s"',
+        'value = "row"\nnames = { preforc = "2" }',
+        "names",
+        "did you mean 'prefork'?",
+    ),
+    (
+        'value = "process_control_cpu_s"',
+        'value = "row"\nnames = { prefork = "3" }',
+        "names",
+        'no such row in paper.csv "3"; known: 0, 2',
+    ),
+    ('value = "process_control_cpu_s"', 'value = "row"\nwhere = { row = "9" }', "row = 2", "paper.csv has "),
+    ('metric = "process_control_seconds"', 'metric = "process_control"', 'process_control"', "did you mean"),
+    ('metric = "process_control_seconds"', "", "[[paper]]", "metric' is missing"),
+    ('baseline = "iterative"', "", "process_control_seconds", "beyond measure.baseline; give both"),
     ('inconsistencies = "wrong.csv"', 'claims = "claims.toml"', "claims", "there is no file"),
     ('question = "Which one?"', "", 'title = "A small study"-1', "'question' is missing"),
     ("[measure]", "[mesure]", "[mesure]", "did you mean 'measure'?"),
@@ -461,14 +496,86 @@ def test_control_takes_neither_design_nor_row(tmp_path: Path) -> None:
 def test_contender_without_a_row_says_so(tmp_path: Path) -> None:
     study = loaded(tmp_path, GOOD.replace("row = 2", 'row = "none"\nrow_note = "not in the table"'))
     prefork = study.contender("prefork")
-    assert (prefork.row, prefork.paper_seconds, prefork.paper_note) == (None, None, "not in the table")
+    assert prefork.row is None
+    assert [(each.value, each.runs, each.note) for each in study.paper if each.base == "prefork"] == [
+        (None, [], "not in the table")
+    ]
+
+
+PAPERS = """
+[[paper]]
+file = "more.csv"
+metric = "requests_per_second"
+unit = "Mreq/h"
+figure = "fig 3"
+note = "three runs"
+contender = "server"
+names = { prefork = "Pre", iterative = "One" }
+value = "rate"
+
+[[paper]]
+file = "workers.csv"
+metric = "worker_connections"
+[paper.columns]
+prefork = { "BSD/OS" = "b", "Solaris" = "s" }
+"""
+MORE = "server,rate\nPre,7\nPre,8\nOne,\nPre,9\nTwo,1\n"
+
+
+def test_the_paper_has_figures_of_any_metric(tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text(MORE)
+    (tmp_path / "workers.csv").write_text("worker,b,s\n0,10,1\n1,20,2\n")
+    paper = loaded(tmp_path, GOOD + PAPERS).paper
+    (rate,) = [each for each in paper if each.metric == "requests_per_second"]
+    assert (rate.base, rate.sweep, rate.point, rate.value, rate.runs) == ("prefork", None, None, 8, [7, 8, 9])
+    assert (rate.unit, rate.note) == ("Mreq/h", "three runs")
+    workers = [(each.base, each.system, each.runs) for each in paper if each.metric == "worker_connections"]
+    assert workers == [("prefork", "BSD/OS", [10, 20]), ("prefork", "Solaris", [1, 2])]
+    assert [each.note for each in paper if each.metric == "worker_connections"] == [None, None]
+
+
+def test_what_is_wrong_with_a_figure_goes_with_it(tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text(MORE)
+    (tmp_path / "workers.csv").write_text("worker,b,s\n0,10,1\n1,20,2\n")
+    wrong = "as_printed,finding,concerns\n7,was 6,claim H1; fig 3\n"
+    (tmp_path / "listed.csv").write_text(wrong)
+    text = GOOD.replace('"wrong.csv"', '"listed.csv"') + PAPERS
+    notes = {each.metric: each.note for each in loaded(tmp_path, text).paper}
+    assert notes["requests_per_second"] == "three runs; 7: was 6"
+    assert notes["worker_connections"] is notes["process_control_seconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "marked", "complaint"),
+    [
+        ("Pre,8", "Pre,eight", "more.csv", '"eight" is no number'),
+        ("Pre,8", "Pre,nan", "more.csv", '"nan" is no number'),
+        ("Pre,8", "Pre,8,8", "more.csv", "another number of fields"),
+        ("7\nPre,8\nOne,\nPre,9", "\nPre,\nOne,\nPre,", "more.csv", "more.csv has no figure"),
+        ('"worker_connections"', '"requests_per_second"', 'requests_per_second"#2', "has a table already"),
+    ],
+)
+def test_mistakes_in_its_files_are_refused_with_the_line_that_names_them(
+    old: str, new: str, marked: str, complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "more.csv").write_text(MORE.replace(old, new))
+    (tmp_path / "workers.csv").write_text("worker,b,s\n0,10,1\n1,20,2\n")
+    text = GOOD + PAPERS.replace(old, new)
+    part, _, second = marked.partition("#")
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if part in line]
+    told = refused(tmp_path, text)
+    assert any(f":{lines[1 if second else 0]}:" in line and complaint in line for line in told), told
+
+
+def test_a_run_of_another_metric_is_none_of_the_files_mistakes(tmp_path: Path) -> None:
+    assert loaded(tmp_path, GOOD, "measure.metric=requests_per_second").paper
 
 
 def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     text = GOOD
     for old, new in [
         ('title = "A small study"', "title = 3"),
-        ("clients = 2", "clients = true"),
+        ("processes = 2", "processes = true"),
         ("backlog = 64", "backlog = -1"),
         ('design = "prefork"', 'design = "prefrok"'),
         ("[0.4, 0.6]", "[0.4, 0.5]"),
@@ -482,7 +589,7 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     parts = [
         "title =",
         "backlog = -1",
-        "clients",
+        "processes",
         "server_cpus",
         "steel_percent",
         "[0.4, 0.5]",

@@ -51,7 +51,7 @@ def test_each_point_is_a_contender(tmp_path: Path) -> None:
         "logarithmic",
     )
     assert sweep.metrics == ("server_cpu_per_connection", "voluntary_switches_per_connection")
-    assert [(each.base, each.point, each.value, each.note) for each in sweep.paper] == [
+    assert [(each.base, each.point, each.value, each.note) for each in study.paper] == [
         ("prefork", "5", 1.5, "its own machine"),
         ("prefork", "30", 3.5, "its own machine"),
     ]
@@ -69,13 +69,12 @@ def test_the_pairs_of_each_point_join_the_family(tmp_path: Path) -> None:
 
 
 def test_a_metric_has_its_direction(tmp_path: Path) -> None:
-    rate = loaded(tmp_path, STUDY.replace("axis =", 'metric = "requests_per_second"\naxis ='))
+    text = STUDY[: STUDY.index("[[sweeps.paper]]")]
+    rate = loaded(tmp_path, text.replace("axis =", 'metric = "requests_per_second"\naxis ='))
     assert {pair.better for pair in rate.comparisons if pair.sweep} == {"more"}
     assert {pair.better for pair in rate.comparisons if not pair.sweep} == {"less"}
     assert rate.contender("prefork@pool_size=5").better == "more"
-    less = loaded(
-        tmp_path, STUDY.replace("axis =", 'metric = "requests_per_second"\nbetter = "less"\naxis =')
-    )
+    less = loaded(tmp_path, text.replace("axis =", 'metric = "requests_per_second"\nbetter = "less"\naxis ='))
     assert less.sweeps[0].better == "less"
 
 
@@ -88,10 +87,10 @@ def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> Non
     text = text.replace('contenders = ["prefork", "control"]\n', "").replace(
         'columns = { prefork = "row2" }', ""
     )
-    text = text[: text.index("[sweeps.paper]")] + (
+    text = text[: text.index("[[sweeps.paper]]")] + (
         '[[sweeps.contenders]]\nname = "queue"\ndesign = "prethread_queue"\nsettings = { pool = 9 }\n'
         'trial = "whole_life"\nlab = { placement = "apart" }\n'
-        '[[sweeps.contenders]]\nname = "varied"\ncontrol_of = "prefork"\nload = { clients = 1 }\n'
+        '[[sweeps.contenders]]\nname = "varied"\ncontrol_of = "prefork"\nload = { processes = 1 }\n'
     )
     study = loaded(tmp_path, text)
     small, large = (study.contender(f"queue@pool_size={name}") for name in ("small", "large"))
@@ -101,7 +100,7 @@ def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> Non
     assert (small.lab.server_cpus, small.lab.client_cpus) == ((0,), (1,))
     assert large.lab.server_cpus == (0,)
     varied = study.contender("varied@pool_size=small")
-    assert (varied.design, varied.settings["pool"], varied.load.clients, varied.trial) == (
+    assert (varied.design, varied.settings["pool"], varied.load.processes, varied.trial) == (
         "prefork",
         3,
         1,
@@ -112,7 +111,7 @@ def test_values_may_be_tables_and_contenders_a_sweeps_own(tmp_path: Path) -> Non
 
 def test_a_sweep_of_cpus_stands_on_an_axis_of_numbers(tmp_path: Path) -> None:
     text = STUDY.replace("settings.pool", "lab.server_cpus").replace("[5, 10, 30]", "[[0], [0, 1]]")
-    text = text[: text.index("[sweeps.paper]")]
+    text = text[: text.index("[[sweeps.paper]]")]
     study = loaded(tmp_path, text)
     assert [(point.name, point.number) for point in study.sweeps[0].points] == [("0", 1), ("0+1", 2)]
     assert study.contender("prefork@pool_size=0+1").lab.server_cpus == (0, 1)
@@ -141,7 +140,7 @@ def test_a_size_may_run_some_points_only(tmp_path: Path) -> None:
     study = loaded(tmp_path, text)
     (sweep,) = study.sweeps
     assert [point.name for point in sweep.points] == ["5", "30"]
-    assert [figure.point for figure in sweep.paper] == ["5", "30"]
+    assert [figure.point for figure in study.paper] == ["5", "30"]
     assert study.absent["prefork@pool_size=10"] == "not part of size quick, but of full"
     assert sweep.absent == {}, "it could run here"
     assert len(loaded(tmp_path, text, size="full").sweeps[0].points) == 3
@@ -158,7 +157,7 @@ def test_counters_to_come_are_asked_for_once_they_are_there(tmp_path: Path) -> N
         '["voluntary_switches_per_connection"]', '["server.cycles"]'
     )
     measure = loaded(tmp_path, text).measure
-    assert measure.counters == ("task_clock", "voluntary_switches")
+    assert tuple(measure.counters) == ("task_clock", "voluntary_switches")
     assert measure.uncounted == {"cycles": "not yet"}
 
 
@@ -172,7 +171,7 @@ def test_any_undoes_a_list_of_cpus(tmp_path: Path) -> None:
 
 def test_a_study_may_be_of_sweeps_alone(tmp_path: Path) -> None:
     start, end = STUDY.index("[[contenders]]"), STUDY.index("\n[[sweeps]]")
-    text = STUDY[:start] + STUDY[end : STUDY.index("[sweeps.paper]")]
+    text = STUDY[:start] + STUDY[end : STUDY.index("[[sweeps.paper]]")]
     text = text.replace('baseline = "iterative"\n', "").replace(
         'contenders = ["prefork", "control"]', 'contenders = [{ name = "one", design = "prefork" }]'
     )
@@ -186,7 +185,7 @@ def test_a_study_may_be_of_sweeps_alone(tmp_path: Path) -> None:
 
 def test_what_this_machine_lacks_may_be_left_out(tmp_path: Path) -> None:
     cpus = STUDY.replace("settings.pool", "lab.server_cpus").replace("[5, 10, 30]", "[[0], [0, 3]]")
-    cpus = cpus[: cpus.index("[sweeps.paper]")]
+    cpus = cpus[: cpus.index("[[sweeps.paper]]")]
     (told,) = refused(tmp_path, cpus)
     assert "server_cpus = [0, 3] names CPU 3, which is not there; allowed: 0, 1" in told
     study = loaded(tmp_path, cpus + "skip_unavailable = true\n")
@@ -235,9 +234,9 @@ def test_overrides_reach_sweeps(tmp_path: Path) -> None:
 
 
 def test_keys_of_the_study_reach_the_points_unless_the_sweep_sets_them(tmp_path: Path) -> None:
-    study = loaded(tmp_path, STUDY, "loops=9", "clients=1", "pool=8", "parts=['pool_size']")
+    study = loaded(tmp_path, STUDY, "loops=9", "processes=1", "pool=8", "parts=['pool_size']")
     point = study.contender("prefork@pool_size=30")
-    assert (point.load.settings["loops"], point.load.clients, point.settings["pool"]) == (20, 1, 30)
+    assert (point.load.settings["loops"], point.load.processes, point.settings["pool"]) == (20, 1, 30)
     assert study.load.settings["loops"] == 9
 
 
@@ -268,14 +267,14 @@ REFUSED = [
     ('name = "pool_size"', 'name = "Pool"', '"Pool"', "it must match"),
     ('key = "settings.pool"', "", "values = [5", "what is 5 the value of? Give key"),
     ('key = "settings.pool"', 'key = "setings.pool"', "setings", "no such key of contenders"),
-    ('key = "settings.pool"', 'key = "load.client"', "load.client", "did you mean 'load.clients'?"),
+    ('key = "settings.pool"', 'key = "load.process"', "load.process", "did you mean 'load.processes'?"),
     (
         'key = "settings.pool"',
         'key = "settings.ring"',
         "values = [5",
         'design "prefork" has no setting "ring"',
     ),
-    ('key = "settings.pool"', 'key = "load.clients"\n#', "values = [5", "load.clients = 100"),
+    ('key = "settings.pool"', 'key = "load.processes"\n#', "values = [5", "load.processes = 100"),
     ("[5, 10, 30]", "[5, 10, 5]", "values = [5", "the point 5 is there twice"),
     ("[5, 10, 30]", "[5, 99999]", "values = [5", "pool = 99999; allowed: a whole number from 1 to 4096"),
     ("[5, 10, 30]", '[5, "x"]', "values = [5", 'pool = "x"; allowed'),
@@ -316,9 +315,9 @@ REFUSED = [
     ('"load.settings.loops" = 20', '"load.loops" = 20', "load.loops", "no such key of contenders"),
     (
         '"load.settings.loops" = 20',
-        '"load.clients" = 65',
-        "load.clients",
-        "load.clients = 65: it must be at most 64",
+        '"load.processes" = 65',
+        "load.processes",
+        "load.processes = 65: it must be at most 64",
     ),
     ('"load.settings.loops" = 20', '"load.kind" = "opened"', "opened", 'no such load "opened"'),
     ('"load.settings.loops" = 20', '"lab.placement" = "appart"', "appart", "did you mean 'apart'?"),
@@ -340,7 +339,26 @@ REFUSED = [
     ('axis = "logarithmic"', 'axis = "log"', "axis", "allowed: linear, logarithmic"),
     ('axis = "logarithmic"', 'compare = "all"', "compare", "allowed: pairs, none"),
     ('file = "paper.csv"', 'file = "papr.csv"', "papr", "cannot be read"),
-    ('point = "children"', 'point = "child"', "file =", 'no column "child"'),
+    ('point = "children"', 'point = "child"', "file =", "did you mean 'children'?"),
+    ('point = "children"', "", "[[sweeps.paper]]", "give point, the column that has the points"),
+    (
+        'metric = "server_cpu_per_connection"\npoint',
+        'metric = "server_cpu_per_conection"\npoint',
+        "conection",
+        "did you mean 'server_cpu_per_connection'?",
+    ),
+    (
+        'metric = "server_cpu_per_connection"\npoint',
+        'metric = "requests_per_second"\npoint',
+        'metric = "requests_per_second"',
+        "no such metric that sweep pool_size shows",
+    ),
+    (
+        'columns = { prefork = "row2" }',
+        'contender = "other"\nnames = { prefork = "8" }\nvalue = "row2"',
+        "names",
+        'no such other in paper.csv "8"',
+    ),
     (
         'columns = { prefork = "row2" }',
         'columns = { preforc = "row2" }',
@@ -348,7 +366,7 @@ REFUSED = [
         "did you mean 'prefork'?",
     ),
     ('columns = { prefork = "row2" }', 'columns = { prefork = "row3" }', "file =", 'no column "row3"'),
-    ('columns = { prefork = "row2" }', "", "[sweeps.paper]", "give columns"),
+    ('columns = { prefork = "row2" }', "", "[[sweeps.paper]]", "give columns"),
     ("alpha_split = [1.0]", 'alpha_split = [1.0]\nparts = ["man"]', "parts", 'no such part "man"'),
     (QUICK, f"{QUICK}\npoints = {{ pool_size = [6] }}", "points", 'no such point of sweep pool_size "6"'),
     (QUICK, f"{QUICK}\npoints = {{ pol_size = [5] }}", "points", "did you mean 'pool_size'?"),
@@ -373,7 +391,7 @@ def test_mistakes_in_sweeps_are_refused_with_their_line(
 ) -> None:
     assert old in STUDY
     text = STUDY.replace(old, new)
-    if 'load.clients"\n#' in new:
+    if 'load.processes"\n#' in new:
         text = text.replace("[5, 10, 30]", "[5, 10, 100]")
     lines = [number for number, line in enumerate(text.splitlines(), 1) if marked in line]
     told = refused(tmp_path, text)
@@ -431,8 +449,34 @@ def test_the_source_may_have_several_systems(tmp_path: Path) -> None:
     wide = STUDY.replace(
         'columns = { prefork = "row2" }', 'columns = { prefork = { "BSD/OS" = "row2", "Solaris" = "other" } }'
     )
-    (sweep,) = loaded(tmp_path, wide).sweeps
-    found = [(each.system, each.point, each.value) for each in sweep.paper]
+    study = loaded(tmp_path, wide)
+    found = [(each.system, each.point, each.value) for each in study.paper]
     assert found == [
         ("BSD/OS", "5", 1.5), ("BSD/OS", "30", 3.5), ("Solaris", "30", 9)
     ]  # fmt: skip
+
+
+def test_the_source_may_have_figures_of_every_metric_that_a_sweep_shows(tmp_path: Path) -> None:
+    second = """
+[[sweeps.paper]]
+file = "paper.csv"
+metric = "voluntary_switches_per_connection"
+unit = "a thousand"
+point = "children"
+columns = { control = "other" }
+"""
+    paper = loaded(tmp_path, STUDY + second).paper
+    found = [(each.metric, each.sweep, each.base, each.point, each.value, each.unit) for each in paper]
+    assert found == [
+        ("server_cpu_per_connection", "pool_size", "prefork", "5", 1.5, ""),
+        ("server_cpu_per_connection", "pool_size", "prefork", "30", 3.5, ""),
+        ("voluntary_switches_per_connection", "pool_size", "control", "30", 9, "a thousand"),
+    ]
+    twice = second.replace("voluntary_switches_per_connection", "server_cpu_per_connection")
+    assert "has a table already" in " ".join(refused(tmp_path, STUDY + twice))
+
+
+def test_a_run_of_another_metric_keeps_the_sources_figures_apart(tmp_path: Path) -> None:
+    study = loaded(tmp_path, STUDY, "sweeps.pool_size.metric=requests_per_second")
+    assert study.sweeps[0].metric == "requests_per_second"
+    assert {each.metric for each in study.paper} == {"server_cpu_per_connection"}

@@ -10,7 +10,7 @@ import pytest
 from swept import STUDY, loaded
 
 from thunderherd import engine, trial
-from thunderherd.metrics import COUNTERS_OF_TIME
+from thunderherd.metrics import metric
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
@@ -44,7 +44,7 @@ def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) 
 
 TIMED = FORMS.replace(
     '"load.settings.loops" = 20 }',
-    '"load.kind" = "timed", "load.settings.milliseconds" = 500, "load.clients" = 1 }',
+    '"load.kind" = "timed", "load.settings.milliseconds" = 500, "load.processes" = 1 }',
 )
 
 
@@ -71,7 +71,7 @@ def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fak
 
 def test_of_kept_connections_requests_tell(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine()
-    text = TIMED.replace('"load.clients" = 1', '"load.clients" = 1, "load.settings.connections" = "kept"')
+    text = TIMED.replace('"load.processes" = 1', '"load.processes" = 1, "load.settings.connections" = "kept"')
     study = loaded(tmp_path, text)
     assert study.contender("prefork@pool_size=5").load.connections_per_trial == 1
     found = tried(study, "prefork@pool_size=5")
@@ -104,7 +104,8 @@ def test_a_server_that_is_read_too_late_is_not_measured(fake_engine: Fake, tmp_p
 
 def test_what_clients_tell_stands_whenever_the_server_was_read(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine("late")
-    text = TIMED.replace('axis = "log', 'metric = "requests_per_second"\naxis = "log')
+    text = TIMED[: TIMED.index("[[sweeps.paper]]")]
+    text = text.replace('axis = "log', 'metric = "requests_per_second"\naxis = "log')
     found = tried(loaded(tmp_path, text), "prefork@pool_size=5")
     assert found.invalid_reasons == []
     assert any("figures of its own are left out" in warning for warning in found.warnings)
@@ -162,10 +163,15 @@ def test_the_books_of_both_ends_must_agree(
 
 def test_a_counter_that_is_not_to_be_had_is_said(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine("task_clock")
-    for text, why in ((FORMS, "no such thing here"), (WHOLE, "not here")):
+    window = [
+        "counter task_clock is not available: no such thing here",
+        "counter task_clock is not available of the clients: not for clients",
+    ]
+    # One reason of both sides is said once.
+    for text, warnings in ((FORMS, window), (WHOLE, ["counter task_clock is not available: not here"])):
         found = tried(loaded(tmp_path, text), "prefork@pool_size=5")
         assert found.valid
-        assert found.warnings == [f"counter task_clock is not available: {why}"]
+        assert found.warnings == warnings
         assert found.metrics is not None
         assert found.metrics["server.task_clock"] is None
         assert found.metrics["client.task_clock"] is None
@@ -228,7 +234,7 @@ workload = "bytes"
 primitive = "send"
 [load]
 kind = "closed"
-clients = 1
+processes = 1
 warm_up_connections = 10
 settings = { children = 2, loops = 25, bytes = 4000 }
 [noise]
@@ -273,7 +279,7 @@ workload = "bytes"
 primitive = "send"
 [load]
 kind = "closed_threads"
-clients = 1
+processes = 1
 settings = { clients = 2, milliseconds = 1000, warm_up_milliseconds = 50, bytes = 4000 }
 [noise]
 steal_percent = 100
@@ -325,8 +331,9 @@ def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
         assert (life.metrics["server.task_clock"] or 0) > 0 or life.warnings
 
 
-def test_counters_of_time_are_those_of_the_engine(use_engine: Path) -> None:
-    countable = [each for each in engine.catalogue().counters if each.countable]
-    # Studies may already speak of one that is still to come.
-    to_come = COUNTERS_OF_TIME - {each.name for each in countable}
-    assert {each.name for each in countable if each.unit == "nanoseconds"} == COUNTERS_OF_TIME - to_come
+def test_counters_of_time_are_in_seconds(use_engine: Path) -> None:
+    units = {each.name: each.unit or "" for each in engine.catalogue().counters if each.countable}
+    of_time = {name for name in units if metric(f"server.{name}", units).unit == "s"}
+    assert of_time == {"task_clock", "process_clocks"}
+    assert metric("client.task_clock_per_request", units).unit == "s"
+    assert metric("client.context_switches", units).whole

@@ -5,10 +5,13 @@ is refused here, with the file and the line. Keys that a newer engine adds are i
 not.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from thunderherd.engine_lines import SchemaNumber
 
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""
@@ -130,14 +133,44 @@ class Load(Entry):
     duration: str | None = None
 
 
+class Agreement(_Part):
+    """A setting of the asking end that one of the serving end bounds: where it does not, requests fail."""
+
+    client: str
+    relation: Literal["equal", "at_most"]
+    service: str
+
+    def broken(self, load: Mapping[str, SettingValue], server: Mapping[str, SettingValue]) -> str | None:
+        """In words, how the settings of both ends contradict each other; None where they do not."""
+        asked, given = load[self.client], server[self.service]
+        if asked == given:
+            return None
+        said = f"the load has {self.client} = {_toml(asked)}, the server {self.service} = {_toml(given)}"
+        if self.relation == "equal":
+            return f"{said}; requests would fail: give both the same value"
+        if isinstance(asked, str) or isinstance(given, str) or asked < given:
+            return None
+        remedy = (
+            "turn it on for both, or off for the load"
+            if asked is True
+            else (f"lower {self.client} of the load or raise {self.service} of the server")
+        )
+        return f"{said}, which is less; requests would fail: {remedy}"
+
+
+def _toml(value: SettingValue) -> str:
+    return json.dumps(value)
+
+
 class Workload(_Part):
-    """One protocol; its two ends have settings of their own."""
+    """One protocol; its two ends have settings of their own, some of which must agree."""
 
     name: str
     summary: str
     source: str | None = None
     service_settings: tuple[Setting, ...] = ()
     client_settings: tuple[Setting, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
 
 
 class Counter(_Part):
@@ -178,7 +211,7 @@ class Catalogue(_Part):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
     # The key is `schema`, which pydantic's BaseModel already uses for a method.
-    schema_version: Literal[2] = Field(alias="schema")
+    schema_version: SchemaNumber = Field(alias="schema")
     version: str
     build: Build | None = None
     designs: tuple[Design, ...]
@@ -225,13 +258,14 @@ class Catalogue(_Part):
             ]
         )
 
-    def settings_of_load(self, load: str, workload: str) -> dict[str, Setting]:
-        """What `load WORKLOAD --load LOAD` takes, by name; unknown names add nothing."""
-        own, protocol = self.load(load), self.workload(workload)
+    def settings_of_load(self, load: str, primitive: str, workload: str) -> dict[str, Setting]:
+        """What `load WORKLOAD --load LOAD --primitive` takes, by name; unknown names add nothing."""
+        own, protocol, mover = self.load(load), self.workload(workload), self.primitive(primitive)
         return by_name(
             [
                 *self.load_settings,
                 *(protocol.client_settings if protocol else ()),
+                *(mover.settings if mover else ()),
                 *(own.settings if own else ()),
             ]
         )

@@ -46,7 +46,7 @@ class SweepConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders in this sweep"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of their load; clients is one of them here"
+        default={}, description="settings of their load; primitive and processes are two of them here"
     )
 
 
@@ -57,10 +57,10 @@ class ConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders, where they have them"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of the load; clients is one of them here"
+        default={}, description="settings of the load; primitive and processes are two of them here"
     )
     sweeps: dict[str, SweepConditionsTable] = Field(
-        default={}, description="by sweep, what differs there: { herd = { load = { clients = 1 } } }"
+        default={}, description="by sweep, what differs there: { herd = { load = { processes = 1 } } }"
     )
     otherwise: Literal["not testable here", "undecided"] | None = Field(
         default=None, description='the verdict under other conditions: "not testable here" or "undecided"'
@@ -232,7 +232,7 @@ def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, 
 
 
 def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
-    return {"clients": load.clients, **load.settings}
+    return {"primitive": load.primitive, "processes": load.processes, **load.settings}
 
 
 def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim:

@@ -151,7 +151,7 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
         confidence,
     )
     known = [end for end in (tested.value, tested.low, tested.high) if end is not None]
-    unit = unit_of(what.metric, study.measure.normalise_connections, known)
+    unit = unit_of(what.metric, study.measure.normalise_connections, known, study.measure.counters)
     return Measured(
         **common,
         unit=unit.name,

@@ -16,16 +16,15 @@ from thunderherd.contrasts_file import (
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
-from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, metric
+from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, figures_of_sides, metric
+from thunderherd.observation import unavailable_of_sides
+from thunderherd.papers import UNITS_OF_TIME
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
 from thunderherd.study_paper import read_table
 
 __all__ = ["PaperCounters", "counted", "load_counters", "unavailable_counters"]
-
-UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
-"""What a second is in the units that sources use."""
 
 NOT_COUNTED = "this program does not count it yet"
 HERE: KeyPath = ("paper_counters",)
@@ -84,7 +83,7 @@ def _check_place(table: PaperCountersTable, study: Study, problems: Problems) ->
     for design, base in table.designs.items():
         if base not in bases:
             problems.add((*HERE, "designs", design), unknown("contender", base, bases))
-    counters = [*OF_A_LIFE, *study.measure.counters_named]
+    counters = figures_of_sides(study.measure.counters_named)
     for event, counter in table.events.items():
         if counter not in counters:
             asked = f"{', '.join(counters)}{near(counter, counters)}"
@@ -122,7 +121,7 @@ def _read(table: PaperCountersTable, study: Study, problems: Problems) -> PaperC
             continue
         if figures.setdefault((event, side, base), value) != value:
             problems.note(f"{where}: {event} of {row[columns.design]}, {side}, is there twice")
-    _check_file(table, rows, events, problems)
+    _check_file(table, rows, events, study.measure.counters, problems)
     sides = tuple(side for side in SIDES if any(row[columns.side] == side for row in rows))
     return PaperCounters(table=table, events=events, sides=sides, figures=figures)
 
@@ -131,6 +130,7 @@ def _check_file(
     table: PaperCountersTable,
     rows: Sequence[Mapping[str, str]],
     events: Mapping[str, str],
+    counters: Mapping[str, str],
     problems: Problems,
 ) -> None:
     """What the study names is in the file, and times are in a unit of time."""
@@ -144,7 +144,11 @@ def _check_file(
                 problems.add((*HERE, key, event), unknown(f"event in {table.file}", event, events))
     for event, counter in table.events.items():
         unit = events.get(event)
-        if unit is not None and metric(f"server.{counter}").unit == "s" and unit not in UNITS_OF_TIME:
+        if (
+            unit is not None
+            and metric(f"server.{counter}", counters).unit == "s"
+            and unit not in UNITS_OF_TIME
+        ):
             known = ", ".join(UNITS_OF_TIME)
             why = f"{table.file} gives {event} in {show(unit)}, which is no unit of time; known: {known}"
             problems.add((*HERE, "events", event), why)
@@ -157,14 +161,7 @@ def unavailable_counters(trials: Iterable[TrialRecord]) -> dict[str, str]:
     """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
     reasons: dict[str, str] = {}
     for trial in trials:
-        told = {
-            "server": {
-                **{name: why for name, why in (trial.ready.counters if trial.ready else {}).items() if why},
-                **(trial.server_life.unavailable if trial.server_life else {}),
-            },
-            "client": {name: why for life in trial.client_lives for name, why in life.unavailable.items()},
-        }
-        for side, counters in told.items():
+        for side, counters in unavailable_of_sides(trial).items():
             for name, why in counters.items():
                 ratios = [ratio for ratio, parts in RATIOS.items() if name in parts]
                 for figure in (name, f"{name}{PER_REQUEST}", *ratios):
@@ -223,7 +220,7 @@ def _cell(
 ) -> CountedCell:
     name, unit = paper.metric_of(event, side), paper.events[event]
     found = contender.metrics.get(name) if contender and name else None
-    is_time = name is not None and metric(name).unit == "s"
+    is_time = name is not None and metric(name, study.measure.counters).unit == "s"
     return CountedCell(
         event=event,
         side="server" if side == "server" else "client",

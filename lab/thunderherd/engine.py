@@ -261,16 +261,20 @@ def start_load(
     address: str,
     *,
     kind: str = "closed",
+    primitive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,
     cpus: Sequence[int] | None = None,
     counters: Sequence[str] = (),
     whole_life: bool = False,
     engine: Path | None = None,
 ) -> LoadProcess:
-    """Starts one load process against `address` (host:port). Start it from the main thread only."""
+    """Starts one load process against `address` (host:port). Start it from the main thread only.
+
+    Without a `primitive` its bytes are moved as the engine does it of itself.
+    """
     words = [
-        "load", workload, "--connect", address, "--load", kind, "--json", *_cpu_flags(cpus),
-        *setting_flags(settings or {}),
+        "load", workload, "--connect", address, "--load", kind, "--json",
+        *(["--primitive", primitive] if primitive else []), *_cpu_flags(cpus), *setting_flags(settings or {}),
     ]  # fmt: skip
     return LoadProcess(_command(engine, words, counters, whole_life), workload, whole_life=whole_life)
 

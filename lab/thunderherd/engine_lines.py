@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA = 2
+SchemaNumber = Literal[3]
+SCHEMA: SchemaNumber = 3
 """The version of the engine's lines that this laboratory understands."""
 
 Counters = dict[str, int | None]
@@ -29,17 +30,19 @@ class EngineLine(BaseModel):
 
 
 class Tally(EngineLine):
-    """What the server counted, over all its processes and threads, lost workers included."""
+    """What a server or a load counted, over all its processes and threads, lost workers included."""
 
-    connections: int = Field(description="connections accepted")
+    connections: int = Field(description="connections accepted; of a load, made")
     closed: int = Field(description="connections closed again")
-    requests: int = Field(description="requests answered in full")
+    requests: int = Field(
+        description="requests answered in full; of a load, replies that came in full and were right"
+    )
     bytes_received: int
     bytes_sent: int
     receive_calls: int
     send_calls: int
     empty_wakeups: int = Field(description="returns from a wait that found nothing to do")
-    workers_lost: int = Field(description="workers that died and were not asked to")
+    workers_lost: int = Field(description="workers, or client processes, that died and were not asked to")
     workers_replaced: int
     errors: dict[str, int] = Field(default_factory=dict, description="by kind; kinds never seen are absent")
 
@@ -52,7 +55,7 @@ class Ready(EngineLine):
     """The server listens and waits. `settings` holds every effective setting by name."""
 
     line: Literal["ready"] = "ready"
-    schema_version: Literal[2] = Field(alias="schema")
+    schema_version: SchemaNumber = Field(alias="schema")
     address: str
     port: int
     supervisor_pid: int
@@ -85,6 +88,17 @@ class Snapshot(EngineLine):
     counters: Counters = Field(default_factory=dict, description="of the whole tree since its start")
 
 
+class Used(EngineLine):
+    """What processes and their threads have used; lines that tell it have these keys among their own."""
+
+    user_ns: int
+    system_ns: int
+    voluntary_switches: int
+    involuntary_switches: int
+    minor_faults: int
+    major_faults: int
+
+
 class UserSystem(EngineLine):
     """CPU time in user mode and in the kernel, nanoseconds."""
 
@@ -92,19 +106,13 @@ class UserSystem(EngineLine):
     system_ns: int
 
 
-class ServerSummary(EngineLine):
+class ServerSummary(Used):
     """The account of the server's whole life, printed after the last of its processes was reaped."""
 
     line: Literal["summary"] = "summary"
     cpu_ns: int
-    user_ns: int
-    system_ns: int
     server_process: UserSystem | None = None
     dead_children: UserSystem | None = None
-    voluntary_switches: int
-    involuntary_switches: int
-    minor_faults: int
-    major_faults: int
     max_resident_kib: int
     tally: Tally
     workers: list[int] | None = None
@@ -137,35 +145,27 @@ class Latency(EngineLine):
     histogram: str | None = Field(default=None, description="HdrHistogram V2, deflated, base64")
 
 
-class LoadResult(EngineLine):
+class LoadResult(Used):
     """What one load process (a client with its children) did, all children reaped."""
 
     line: Literal["load"] = "load"
-    schema_version: Literal[2] = Field(alias="schema")
+    schema_version: SchemaNumber = Field(alias="schema")
     workload: str
     load: str
+    primitive: str
     settings: dict[str, Any]
     expected_requests: int | None = Field(description="null: the load ended by time")
-    requests: int = Field(description="replies that came in full and were right")
-    connections: int
-    bytes_received: int
+    tally: Tally
     elapsed_ns: int
     started_monotonic_ns: int
     ended_monotonic_ns: int
-    user_ns: int
-    system_ns: int
-    voluntary_switches: int = 0
-    involuntary_switches: int = 0
-    minor_faults: int = 0
-    major_faults: int = 0
-    errors: dict[str, int] = Field(default_factory=dict)
-    children_lost: int = 0
     first_error: str | None = None
     interrupted: bool = False
     window: Window | None = Field(default=None, description="null: all of it is measured")
     latency: Latency | None = Field(default=None, description="of the window, where there is one")
     account: dict[str, int] = Field(default_factory=dict, description="what the clients' own books say")
     counters: Counters = Field(default_factory=dict)
+    unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
@@ -178,17 +178,11 @@ class Mark(EngineLine):
     monotonic_ns: int
 
 
-class Life(EngineLine):
+class Life(Used):
     """What a process of the engine used from exec to exit, with everything that it forked."""
 
     line: Literal["life"] = "life"
     counters: Counters = Field(default_factory=dict)
     unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
     elapsed_ns: int
-    user_ns: int
-    system_ns: int
-    voluntary_switches: int
-    involuntary_switches: int
-    minor_faults: int
-    major_faults: int
     status: int

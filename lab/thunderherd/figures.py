@@ -6,19 +6,16 @@ A figure that is shown is a figure of `summary.json`, rounded and never altered 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import overload
 
-from thunderherd.metrics import metric
+from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.records import ContenderSummary, Interval, Summary
 
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
 
-
-CPU_PER_CONNECTION = "server_cpu_per_connection"
-"""The metric that is shown for as many connections as the study says."""
 
 SMALL_SECONDS = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """Below so many seconds, times are multiplied by the factor, and then are in the unit."""
@@ -54,12 +51,15 @@ class Unit:
         return interval.model_copy(update=ends)
 
 
-def unit_of(name: str, connections: int, values: Iterable[float]) -> Unit:
-    """The unit in which `values` of a metric are read most easily; `connections` are those of the study."""
+def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapping[str, str]) -> Unit:
+    """The unit in which `values` of a metric are read most easily.
+
+    `connections` are those of the study; `counters` those that it asks for, with their units.
+    """
     if name == CPU_PER_CONNECTION:
         return Unit(connections, f"s per {connections:,} connections")
     try:
-        plain = metric(name).unit
+        plain = metric(name, counters).unit
     except KeyError:
         return Unit(1, "")
     if plain == RATE:
@@ -80,9 +80,22 @@ def words_of(name: str) -> str:
         return name.replace("_", " ")
 
 
+def heading_of(name: str) -> str:
+    """A metric as the head of a narrow column."""
+    try:
+        return metric(name).short
+    except KeyError:
+        return words_of(name)
+
+
 def main_of(summary: Summary) -> list[ContenderSummary]:
     """The contenders of the main table; a study of sweeps alone has none."""
     return [each for each in summary.contenders if each.sweep is None]
+
+
+def shows_process_control(summary: Summary) -> bool:
+    """Whether the main table is about CPU per connection, which a baseline can be taken from."""
+    return summary.study.metric == CPU_PER_CONNECTION and summary.study.baseline is not None
 
 
 def decimals(values: Iterable[float], significant: int = 3) -> int:
@@ -102,29 +115,6 @@ SEPARATED_FROM = 10_000
 """From here on thousands are separated."""
 
 MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
-
-
-@dataclass(frozen=True)
-class Notes:
-    """What to know about figures of the paper: `texts` by mark, and the mark of each contender that has
-    one.
-    """
-
-    texts: dict[str, str]
-    marks: dict[str, str]
-
-
-def notes_by_mark(summary: Summary) -> Notes:
-    """The notes on the paper's figures, numbered in the order of the table; equal notes share a mark."""
-    texts: dict[str, str] = {}
-    marks: dict[str, str] = {}
-    known: dict[str, str] = {}
-    for each in main_of(summary):
-        if each.paper_note:
-            mark = known.get(each.paper_note) or superscript(len(known) + 1)
-            known[each.paper_note] = marks[each.name] = mark
-            texts[mark] = each.paper_note
-    return Notes(texts, marks)
 
 
 def superscript(index: int) -> str:

@@ -13,6 +13,7 @@ from thunderherd.figures import (
     Unit,
     count,
     decimals,
+    main_of,
     number,
     percent,
     span,
@@ -20,12 +21,19 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import metric
-from thunderherd.records import ContenderSummary, CountedCell, Summary, SweepSummary
+from thunderherd.metrics import in_order, metric
+from thunderherd.papers import as_printed, paper_metric, paper_notes, paper_texts, papers_of
+from thunderherd.records import (
+    PROCESS_CONTROL,
+    WORKERS,
+    ContenderSummary,
+    CountedCell,
+    Summary,
+    SweepSummary,
+)
 
 __all__ = [
     "BEST",
-    "HEADINGS",
     "LEVEL",
     "Cell",
     "Matrix",
@@ -35,6 +43,8 @@ __all__ = [
     "counted_matrices",
     "counted_title",
     "digits_for",
+    "main_further",
+    "main_papers",
     "metrics_of",
     "shown_of",
     "sweep_matrices",
@@ -47,21 +57,6 @@ BEST, LEVEL = "*", "~"
 
 DECADES = 100.0
 """Figures of a table that differ by more than this factor have decimals of their own in each row."""
-
-HEADINGS = {
-    "elapsed_seconds": "Time",
-    "requests": "Req#",
-    "connections": "Conn#",
-    "requests_per_second": "Throughput",
-    "connections_per_second": "Connections",
-    "server_cpu_seconds": "Server CPU",
-    "server_cpu_per_connection": "CPU",
-    "server_cpu_per_request": "CPU/request",
-    "latency_p50_seconds": "p50",
-    "latency_p99_seconds": "p99",
-    "voluntary_switches_per_connection": "Switches/connection",
-}
-"""Metrics as the head of a narrow column."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +80,6 @@ class Matrix:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
     notes: tuple[str, ...] = ()
-
-    @property
-    def has_paper(self) -> bool:
-        """Whether the source has a figure for any cell."""
-        return any(cell.paper for _, cells in self.rows for cell in cells)
 
     def part(self, columns: slice) -> Matrix:
         """Some of its columns; its notes stay with the whole."""
@@ -134,7 +124,10 @@ def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) ->
 
 def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
     """The unit that suits all these figures of a metric."""
-    return unit_of(name, summary.study.normalise_connections, [each.value for each in figures if each])
+    study = summary.study
+    return unit_of(
+        name, study.normalise_connections, [each.value for each in figures if each], study.counters
+    )
 
 
 def caption_of(name: str, unit: Unit) -> str:
@@ -169,10 +162,47 @@ def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
     return [digits_for([value for row in rows for value in row], name)] * len(rows)
 
 
-def as_printed(value: float) -> str:
-    """A source's figure with no more decimals than it has, and no more than are of use."""
-    most = max(2, decimals([value]))
-    return number(value, next((few for few in range(most) if round(value, few) == value), most))
+# The main table ---------------------------------------------------------------------------------------------
+
+
+def main_papers(summary: Summary) -> dict[tuple[str, str | None], str]:
+    """The source's figures in the main table, by contender."""
+    name = paper_metric(summary)
+    unit = unit_for(summary, name, [shown_of(summary, each, name) for each in main_of(summary)])
+    return paper_texts(papers_of(summary, None, name), unit.name, aligned=True)
+
+
+def main_further(summary: Summary, between: str = "..") -> Matrix | None:
+    """The main table's contenders x the metrics of which the source has figures, besides those that stand in
+    the main table itself; None where it has no more."""
+    named = in_order(each.metric for each in summary.paper if each.sweep is None)
+    names = [name for name in named if name not in (paper_metric(summary), PROCESS_CONTROL, WORKERS)]
+    main, reasons = main_of(summary), _Reasons()
+    columns: list[tuple[str, list[Cell]]] = []
+    notes: list[str] = []
+    for name in names:
+        papers = papers_of(summary, None, name)
+        figures = {each.name: shown_of(summary, each, name) for each in main}
+        unit = unit_for(summary, name, figures.values())
+        digits = digits_for([unit.of(each.value) for each in figures.values() if each], name)
+        texts, head = paper_texts(papers, unit.name), caption_of(name, unit)
+        cells = [
+            Cell(
+                value=ABSENT if figure is None else number(unit.of(figure.value), digits),
+                span="" if figure is None else figure.span(unit, digits, between),
+                paper=texts.get((each.name, None), ABSENT),
+                mark="" if figure else reasons.mark(_why_none(name, each)),
+            )
+            for each in main
+            for figure in [figures[each.name]]
+        ]
+        columns.append((head, cells))
+        notes += [f"{head}, {note}" for note in paper_notes(papers)]
+    if not columns or not main:
+        return None
+    rows = tuple((each.name, tuple(cells[place] for _, cells in columns)) for place, each in enumerate(main))
+    heads = tuple(head for head, _ in columns)
+    return Matrix("Further figures of the source", "Design", heads, rows, (*reasons.notes, *notes))
 
 
 # Sweeps -----------------------------------------------------------------------------------------------------
@@ -199,7 +229,8 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
     unit = unit_for(summary, name, figures.values())
     marks = _marks(summary, sweep, figures) if is_first else {}
-    paper = _paper_texts(sweep) if is_first else {}
+    papers = papers_of(summary, sweep.name, name)
+    paper = paper_texts(papers, unit.name)
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
     absent = _Reasons()
@@ -223,12 +254,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
-    if paper:
-        notes = [
-            *notes,
-            *(f"paper: {base} on {', '.join(systems)}" for base, systems in _systems(sweep).items()),
-            *(f"paper: {note}" for note in dict.fromkeys(each.note for each in sweep.paper) if note),
-        ]
+    notes = [*notes, *paper_notes(papers)]
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     caption = f"{caption_of(name, unit)}{remarks}"
     return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
@@ -238,24 +264,6 @@ def _bound(summary: Summary, name: str, contender: ContenderSummary | None) -> s
     """What bounds a rate of requests by arithmetic, where that is known."""
     bound = shown_of(summary, contender, "queueing_bound") if name == "requests_per_second" else None
     return "" if bound is None else as_printed(round(bound.value, 1))
-
-
-def _systems(sweep: SweepSummary) -> dict[str, list[str]]:
-    """The systems on which the source ran a contender, where it has several."""
-    pairs = dict.fromkeys((each.base, each.system) for each in sweep.paper if each.system)
-    return {base: [system or "" for each, system in pairs if each == base] for base, _ in pairs}
-
-
-def _paper_texts(sweep: SweepSummary) -> dict[tuple[str, str], str]:
-    """The source's figures by contender and point: of each system, in the order of `_systems`."""
-    values = {(each.base, each.point, each.system): as_printed(each.value) for each in sweep.paper}
-    systems: dict[str, list[str | None]] = {base: [*named] for base, named in _systems(sweep).items()}
-    return {
-        (base, point): ", ".join(
-            values.get((base, point, system), ABSENT) for system in systems.get(base, [None])
-        )
-        for base, point, _ in values
-    }
 
 
 def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], ContenderSummary]:
@@ -282,6 +290,10 @@ def _why_not(
 ) -> str:
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
+    return _why_none(name, contender)
+
+
+def _why_none(name: str, contender: ContenderSummary) -> str:
     if contender.blocks == 0:
         return "no valid trials"
     return f"has no {words_of(name)} in each of its trials"
@@ -329,7 +341,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
             f"{BEST} the best estimate at its point; {LEVEL} not separated from it, which does not make them "
             "equal."
         )
-    if any(each.has_paper for each in matrices):
+    if any(papers_of(summary, each.name, name) for each in summary.sweeps for name in metrics_of(each)):
         lines.append("Paper: the source's figure, on its own machine.")
     if any(cell.bound for each in matrices for _, cells in each.rows for cell in cells):
         lines.append(

@@ -2,18 +2,25 @@
 direction.
 
 Most have a fixed name (`METRICS`). Those of one side, `server.NAME` and `client.NAME`, are open-ended: NAME
-is a counter that the study asks both sides for, or what the system says of a process that has ended
-(`OF_A_LIFE`); each is also there `_per_request`.
+is a counter that the study asks both sides for, what the system says of a process that has ended
+(`OF_A_LIFE`), or what a side counts as it goes (`OF_A_TALLY`); each is also there `_per_request`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 Better = Literal["less", "more"]
 """Which of two values of a metric is the better one."""
+
+CPU_PER_CONNECTION = "server_cpu_per_connection"
+"""The metric that is shown for as many connections as the study says."""
+
+
+Side = Literal["server", "client"]
+"""Whose figure it is: one that takes a look at the server, or one that the clients tell by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,15 @@ class Metric:
     """Significant digits that are worth showing."""
     whole: bool = False
     """A count of things: in one trial it has no decimals."""
+    side: Side = "server"
+    """Of the clients is also what a timed load tells by itself, whenever its server was read."""
+    heading: str = ""
+    """As the head of a narrow column; empty: its words."""
+
+    @property
+    def short(self) -> str:
+        """The head of a narrow column."""
+        return self.heading or self.words
 
 
 def _table(*metrics: Metric) -> dict[str, Metric]:
@@ -38,26 +54,53 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
 
 
 METRICS = _table(
-    Metric("connections", "connections that were opened", "connections", "more", whole=True),
-    Metric("requests", "requests that the clients saw answered", "requests", "more", whole=True),
-    Metric("server_cpu_seconds", "CPU time of the server", "s"),
-    Metric("server_cpu_per_connection", "server CPU per connection", "s"),
-    Metric("server_cpu_per_request", "server CPU per request", "s"),
-    Metric("client_cpu_seconds", "CPU time of the clients", "s"),
-    Metric("client_cpu_per_request", "client CPU per request", "s"),
+    Metric(
+        "connections",
+        "connections that were opened",
+        "connections",
+        "more",
+        whole=True,
+        side="client",
+        heading="Conn#",
+    ),
+    Metric(
+        "requests",
+        "requests that the clients saw answered",
+        "requests",
+        "more",
+        whole=True,
+        side="client",
+        heading="Req#",
+    ),
+    Metric("server_cpu_seconds", "CPU time of the server", "s", heading="Server CPU"),
+    Metric("server_cpu_per_connection", "server CPU per connection", "s", heading="CPU"),
+    Metric("server_cpu_per_request", "server CPU per request", "s", heading="CPU/request"),
+    Metric("client_cpu_seconds", "CPU time of the clients", "s", side="client"),
+    Metric("client_cpu_per_request", "client CPU per request", "s", side="client"),
     Metric("machine_cpu_seconds", "CPU time of everything on the machine", "s"),
-    Metric("elapsed_seconds", "elapsed time", "s"),
-    Metric("connections_per_second", "connections per second", "1/s", "more"),
-    Metric("requests_per_second", "requests per second", "1/s", "more"),
-    Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more"),
-    Metric("share_of_queueing_bound", "share of the queueing bound", better="more"),
-    Metric("latency_mean_seconds", "mean latency", "s"),
-    Metric("latency_p50_seconds", "median latency", "s"),
-    Metric("latency_p90_seconds", "90th percentile of latency", "s"),
-    Metric("latency_p99_seconds", "99th percentile of latency", "s"),
-    Metric("latency_p999_seconds", "99.9th percentile of latency", "s"),
-    Metric("latency_maximum_seconds", "longest latency", "s"),
-    Metric("voluntary_switches_per_connection", "voluntary context switches of the server per connection"),
+    Metric("elapsed_seconds", "elapsed time", "s", side="client", heading="Time"),
+    Metric(
+        "connections_per_second",
+        "connections per second",
+        "1/s",
+        "more",
+        side="client",
+        heading="Connections",
+    ),
+    Metric("requests_per_second", "requests per second", "1/s", "more", side="client", heading="Throughput"),
+    Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more", side="client"),
+    Metric("share_of_queueing_bound", "share of the queueing bound", better="more", side="client"),
+    Metric("latency_mean_seconds", "mean latency", "s", side="client"),
+    Metric("latency_p50_seconds", "median latency", "s", side="client", heading="p50"),
+    Metric("latency_p90_seconds", "90th percentile of latency", "s", side="client"),
+    Metric("latency_p99_seconds", "99th percentile of latency", "s", side="client", heading="p99"),
+    Metric("latency_p999_seconds", "99.9th percentile of latency", "s", side="client"),
+    Metric("latency_maximum_seconds", "longest latency", "s", side="client"),
+    Metric(
+        "voluntary_switches_per_connection",
+        "voluntary context switches of the server per connection",
+        heading="Switches/connection",
+    ),
     Metric("empty_wakeups_per_connection", "returns from a wait that found nothing to do, per connection"),
     Metric("listener_holders", "processes of the server that hold the listener", whole=True),
     Metric("clients_per_worker_sd", "standard deviation of connections per worker", "connections"),
@@ -69,16 +112,7 @@ METRICS = _table(
 )
 """The metrics with a fixed name, in the order in which tables have them."""
 
-OF_CLIENTS = frozenset(
-    {
-        *("connections", "requests", "elapsed_seconds", "connections_per_second", "requests_per_second"),
-        *("queueing_bound", "share_of_queueing_bound", "client_cpu_seconds", "client_cpu_per_request"),
-        *(name for name in METRICS if name.startswith("latency_")),
-    }
-)
-"""What a timed load tells by itself, whenever its server was read; `client.NAME` besides."""
-
-SIDES = {"server": "of the server", "client": "of the clients"}
+SIDES: dict[Side, str] = {"server": "of the server", "client": "of the clients"}
 PER_REQUEST = "_per_request"
 
 OF_A_LIFE = {
@@ -93,6 +127,15 @@ OF_A_LIFE = {
 """What a process that has ended is known to have used; of the server only where the trial is its whole
 life."""
 
+OF_A_TALLY = {
+    "send_calls": "send calls",
+    "receive_calls": "receive calls",
+    "bytes_sent": "bytes sent",
+    "bytes_received": "bytes received",
+}
+"""What each side counts as it goes, in every trial: the server's in the window where there is one, the
+clients' over all of their load."""
+
 RATIOS = {
     "cpus_utilized": ("task_clock", "elapsed_seconds"),
     "instructions_per_cycle": ("instructions", "cpu_cycles"),
@@ -101,30 +144,37 @@ RATIOS = {
 }
 """What is known of each side where both the counter above and the one below the line are."""
 
-COUNTERS_OF_TIME = frozenset({"task_clock", "process_clocks", "cpu_clock"})
-"""Counters that the engine reads in nanoseconds; as metrics they are in seconds."""
+NANOSECONDS = "nanoseconds"
+"""The unit of counters of time, as the engine says it; as metrics they are in seconds."""
 
 
-def metric(name: str) -> Metric:
-    """The metric of that name. Raises KeyError where no study can have one of that name."""
+def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
+    """The metric of that name; `counters` are the units of those that are asked for.
+
+    Raises KeyError where no study can have one of that name.
+    """
     if name in METRICS:
         return METRICS[name]
-    side, dot, what = name.partition(".")
-    if not dot or side not in SIDES or not what:
+    before, dot, what = name.partition(".")
+    side = next((side for side in SIDES if side == before), None)
+    if not dot or side is None or not what:
         raise KeyError(name)
     if what in RATIOS:
         better: Better = "more" if what == "instructions_per_cycle" else "less"
-        return Metric(name, f"{what.replace('_', ' ')} {SIDES[side]}", better=better)
+        return Metric(name, f"{what.replace('_', ' ')} {SIDES[side]}", better=better, side=side)
     whole = what.removesuffix(PER_REQUEST)
-    words = f"{OF_A_LIFE.get(whole, whole.replace('_', ' '))} {SIDES[side]}"
-    is_time = whole in COUNTERS_OF_TIME or whole.endswith("_seconds")
-    found = Metric(name, words, "s" if is_time else "", whole=not is_time)
+    words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole, whole.replace('_', ' '))} {SIDES[side]}"
+    is_time = counters.get(whole) == NANOSECONDS or whole.endswith("_seconds")
+    found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side)
     return found if whole == what else replace(found, words=f"{words} per request", whole=False)
 
 
 def is_of_clients(name: str) -> bool:
     """Whether a timed load tells it by itself, without a look at its server."""
-    return name in OF_CLIENTS or name.startswith("client.")
+    try:
+        return metric(name).side == "client"
+    except KeyError:
+        return False
 
 
 def metric_names(counters: Iterable[str] = ()) -> list[str]:
@@ -137,7 +187,7 @@ def metric_names(counters: Iterable[str] = ()) -> list[str]:
 
 def figures_of_sides(counters: Iterable[str] = ()) -> list[str]:
     """What there is of each side, given the counters that are asked for."""
-    return list(dict.fromkeys([*OF_A_LIFE, *counters]))
+    return list(dict.fromkeys([*OF_A_LIFE, *OF_A_TALLY, *counters]))
 
 
 def counters_of(name: str) -> tuple[str, ...]:

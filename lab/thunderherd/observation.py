@@ -7,14 +7,12 @@ queue, and the trial is invalid and says why.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from thunderherd import noise
 from thunderherd.engine_lines import (
     Counters,
-    Latency,
     Life,
     LoadResult,
     Mark,
@@ -22,12 +20,12 @@ from thunderherd.engine_lines import (
     ServerSummary,
     Snapshot,
     Tally,
+    Used,
 )
-from thunderherd.metrics import COUNTERS_OF_TIME, PER_REQUEST, RATIOS, is_of_clients
-from thunderherd.records import CpuScope, Noise, TrialMetrics
+from thunderherd.metrics import OF_A_TALLY, is_of_clients
+from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
-
-Number = int | float
+from thunderherd.trial_metrics import Measured, Number, in_seconds, of_side, share, total
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Observation:
     """
 
     contender: Contender
-    counters: Sequence[str] = ()
+    counters: Mapping[str, str] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
@@ -133,35 +131,31 @@ class Observation:
         seconds, used_for = cpu
         workers = self.workers()
         clients = sum(load.user_ns + load.system_ns for load in self.loads) / 1e9
-        asked = sum(load.requests for load in self.loads)
+        asked = sum(load.tally.requests for load in self.loads)
         windows = [load.window for load in self.loads if load.window is not None]
-        answered = sum(each.requests for each in windows or self.loads)
+        answered = sum(each.requests for each in windows) if windows else asked
         opened = sum(each.connections for each in windows) if windows else work.connections
-        elapsed = elapsed_seconds(self.loads)
+        measured = Measured(
+            work=work,
+            server_seconds=seconds,
+            served=used_for,
+            client_seconds=clients,
+            machine_seconds=outside.machine_busy_seconds,
+            asked=asked,
+            answered=answered,
+            opened=opened,
+            elapsed_seconds=elapsed_seconds(self.loads),
+            latencies=[load.latency for load in self.loads],
+            queueing_bound=self.contender.queueing_bound,
+            switches_per_connection=self._switches_per_connection(work),
+            listener_holders=self.listener_holders,
+            workers=workers,
+            listen_drops=self._listen_drops(),
+        )
         found: TrialMetrics = {
-            "connections": opened,
-            "requests": answered,
-            "server_cpu_seconds": seconds,
-            "server_cpu_per_connection": _share(seconds, used_for.connections),
-            "server_cpu_per_request": _share(seconds, used_for.requests),
-            "client_cpu_seconds": clients,
-            "client_cpu_per_request": _share(clients, asked),
-            "machine_cpu_seconds": outside.machine_busy_seconds,
-            "elapsed_seconds": elapsed,
-            "connections_per_second": _share(opened or None, elapsed),
-            "requests_per_second": _share(answered, elapsed),
-            "queueing_bound": (bound := self.contender.queueing_bound),
-            "share_of_queueing_bound": _share(_share(answered, elapsed), bound or 0),
-            **_latencies([load.latency for load in self.loads]),
-            "voluntary_switches_per_connection": self._switches_per_connection(work),
-            "empty_wakeups_per_connection": _share(work.empty_wakeups, work.connections),
-            "listener_holders": self.listener_holders,
-            "clients_per_worker_sd": statistics.pstdev(workers) if workers else None,
-            "clients_per_worker_min": min(workers) if workers else None,
-            "clients_per_worker_max": max(workers) if workers else None,
-            "listen_drops": self._listen_drops(),
-            **_of_side("server", self._of_server(), work.requests),
-            **_of_side("client", self._of_clients(), asked),
+            **measured.metrics(),
+            **of_side("server", self._of_server(), work.requests),
+            **of_side("client", self._of_clients(), asked),
         }
         if any(self._read_late()):
             return {name: value if is_of_clients(name) else None for name, value in found.items()}
@@ -173,10 +167,10 @@ class Observation:
         if not work.connections:
             return None
         if not self.is_whole_life and SWITCHES in self.counters and self.workers() is not None:
-            return _share(self._counted_by_server().get(SWITCHES), work.connections)
+            return share(self._counted_by_server().get(SWITCHES), work.connections)
         life = self.server_life or self.summary
         return (
-            _share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
+            share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
         )
 
     def _listen_drops(self) -> int:
@@ -194,19 +188,26 @@ class Observation:
 
     def _of_server(self) -> Mapping[str, Number | None]:
         life = self.server_life
-        return {**(_of_life(life, life.elapsed_ns) if life else {}), **_in_seconds(self._counted_by_server())}
+        work = self.work()
+        return {
+            **(_of_life(life, life.elapsed_ns) if life else {}),
+            **(_of_tally(work) if work else {}),
+            **in_seconds(self._counted_by_server(), self.counters),
+        }
 
     def _of_clients(self) -> Mapping[str, Number | None]:
         said: list[Mapping[str, Number | None]] = []
         if self.client_lives:
             for life in self.client_lives:
                 counted = {name: life.counters.get(name) for name in self.counters}
-                said.append({**_of_life(life, life.elapsed_ns), **_in_seconds(counted)})
+                said.append({**_of_life(life, life.elapsed_ns), **in_seconds(counted, self.counters)})
         else:
             for load in self.loads:
                 counted = {name: load.counters.get(name) for name in self.counters}
-                said.append({**_of_life(load, load.elapsed_ns), **_in_seconds(counted)})
-        added = {name: _sum(each[name] for each in said) for name in said[0]}
+                said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
+        added = {name: total(each[name] for each in said) for name in said[0]}
+        tallies = [_of_tally(load.tally) for load in self.loads]
+        added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}
         # Load processes run at the same time.
         return {**added, ELAPSED: max(each[ELAPSED] or 0 for each in said)}
 
@@ -237,10 +238,13 @@ class Observation:
                 f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
                 "further ones were dropped at once"
             )
-        missing = (
-            self.server_life.unavailable if self.server_life else self.ready.counters if self.ready else {}
-        )
-        said += [f"counter {name} is not available: {why}" for name, why in missing.items() if why]
+        missing = unavailable_of_sides(self)
+        said += [f"counter {name} is not available: {why}" for name, why in missing["server"].items()]
+        said += [
+            f"counter {name} is not available of the clients: {why}"
+            for name, why in missing["client"].items()
+            if missing["server"].get(name) != why
+        ]
         if any(self._read_late()) and is_of_clients(self.contender.metric):
             said.append(
                 f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are "
@@ -261,16 +265,15 @@ class Observation:
     def _load_faults(self) -> Iterator[str]:
         for what, results in (("warm-up", self.warm_up), ("load", self.loads)):
             for result in results:
-                errors = ", ".join(f"{count} {kind}" for kind, count in result.errors.items() if count)
-                if errors:
+                if errors := _in_words(result.tally.errors):
                     first = f" (first: {result.first_error})" if result.first_error else ""
                     yield f"{what}: errors: {errors}{first}"
                 if result.interrupted:
                     yield f"{what}: interrupted"
-                if result.children_lost:
-                    yield f"{what}: {result.children_lost} client processes died"
-                if result.expected_requests is not None and result.requests != result.expected_requests:
-                    yield f"{what}: {result.requests} right replies of {result.expected_requests}"
+                if result.tally.workers_lost:
+                    yield f"{what}: {result.tally.workers_lost} client processes died"
+                if result.expected_requests not in (None, result.tally.requests):
+                    yield f"{what}: {result.tally.requests} right replies of {result.expected_requests}"
 
     def _window_faults(self) -> Iterator[str]:
         """A load that ends by time has a window in which something was asked, and its server was read in
@@ -303,8 +306,7 @@ class Observation:
     def _server_faults(self) -> Iterator[str]:
         last = self.summary or self.rest_after
         if last is not None:
-            errors = ", ".join(f"{count} {kind}" for kind, count in last.tally.errors.items() if count)
-            if errors:
+            if errors := _in_words(last.tally.errors):
                 yield f"server: errors: {errors}"
             if last.tally.workers_lost:
                 yield f"server: {last.tally.workers_lost} workers died"
@@ -328,14 +330,14 @@ class Observation:
             counted = None
         if counted is None:
             return
-        asked = sum(load.requests for load in self.loads)
+        asked = sum(load.tally.requests for load in self.loads)
         if counted.requests != asked:
             yield f"server counted {counted.requests} requests in the window, its clients {asked}"
-        opened = sum(load.connections for load in self.loads)
+        opened = sum(load.tally.connections for load in self.loads)
         if counted.connections != opened:
             yield f"server counted {counted.connections} connections in the window, its clients {opened}"
         planned = self.contender.load.requests_per_trial
-        expected = _sum(load.expected_requests for load in self.loads)
+        expected = total(load.expected_requests for load in self.loads)
         if planned is not None and expected != planned:
             yield f"the clients planned {expected} requests, the study {planned}"
 
@@ -354,10 +356,27 @@ class Observation:
                 yield f"account: {name}: the server has {amount}, its clients {clients[name]}"
 
 
+def _in_words(errors: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in errors.items() if count)
+
+
 LATE_SHARE = 0.1
 """How late, as a share of the window, the server of a load that ends by time may be read at either end."""
 
 SWITCHES, ELAPSED = "voluntary_switches", "elapsed_seconds"
+
+
+def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, str]]:
+    """By side, the counters that were asked for and could not be read in a trial, and why."""
+    told = seen.ready.counters if seen.ready else {}
+    clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
+    return {
+        "server": {
+            **{name: why for name, why in told.items() if why},
+            **(seen.server_life.unavailable if seen.server_life else {}),
+        },
+        "client": {name: why for each in clients for name, why in each.unavailable.items()},
+    }
 
 
 def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
@@ -376,16 +395,6 @@ def workers_in_window(before: Sequence[int] | None, after: Sequence[int] | None)
         return None
     earlier = [*before, *[0] * (len(after) - len(before))]
     return [now - then for now, then in zip(after, earlier, strict=False)]
-
-
-def _share(whole: float | None, parts: float) -> float | None:
-    return whole / parts if whole is not None and parts > 0 else None
-
-
-def _sum(numbers: Iterator[Number | None]) -> Number | None:
-    """The sum; None where one of them is not known."""
-    known = list(numbers)
-    return None if any(number is None for number in known) else sum(number or 0 for number in known)
 
 
 def _difference(earlier: int | None, later: int | None) -> int | None:
@@ -412,60 +421,19 @@ def _less(later: Tally, earlier: Tally) -> Tally:
     )
 
 
-def _of_life(life: Life | LoadResult, elapsed_ns: int) -> dict[str, Number | None]:
+def _of_tally(tally: Tally) -> dict[str, Number | None]:
+    """The figures of `metrics.OF_A_TALLY`."""
+    return {name: getattr(tally, name) for name in OF_A_TALLY}
+
+
+def _of_life(used: Used, elapsed_ns: int) -> dict[str, Number | None]:
     """The figures of `metrics.OF_A_LIFE`."""
     return {
         ELAPSED: elapsed_ns / 1e9,
-        "user_seconds": life.user_ns / 1e9,
-        "system_seconds": life.system_ns / 1e9,
+        "user_seconds": used.user_ns / 1e9,
+        "system_seconds": used.system_ns / 1e9,
         **{
-            name: getattr(life, name)
+            name: getattr(used, name)
             for name in (SWITCHES, "involuntary_switches", "minor_faults", "major_faults")
         },
     }
-
-
-def _in_seconds(counters: Counters) -> dict[str, Number | None]:
-    return {
-        name: value / 1e9 if value is not None and name in COUNTERS_OF_TIME else value
-        for name, value in counters.items()
-    }
-
-
-def _of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> TrialMetrics:
-    """The figures of one side under their names as metrics, each per request too, and their ratios."""
-    of_each = {
-        name: value
-        for figure, amount in figures.items()
-        for name, value in (
-            (f"{side}.{figure}", amount),
-            (f"{side}.{figure}{PER_REQUEST}", _share(amount, requests)),
-        )
-    }
-    ratios = {
-        f"{side}.{name}": _share(figures[above], figures[below] or 0)
-        for name, (above, below) in RATIOS.items()
-        if above in figures and below in figures
-    }
-    return {**of_each, **ratios}
-
-
-def _latencies(latencies: Sequence[Latency | None]) -> TrialMetrics:
-    """In seconds. Percentiles of several processes cannot be added, means and maxima can."""
-    known = [each for each in latencies if each is not None]
-    if not known or len(known) < len(latencies):
-        return {f"latency_{name}_seconds": None for name in ("mean", *PERCENTILES, "maximum")}
-    requests = sum(each.requests for each in known)
-    total = _sum(None if each.mean_ns is None else each.mean_ns * each.requests for each in known)
-    longest = [each.maximum_ns for each in known if each.maximum_ns is not None]
-    alone = known[0] if len(known) == 1 else None
-    return {
-        "latency_mean_seconds": _share(total, requests * 1e9),
-        **{
-            f"latency_{name}_seconds": _share(getattr(alone, f"{name}_ns", None), 1e9) for name in PERCENTILES
-        },
-        "latency_maximum_seconds": _share(max(longest), 1e9) if longest else None,
-    }
-
-
-PERCENTILES = ("p50", "p90", "p99", "p999")

@@ -16,8 +16,9 @@ from typing import Any
 import altair as alt
 
 from thunderherd.drawing import INK, MUTED, NARROW, colours_of, dressed, inline
-from thunderherd.figures import main_of, notes_by_mark, number, places, printable, span
-from thunderherd.records import ContenderSummary, Interval, Summary
+from thunderherd.figures import main_of, number, places, printable, span
+from thunderherd.papers import notes_by_mark, papers_of
+from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Interval, PaperFigure, Summary
 
 __all__ = ["clients_per_worker_chart", "process_control_chart"]
 
@@ -37,11 +38,12 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
     other, for a telephone.
     """
     shown = [each for each in main_of(summary) if each.name != summary.study.baseline]
-    rows = [_Row(shown, "")]
-    large = _standing_out(shown)
+    papers = {each.base: each for each in papers_of(summary, None, PROCESS_CONTROL)}
+    rows = [_Row(shown, papers, "")]
+    large = _standing_out(shown, papers)
     rest = [each for each in shown if each not in large]
     if large and rest:
-        rows.append(_Row(rest, f"without {' and '.join(each.name for each in large)}"))
+        rows.append(_Row(rest, papers, f"without {' and '.join(each.name for each in large)}"))
     drawing = _Drawing(
         colours=colours_of(summary),
         digits=places(summary),
@@ -57,34 +59,35 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
     return dressed(chart)
 
 
-def clients_per_worker_chart(
-    summary: Summary, *, paper: Mapping[str, Sequence[float]] | None = None, narrow: bool = False
-) -> alt.LayerChart:
+def clients_per_worker_chart(summary: Summary, *, narrow: bool = False) -> alt.LayerChart:
     """How evenly the connections went to the workers of each pool: one tick a worker, 1 is an even share.
 
-    `paper` holds the paper's counts, one a worker, under the names of contenders; they are drawn as rings
-    below the ticks. Shares, not counts, make pools and runs of different lengths comparable. With
-    `narrow` it fits a telephone.
+    The paper's are drawn as rings below the ticks; of several systems those of the last. Shares, not counts,
+    make pools and runs of different lengths comparable. With `narrow` it fits a telephone.
     """
     data: list[dict[str, Any]] = []
     colours = colours_of(summary)
+    papers = {each.base: each.runs for each in papers_of(summary, None, WORKERS)}
     for each in main_of(summary):
         if each.worker_connections:
             data += _shares(each, each.worker_connections, HERE, colours)
-            if paper and paper.get(each.name):
-                data += _shares(each, paper[each.name], PAPER, colours)
+            if runs := papers.get(each.name):
+                data += _shares(each, runs, PAPER, colours)
     return dressed(_strip(data, narrow))
 
 
 # Process control ------------------------------------------------------------------------------------------
 
 
-def _standing_out(shown: Sequence[ContenderSummary]) -> list[ContenderSummary]:
+def _standing_out(
+    shown: Sequence[ContenderSummary], papers: Mapping[str, PaperFigure]
+) -> list[ContenderSummary]:
     """Contenders so far above the others, here or in the paper, that these shrink to nothing beside them."""
     ours = {each.name: each.process_control_seconds.value for each in shown if each.process_control_seconds}
-    papers = {each.name: each.paper_seconds for each in shown if each.paper_seconds is not None}
+    names = {each.name for each in shown}
+    theirs = {name: each.value for name, each in papers.items() if name in names and each.value is not None}
     large: set[str] = set()
-    for figures in (ours, papers):
+    for figures in (ours, theirs):
         if len(figures) > 2:
             limit = STANDS_OUT * median(map(abs, figures.values()))
             large |= {name for name, value in figures.items() if value > limit > 0}
@@ -105,9 +108,11 @@ class _Drawing:
 class _Row:
     """Contenders that share a pair of panels: ours and the paper's."""
 
-    def __init__(self, shown: Sequence[ContenderSummary], remark: str) -> None:
-        self.shown, self.remark = shown, remark
-        self.has_paper = any(each.paper_seconds is not None for each in shown)
+    def __init__(
+        self, shown: Sequence[ContenderSummary], papers: Mapping[str, PaperFigure], remark: str
+    ) -> None:
+        self.shown, self.papers, self.remark = shown, papers, remark
+        self.has_paper = any(papers[each.name].value is not None for each in shown if each.name in papers)
 
     def panels(self, drawing: _Drawing) -> list[alt.LayerChart]:
         enlarged = ", enlarged" if self.remark else ""
@@ -121,7 +126,7 @@ class _Row:
         if not self.has_paper:
             return [here]
         book = _bars(
-            [_papers(each, drawing) for each in self.shown],
+            [_papers(each, self.papers.get(each.name), drawing) for each in self.shown],
             _title(f"The paper{enlarged}", "the same designs" if self.remark else ""),
             f"CPU seconds per {drawing.per} connections, on its machine",
             self.order,
@@ -161,8 +166,8 @@ def _extent(interval: Interval | None, digits: int) -> dict[str, Any]:
     }
 
 
-def _papers(each: ContenderSummary, drawing: _Drawing) -> dict[str, Any]:
-    figure, mark = each.paper_seconds, drawing.marks.get(each.name, "")
+def _papers(each: ContenderSummary, paper: PaperFigure | None, drawing: _Drawing) -> dict[str, Any]:
+    figure, mark = paper.value if paper else None, drawing.marks.get(each.name, "")
     if figure is None:
         text = "" if each.control_of else f"not in the paper's table {mark}".rstrip()
     else:
@@ -174,7 +179,7 @@ def _papers(each: ContenderSummary, drawing: _Drawing) -> dict[str, Any]:
         "end": figure or 0,
         "text": text,
         "interval": "none given",
-        "note": each.paper_note or "",
+        "note": (paper.note if paper else None) or "",
     }
 
 

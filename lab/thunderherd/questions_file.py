@@ -25,7 +25,7 @@ more = { weights = { "prefork@pool_size=120" = 1, "prefork@pool_size=10" = -1 } 
 [questions.best]
 best = { base = "prefork", sweep = "pool_size" }
 [questions.given]
-clients = { contender = "prefork@pool_size=10", key = "load.clients", times = "load.settings.children" }
+clients = { contender = "prefork@pool_size=10", key = "load.processes", times = "load.settings.children" }
 fewest = { contender = "prefork@pool_size=10", key = "settings.pool" }
 ```
 """
@@ -85,7 +85,7 @@ class GivenTable(FileTable):
     """What a contender was configured with: no measurement."""
 
     contender: str = Field(description="the name of a contender")
-    key: str = Field(description='such as "settings.pool", "load.clients" or "load.settings.children"')
+    key: str = Field(description='such as "settings.pool", "load.processes" or "load.settings.children"')
     times: str | None = Field(default=None, description="another such key that it is multiplied by")
     plus: int = Field(default=0, description="a number that is added")
 
@@ -241,7 +241,8 @@ def configured(contender: Contender) -> dict[str, object]:
         "design": contender.design,
         "primitive": contender.primitive,
         **{f"settings.{name}": value for name, value in contender.settings.items()},
-        "load.clients": contender.load.clients,
+        "load.primitive": contender.load.primitive,
+        "load.processes": contender.load.processes,
         **{f"load.settings.{name}": value for name, value in contender.load.settings.items()},
     }
 

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.engine_lines import Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
 
-SCHEMA = 2
+SchemaNumber = Literal[3]
+SCHEMA: SchemaNumber = 3
 """The version of both shapes."""
 
 
@@ -60,7 +61,7 @@ class TrialRecord(Record):
     """One line of `trials.jsonl`: one fresh server, one load, one measured window (or both their whole
     lives)."""
 
-    schema_version: Literal[2] = Field(default=2, alias="schema")
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     kind: Literal["trial"] = "trial"
     study: str
     contender: str
@@ -111,7 +112,7 @@ class TrialRecord(Record):
 class RunInfo(Record):
     """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
 
-    schema_version: Literal[2] = Field(default=2, alias="schema")
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     kind: Literal["run"] = "run"
     study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
     digest: str
@@ -163,6 +164,9 @@ class StudySummary(Record):
     better: Better
     baseline: str | None
     normalise_connections: int
+    counters: dict[str, str] = Field(
+        default_factory=dict, description="those that both sides were asked for, and the unit of each"
+    )
     connections_per_trial: int | None = Field(description="of the study's own load; null: it ends by time")
     repetitions: int | None = Field(
         description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"
@@ -237,8 +241,6 @@ class ContenderSummary(Record):
     process_control_seconds: Interval | None = Field(
         description="minus the baseline, paired by block; of the baseline itself 0 without an interval"
     )
-    paper_seconds: float | None
-    paper_note: str | None
     clients_per_worker: ClientsPerWorker | None
     worker_connections: list[float] | None = Field(description="mean per worker, workers sorted, most first")
     rank: int | None = Field(description="1 uses least CPU; by estimate, separated or not")
@@ -287,14 +289,28 @@ class SweepPoint(Record):
     number: float | None = Field(description="where it stands on the axis; null: it has a name only")
 
 
-class PaperFigure(Record):
-    """The source's figure for a contender at a point of a sweep."""
+PROCESS_CONTROL, WORKERS = "process_control_seconds", "worker_connections"
+"""What a figure of the source may stand beside that is no metric: fields of `ContenderSummary`."""
 
-    base: str
-    point: str
+
+class PaperFigure(Record):
+    """The source's figure of a metric, for a contender of the main table or at a point of a sweep."""
+
+    metric: str = Field(
+        description="what it stands beside: a metric, or process_control_seconds or worker_connections of a "
+        "contender"
+    )
+    base: str = Field(description="the contender, without its @SWEEP=POINT")
+    sweep: str | None = Field(default=None, description="null: of the main table")
+    point: str | None = None
     system: str | None = Field(default=None, description="where it ran, if the source has several systems")
-    value: float = Field(description="the mean, where the source gives several runs; in the source's unit")
-    runs: list[float] = Field(description="every figure that the source gives for it")
+    unit: str = Field(default="", description="the source's; empty: that in which ours is shown")
+    value: float | None = Field(
+        description="the mean, where the source gives several; null: it has none, and the note says why"
+    )
+    runs: list[float] = Field(
+        description="every figure that the source gives for it: of each run, or of each worker"
+    )
     note: str | None = None
 
 
@@ -314,7 +330,6 @@ class SweepSummary(Record):
     points: list[SweepPoint]
     contenders: list[str] = Field(description="their bases; BASE@SWEEP=POINT are the names at a point")
     absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
-    paper: list[PaperFigure]
     remarks: list[str] = Field(
         default_factory=list, description="how its figures differ from the source's experiment; beside each"
     )
@@ -394,11 +409,14 @@ class TrialCounts(Record):
 class Summary(Record):
     """`summary.json`: every figure of the printed table and of the report."""
 
-    schema_version: Literal[2] = Field(default=2, alias="schema")
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     study: StudySummary
     machine: dict[str, Any]
     contenders: list[ContenderSummary]
     sweeps: list[SweepSummary]
+    paper: list[PaperFigure] = Field(
+        default_factory=list, description="the source's figures, with what is to be known about each"
+    )
     pairs: list[PairSummary]
     pairs_all_blocks: list[PairSummary] = Field(description="the same with the rejected blocks kept")
     claims: list[ClaimSummary]

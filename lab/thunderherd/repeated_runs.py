@@ -6,13 +6,15 @@ Everything is taken from the summary. The printed tables and the report show the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from thunderherd.figures import ABSENT, number, unit_of, words_of
-from thunderherd.matrices import HEADINGS, as_printed, at_points, digits_for, metrics_of
+from thunderherd.figures import ABSENT, heading_of, number, printable, unit_of
+from thunderherd.matrices import at_points, digits_for, metrics_of
 from thunderherd.metrics import metric
+from thunderherd.papers import as_printed, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
 
 __all__ = ["RunRow", "Runs", "main_runs", "sweep_runs"]
@@ -36,6 +38,8 @@ class Runs:
     corner: str
     headings: tuple[str, ...]
     rows: tuple[RunRow, ...]
+    notes: tuple[str, ...] = ()
+    """What to know about the source's figures."""
 
 
 def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
@@ -50,27 +54,75 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
     ]
     # What is judged stands last, as the sources have it: time, requests, throughput.
     runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
-    return _beside_the_source(runs, sweep)
+    return _beside_the_source(runs, summary, sweep)
 
 
-def _beside_the_source(runs: Runs, sweep: SweepSummary) -> Runs:
-    """The runs with those of the source in a column of their own, where it gives any."""
-    paper = {(each.point, each.base): each.runs for each in sweep.paper if len(each.runs) > 1}
-    if not paper:
+def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Runs:
+    """The runs with those of the source in columns of their own, where it gives any."""
+    names = [*metrics_of(sweep)[1:], sweep.metric]
+    columns = [each for name in names for each in _columns_of_source(summary, sweep, name)]
+    if not columns:
         return runs
     rows: list[RunRow] = []
     for row in runs.rows:
-        own = paper.get((row.point, row.contender), [])
-        texts = {str(place): as_printed(value) for place, value in enumerate(own, start=1)}
-        if own:
-            texts |= {"mean": as_printed(fmean(own)), "sd": as_printed(stdev(own))}
+        texts = [column.texts(row.point, row.contender) for column in columns]
+        theirs = sorted({run for each in texts for run in each}, key=_place_of_run)
         # What was not run here stands in the source all the same.
-        shown = texts if row.run == ABSENT and texts else [row.run]
+        shown = theirs if row.run == ABSENT and theirs else [row.run]
         rows += [
-            replace(row, run=run, cells=(*row.cells, texts.get(run, ABSENT)), is_summary=not run.isdigit())
+            replace(
+                row,
+                run=run,
+                cells=(*row.cells, *(each.get(run, ABSENT) for each in texts)),
+                is_summary=not run.isdigit(),
+            )
             for run in shown
         ]
-    return Runs(runs.corner, (*runs.headings, "Paper"), tuple(rows))
+    # Those of the metric of verdicts stand below the table of means.
+    further = [note for name in names[:-1] for note in paper_notes(papers_of(summary, sweep.name, name))]
+    headings = (*runs.headings, *(column.heading for column in columns))
+    return Runs(runs.corner, headings, tuple(rows), tuple(dict.fromkeys(further)))
+
+
+@dataclass(frozen=True)
+class _SourceColumn:
+    """The source's runs of a metric on one of its systems."""
+
+    heading: str
+    runs: dict[tuple[str | None, str], list[float]]
+
+    def texts(self, point: str, base: str) -> dict[str, str]:
+        """What stands in the rows of a contender at a point: of each run, their mean and deviation."""
+        own = self.runs.get((point, base), [])
+        if len(own) < 2:
+            return {"mean": as_printed(own[0])} if own else {}
+        texts = {str(place): as_printed(value) for place, value in enumerate(own, start=1)}
+        return texts | {"mean": as_printed(fmean(own)), "sd": as_printed(stdev(own))}
+
+
+def _columns_of_source(summary: Summary, sweep: SweepSummary, name: str) -> Iterator[_SourceColumn]:
+    """A column for each system of the source.
+
+    A single figure of the metric of verdicts stands in the table of means; of another one it stands here.
+    """
+    is_first = name == sweep.metric
+    figures = [
+        each for each in papers_of(summary, sweep.name, name) if len(each.runs) >= (2 if is_first else 1)
+    ]
+    for system in dict.fromkeys(each.system for each in figures):
+        own = [each for each in figures if each.system == system]
+        what = [] if is_first else [heading_of(name)]
+        parts = ", ".join([*what, *([system] if system else [])])
+        unit = f" ({own[0].unit})" if own[0].unit else ""
+        yield _SourceColumn(
+            printable(f"Paper{': ' if parts else ''}{parts}{unit}"),
+            {(each.point, each.base): each.runs for each in own},
+        )
+
+
+def _place_of_run(run: str) -> tuple[int, str]:
+    """Runs by their number, then mean and deviation."""
+    return (int(run), "") if run.isdigit() else (sys.maxsize, run)
 
 
 MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")
@@ -121,13 +173,13 @@ class _RunColumn:
         values = [
             float(value) for each in contenders for run in each.runs if (value := run.get(name)) is not None
         ]
-        self.unit = unit_of(name, summary.study.normalise_connections, values)
+        self.unit = unit_of(name, summary.study.normalise_connections, values, summary.study.counters)
         self.digits = digits_for([self.unit.of(value) for value in values], name)
         try:
-            self.is_count = metric(name).whole
+            self.is_count = metric(name, summary.study.counters).whole
         except KeyError:
             self.is_count = False
-        short = HEADINGS.get(name, words_of(name))
+        short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
         self.heading = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
 

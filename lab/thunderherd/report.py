@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -31,26 +30,21 @@ from thunderherd.figures import (
     interval_span,
     interval_value,
     main_of,
-    notes_by_mark,
     places,
     printable,
+    shows_process_control,
     words_of,
 )
 from thunderherd.matrices import Matrix
-from thunderherd.records import Interval, Summary, SweepSummary
+from thunderherd.papers import notes_by_mark, papers_of
+from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
 from thunderherd.results import load
-from thunderherd.study import bundled_studies, typed
-from thunderherd.study_paper import inconsistencies_of, notes_about, read_table
+from thunderherd.study import typed
 from thunderherd.sweep_plots import sweep_chart
 
 __all__ = ["render", "write_report"]
 
 FILE_NAME = "report.html"
-WORKERS_TABLE = "_clients_per_"
-"""A file `FIGURE_clients_per_ANYTHING.csv` beside a bundled study is the paper's figure of the connections of
-each worker: a line for each worker, a column `rowNUMBER_SYSTEM` for each row of the paper's table and each
-system it was measured on. What the list of inconsistencies says about FIGURE is shown beside it.
-"""
 
 
 def write_report(source: Summary | Path, path: Path | None = None) -> Path:
@@ -105,7 +99,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         per=tables.per_connections(summary),
         caption=tables.main_caption(summary),
         heading=tables.heading_of(summary),
-        has_control=tables.shows_process_control(summary),
+        has_control=shows_process_control(summary),
         rows=tables.study_rows(summary, between=" to "),
         more=_more_rows(summary),
         pairs=tables.pair_rows(summary, between=" to "),
@@ -128,6 +122,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         charts=charts,
         sweeps=sweeps,
         sweeps_legend=matrices.sweeps_legend(summary),
+        main_further=matrices.main_further(summary, between=" to "),
         main_runs=repeated_runs.main_runs(summary),
         counted_title=printable(matrices.counted_title(summary)),
         counted=matrices.counted_matrices(summary, between=" to "),
@@ -163,7 +158,7 @@ class _Chart:
 
 
 def _charts(summary: Summary) -> Iterator[_Chart]:
-    if tables.shows_process_control(summary) and any(
+    if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
     ):
         yield _chart(
@@ -177,20 +172,19 @@ def _charts(summary: Summary) -> Iterator[_Chart]:
             plots.process_control_chart(summary, narrow=True),
         )
     if any(each.worker_connections for each in main_of(summary)):
-        paper, note = _paper_workers(summary)
         about = (
             "One tick is one worker of a pool: its connections as multiples of an even share (at 1 all do "
             "the same). The busiest workers of all trials are averaged, then the second busiest, and so on."
         )
-        if paper:
+        if papers_of(summary, None, WORKERS):
             about += " One ring is one worker of the paper's own figure."
         yield _chart(
             "clients-per-worker",
             "How evenly the workers of a pool were used",
             about,
-            note,
-            plots.clients_per_worker_chart(summary, paper=paper),
-            plots.clients_per_worker_chart(summary, paper=paper, narrow=True),
+            _note_on_workers(summary),
+            plots.clients_per_worker_chart(summary),
+            plots.clients_per_worker_chart(summary, narrow=True),
         )
 
 
@@ -247,7 +241,7 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
         text = f"{'; '.join(sweep.remarks).capitalize()}. {text}"
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
-    if sweep.paper:
+    if any(papers_of(summary, sweep.name, name) for name in matrices.metrics_of(sweep)):
         text += " Open marks and dashes: the paper's figures, from another machine."
     return text
 
@@ -272,28 +266,15 @@ def _drawn(specification: dict[str, Any]) -> Markup:
     return Markup(vl_convert.vegalite_to_svg(specification, vl_version=_vega_lite_version()))
 
 
-def _paper_workers(summary: Summary) -> tuple[dict[str, list[float]], str]:
-    """The paper's connections of each worker by contender, and what is to be known about them.
-
-    Where the paper has several systems for a row it is the last of them, and the note names it.
-    """
-    study = bundled_studies().get(summary.study.name)
-    tables_of_workers = sorted(study.parent.glob(f"*{WORKERS_TABLE}*.csv")) if study else []
-    if study is None or not tables_of_workers:
-        return {}, ""
-    table = tables_of_workers[0]
-    rows = read_table(table, ())
-    found: dict[str, list[float]] = {}
-    shown: list[str] = []
-    for each in main_of(summary):
-        columns = [name for name in (rows[0] if rows else ()) if name.startswith(f"row{each.row}_")]
-        if columns and each.control_of is None:
-            found[each.name] = [float(row[columns[-1]]) for row in rows]
-            shown.append(columns[-1])
-    listed = tomllib.loads(study.read_text(encoding="utf-8")).get("inconsistencies")
-    inconsistencies = inconsistencies_of(study.parent / listed) if listed else []
-    note = notes_about(inconsistencies, table.name.partition(WORKERS_TABLE)[0])
-    return found, f"shown are {', '.join(shown)}{'; ' + note if note else ''}"
+def _note_on_workers(summary: Summary) -> str:
+    """What is to be known about the source's connections of each worker: the systems, and its mistakes."""
+    figures = {each.base: each for each in papers_of(summary, None, WORKERS)}
+    systems: dict[str, list[str]] = {}
+    for each in figures.values():
+        if each.system:
+            systems.setdefault(each.system, []).append(each.base)
+    shown = [f"{', '.join(bases)} on {system}" for system, bases in systems.items()]
+    return "; ".join([*shown, *dict.fromkeys(each.note for each in figures.values() if each.note)])
 
 
 # Scripts --------------------------------------------------------------------------------------------------

@@ -283,7 +283,8 @@ class Results:
             "steal_share": real, "foreign_share": real, "throttled": whole,
         }  # fmt: skip
         measured = in_order([*METRICS, *(name for trial in self.trials for name in trial.metrics or ())])
-        metrics = {name: whole if metric(name).whole else real for name in measured}
+        counters = self.run.study.get("measure", {}).get("counters", {})
+        metrics = {name: whole if metric(name, counters).whole else real for name in measured}
         return {**first, **metrics, "worker_connections": polars.List(whole)}
 
     @cached_property

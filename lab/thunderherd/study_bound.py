@@ -46,7 +46,7 @@ def queueing_bound(table: BoundTable | None, settings: Settings, load: LoadPlan)
     if any(values.get(key) != wanted for key, wanted in table.where.items()):
         return None
     at_once = [
-        int(values[key]) * (load.clients if key.startswith(OF_LOAD) else 1)
+        int(values[key]) * (load.processes if key.startswith(OF_LOAD) else 1)
         for key in table.at_once
         if key in values
     ]

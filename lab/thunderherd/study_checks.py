@@ -6,15 +6,15 @@ Nothing here raises: problems are noted at the key to blame.
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from thunderherd import noise
-from thunderherd.catalogue import Catalogue, Setting, SettingValue
+from thunderherd.catalogue import Agreement, Catalogue, Setting, SettingValue
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
-from thunderherd.study_form import ContenderTable, StudyForm
+from thunderherd.study_form import ContenderTable, LoadTable, StudyForm
 
 Settings = Mapping[str, SettingValue]
 
@@ -43,6 +43,7 @@ def check_names(
     _check_primitive(form.server.primitive, ("server", "primitive"), catalogue, problems)
     if form.load.kind not in loads:
         problems.add(("load", "kind"), unknown("load", form.load.kind, loads))
+    _check_primitive(form.load.primitive, ("load", "primitive"), catalogue, problems)
     _check_contenders(form, catalogue, problems)
     _check_common_settings(form, catalogue, problems)
     for configuration in configurations:
@@ -163,10 +164,20 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
         usable = ", ".join(countable) or "none of this engine's"
         why = "its number of requests is not known beforehand"
         problems.add(key, f"load {show(kind)} cannot be used in a study: {why}; use {usable}")
-    allowed = catalogue.settings_of_load(kind, each.form.server.workload)
+    primitive, primitives = each.load.primitive, [entry.name for entry in catalogue.primitives]
+    if primitive not in primitives:
+        problems.add(each.where("load", "primitive"), unknown("primitive", primitive, primitives))
+        return
+    allowed = catalogue.settings_of_load(kind, primitive, each.form.server.workload)
     given = each.table.load.settings
     own = {name: each.where("load", "settings", name) for name in given}
-    _check_settings(given, allowed, own, f"load {show(kind)}", each.form, catalogue, problems)
+    _check_settings(given, allowed, own, _owner(each.load), each.form, catalogue, problems)
+
+
+def _owner(load: LoadTable) -> str:
+    """What has the settings of a load, in words."""
+    moved = "" if load.primitive == LoadTable.model_fields["primitive"].default else load.primitive
+    return f"load {show(load.kind)}" + (f" with primitive {moved}" if moved else "")
 
 
 def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
@@ -178,9 +189,9 @@ def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Prob
     owner = f"every server of workload {show(workload)}"
     _check_settings(form.server.settings, server, own, owner, form, catalogue, problems)
     if catalogue.load(form.load.kind) is not None:
-        load = catalogue.settings_of_load(form.load.kind, workload)
+        load = catalogue.settings_of_load(form.load.kind, form.load.primitive, workload)
         own = {name: ("load", "settings", name) for name in form.load.settings}
-        owner = f"load {show(form.load.kind)}"
+        owner = _owner(form.load)
         _check_settings(form.load.settings, load, own, owner, form, catalogue, problems)
 
 
@@ -210,7 +221,7 @@ def _owners(name: str, form: StudyForm, catalogue: Catalogue) -> str:
     owners = [each.name for each in catalogue.designs if any(own.name == name for own in each.settings)]
     if name in catalogue.settings_of_server("", form.server.primitive, workload):
         owners.append("[server.settings]")
-    if name in catalogue.settings_of_load(form.load.kind, workload):
+    if name in catalogue.settings_of_load(form.load.kind, form.load.primitive, workload):
         owners.append("[load.settings]")
     return ", ".join(owners)
 
@@ -319,44 +330,34 @@ def _check_looks(
         )
 
 
-def requests_of(requests: Sequence[str], clients: int, settings: Settings) -> int:
+def requests_of(requests: Sequence[str], processes: int, settings: Settings) -> int:
     """Requests in the measured window, all clients together.
 
-    `requests` names the settings whose product is the number of requests of one client (`Load.requests`).
+    `requests` names the settings whose product is the number of requests of one process (`Load.requests`).
     """
-    return clients * math.prod(int(settings[name]) for name in requests)
+    return processes * math.prod(int(settings[name]) for name in requests)
 
 
-def _check_bytes(server: Settings, load: Settings) -> str | None:
-    if int(load["bytes"]) <= int(server["limit"]):
-        return None
-    return f"the client asks for {load['bytes']} bytes, more than the server's limit of {server['limit']}"
-
-
-_CONTRADICTIONS: dict[str, tuple[str, str, Callable[[Settings, Settings], str | None]]] = {
-    "bytes": ("bytes", "limit", _check_bytes)
-}
-"""For a workload, a setting of its load and one of its servers that may contradict each other, and how."""
-
-
-def check_workload(
-    resolved: Sequence[tuple[Configuration, Settings, Settings]], workload: str, problems: Problems
+def check_agreements(
+    resolved: Sequence[tuple[Configuration, Settings, Settings]],
+    agreements: Sequence[Agreement],
+    problems: Problems,
 ) -> None:
-    """What the client asks and what the server gives do not contradict each other.
+    """What the clients ask for and what the server gives do not contradict each other.
 
-    `resolved` has each configuration with all the settings of its server and of its load.
+    `resolved` has each configuration with all the settings of its server and of its load; what must agree is
+    the workload's to say.
     """
-    if workload not in _CONTRADICTIONS:
-        return
-    of_load, of_server, check = _CONTRADICTIONS[workload]
     found: dict[tuple[KeyPath, str], list[str]] = {}
     for each, server, load in resolved:
-        if why := check(server, load):
-            key = problems.blame(each.where("load", "settings", of_load), each.where("settings", of_server))
-            found.setdefault((key, why), []).append(each.name)
+        for agreement in agreements:
+            if why := agreement.broken(load, server):
+                own = each.where("load", "settings", agreement.client)
+                key = problems.blame(own, each.where("settings", agreement.service))
+                found.setdefault((key, why), []).append(each.name)
     for (key, why), names in found.items():
         whose = "every contender" if len(names) == len(resolved) else ", ".join(names)
-        problems.add(key, f"{whose}: {why}; every request would fail: lower {of_load} or raise {of_server}")
+        problems.add(key, f"{whose}: {why}")
 
 
 # The machine ------------------------------------------------------------------------------------------------
@@ -419,7 +420,7 @@ def check_ports(
     if warm_up + connections <= allowed:
         return
     keys = [each.where("load", "settings", name) for name in reversed(requests)]
-    keys += [each.where("load", "clients"), each.where("load", "warm_up_connections")]
+    keys += [each.where("load", "processes"), each.where("load", "warm_up_connections")]
     key = problems.blame(*(keys if warm_up <= connections else keys[::-1]))
     problems.add(
         key,

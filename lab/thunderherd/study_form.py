@@ -18,7 +18,8 @@ SettingsTable = Annotated[
 
 
 LOAD_KIND = 'the load, such as "closed"'
-LOAD_CLIENTS = "load processes that run at the same time, 1 to 64"
+LOAD_PRIMITIVE = 'the clients\' way of moving bytes, such as "send"'
+LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
 SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
 CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
@@ -79,7 +80,8 @@ class LoadTable(Table):
     """
 
     kind: str = Field(description=LOAD_KIND)
-    clients: int = Field(ge=1, le=64, description=LOAD_CLIENTS)
+    primitive: str = Field(default="send", description=LOAD_PRIMITIVE)
+    processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int = Field(default=0, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
 
@@ -88,7 +90,8 @@ class LoadChanges(Table):
     """Where a contender's load differs from the study's."""
 
     kind: str | None = Field(default=None, description=LOAD_KIND)
-    clients: int | None = Field(default=None, ge=1, le=64, description=LOAD_CLIENTS)
+    primitive: str | None = Field(default=None, description=LOAD_PRIMITIVE)
+    processes: int | None = Field(default=None, ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int | None = Field(default=None, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
 
@@ -233,22 +236,35 @@ PaperColumns = Annotated[
 ]
 
 
-class SweepPaperTable(Table):
-    """The source's figures for a sweep: a CSV file beside the study, a line for each point.
+class PaperTable(Table):
+    """The source's figures of one metric: in a CSV file beside the study, of the main table or of a sweep.
 
     Wide: a column for each contender (`columns`), or for each of the systems on which the source ran it.
-    Long: a line for each contender and point (`contender`, `names`, `value`).
+    Long: a line for each contender (`contender`, `names`, `value`). Of a sweep either has a line for each
+    `point`. Several lines for the same are several runs, or several workers.
     """
 
     file: str = Field(description="a CSV file beside the study")
-    point: str = Field(description="its column with the points")
+    metric: str = Field(
+        description='what they stand beside: a metric, such as "requests_per_second"; in the main table also '
+        "process_control_seconds or worker_connections"
+    )
+    unit: str = Field(
+        default="", description='the source\'s unit, such as "µs"; left out where it is that of ours'
+    )
+    figure: str | None = Field(
+        default=None, description='what the list of inconsistencies calls it, such as "fig30_2"'
+    )
+    point: str | None = Field(default=None, description="of a sweep: its column with the points")
     columns: dict[str, PaperColumns] | None = Field(
         default=None,
         description='wide: for each contender the column with its figures, or { "a system" = "its column" }',
     )
     contender: str | None = Field(default=None, description="long: its column that tells contenders apart")
     names: dict[str, str] | None = Field(
-        default=None, description="long: for each contender what that column says for it"
+        default=None,
+        description="long: for each contender what that column says for it; in the main table its row, if "
+        "left out",
     )
     value: str | None = Field(default=None, description="long: its column with the figures")
     where: dict[str, str] = Field(
@@ -296,7 +312,7 @@ class SweepTable(Table):
     skip_unavailable: bool = Field(
         default=False, description="leave out what this machine cannot run, with a note"
     )
-    paper: SweepPaperTable | None = Field(default=None, description="a table [sweeps.paper]")
+    paper: list[PaperTable] = Field(default=[], description="tables [[sweeps.paper]], one a metric")
 
 
 class ComparisonsTable(Table):
@@ -317,9 +333,6 @@ class StudyForm(Table):
     title: str = Field(min_length=1, description="one line")
     question: str = Field(min_length=1, description="what the study finds out")
     source: str = Field(default="", description="where the question comes from")
-    paper_table: str | None = Field(
-        default=None, description="a CSV file beside the study: row, process_control_cpu_s"
-    )
     claims: str | None = Field(default=None, description="a TOML file of claims beside the study")
     inconsistencies: str | None = Field(
         default=None, description="a CSV file beside the study: as_printed, finding"
@@ -335,4 +348,5 @@ class StudyForm(Table):
     comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
     contenders: list[ContenderTable] = Field(default=[], description="tables [[contenders]]")
     sweeps: list[SweepTable] = Field(default=[], description="tables [[sweeps]]")
+    paper: list[PaperTable] = Field(default=[], description="tables [[paper]], one a metric")
     paper_counters: PaperCountersTable | None = Field(default=None, description="a table [paper_counters]")

@@ -66,13 +66,14 @@ class SettableKeys:
         for table, model in tables.items():
             self._add(table, model.model_fields)
         self._add("server", ("workload", "primitive"))
-        self._add("load", ("kind", "clients", "warm_up_connections"))
+        self._add("load", ("kind", "primitive", "processes", "warm_up_connections"))
         # Of every workload and load, so that an override may choose another one in any order.
         for workload in catalogue.workloads:
             for primitive in catalogue.primitives:
                 self._add("server.settings", catalogue.settings_of_server("", primitive.name, workload.name))
-            for load in catalogue.loads:
-                self._add("load.settings", catalogue.settings_of_load(load.name, workload.name))
+                for load in catalogue.loads:
+                    of_load = catalogue.settings_of_load(load.name, primitive.name, workload.name)
+                    self._add("load.settings", of_load)
         self._add(f"sizes.{size}", ("looks", "alpha_split", "repetitions", "parts"))
         if form.scale is not None:
             self._add("scale", ("factor",))

@@ -1,23 +1,52 @@
 """The paper beside a study: its figures, what it gets wrong, its claims.
 
-All are files in the study's folder.
+All are files in the study's folder. The figures are in the tables `[[paper]]` and `[[sweeps.paper]]`, one
+for each metric:
+
+```toml
+[[paper]]                                       # of the main table; contenders by their `row`
+file = "fig30_1.csv"
+metric = "process_control_seconds"
+contender = "row"
+value = "process_control_cpu_s"
+
+[[sweeps.paper]]                                # of a sweep: a line for each contender and point
+file = "latency.csv"
+metric = "latency_p50_seconds"
+unit = "µs"
+point = "connections"
+contender = "server"
+names = { single = "single-threaded", multi = "one thread a client" }
+value = "median_us"
+
+[[sweeps.paper]]                                # or a line for each point, a column for each contender
+file = "throughput.csv"
+metric = "requests_per_second"
+point = "connections"
+columns = { single = "single_req_s", multi = { "Linux" = "multi_linux", "Solaris" = "multi_solaris" } }
+```
+
+What the list of inconsistencies says about "row N", about "sweep NAME" or about a table's `figure` is the
+note of each figure concerned, and goes with it into the summary.
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
-from thunderherd.records import PaperFigure
-from thunderherd.study_configurations import Point
-from thunderherd.study_file import KeyPath, Problems, read_text, show, unknown
-from thunderherd.study_form import ContenderTable, StudyForm, SweepPaperTable, SweepTable
+from thunderherd.metrics import CPU_PER_CONNECTION, metric_names
+from thunderherd.records import PROCESS_CONTROL, WORKERS, PaperFigure
+from thunderherd.study_configurations import Point, points
+from thunderherd.study_file import KeyPath, Problems, near, read_text, show, unknown
+from thunderherd.study_form import ContenderTable, PaperTable, StudyForm, SweepTable
 
-ROW = "row"
-SECONDS = "process_control_cpu_s"
+OF_CONTENDERS = (PROCESS_CONTROL, WORKERS)
+"""What the source's figures of the main table may stand beside, besides metrics."""
 
 
 class Inconsistency(BaseModel):
@@ -58,8 +87,10 @@ def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
         rows = list(reader)
     except csv.Error as error:
         raise UserError(f"{path}:{reader.line_num}: no valid CSV: {error}") from None
-    if missing := [column for column in columns if column not in (reader.fieldnames or ())]:
-        raise UserError(f"{path}:1: no column {' nor '.join(map(show, missing))}; has {reader.fieldnames}")
+    there = reader.fieldnames or ()
+    if missing := [column for column in columns if column not in there]:
+        hints = "".join(near(column, there) for column in missing)
+        raise UserError(f"{path}:1: no column {' nor '.join(map(show, missing))}; has {list(there)}{hints}")
     for row in rows:
         if None in row or None in row.values():
             raise UserError(
@@ -70,26 +101,19 @@ def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Paper:
-    """What the files beside a study say about it."""
+    """What the files beside a study say about it. `figures` are by the part that they belong to: that of the
+    main table is None, the others have a sweep's name."""
 
-    seconds: dict[int, float] | None
-    """The paper's figure for each row of its table, seconds; None without a table."""
-    table: str | None
+    figures: Mapping[str | None, tuple[PaperFigure, ...]]
     inconsistencies: tuple[Inconsistency, ...]
     claims: Path | None
 
     @classmethod
     def read(cls, form: StudyForm, problems: Problems) -> "Paper":
-        """Reads the files that a study names; one that cannot be read is a problem of the key naming it."""
+        """Reads the files that a study names; what is wrong with one is a problem of the key naming it."""
         folder = problems.file.path.parent
-        seconds: dict[int, float] | None = None
         inconsistencies: list[Inconsistency] = []
         claims = folder / form.claims if form.claims else None
-        if form.paper_table:
-            try:
-                seconds = _seconds(folder / form.paper_table)
-            except UserError as error:
-                problems.add(("paper_table",), str(error))
         if form.inconsistencies:
             try:
                 inconsistencies = inconsistencies_of(folder / form.inconsistencies)
@@ -97,138 +121,250 @@ class Paper:
                 problems.add(("inconsistencies",), str(error))
         if claims and not claims.is_file():
             problems.add(("claims",), f"claims = {show(form.claims)}: there is no file {claims}")
-        return cls(seconds, form.paper_table, tuple(inconsistencies), claims)
+        places = [_Place(form, None, (), (), (), inconsistencies, problems)]
+        places += [
+            _Place(form, sweep, here, points(sweep, here), _bases(sweep), inconsistencies, problems)
+            for index, sweep in enumerate(form.sweeps)
+            for here in [("sweeps", index)]
+        ]
+        figures = {each.name: tuple(each.figures()) for each in places}
+        return cls(figures, tuple(inconsistencies), claims)
 
-    def figures_of(
-        self, sweep: SweepTable, place: KeyPath, points: Sequence[Point], problems: Problems
-    ) -> tuple[PaperFigure, ...]:
-        """The source's figures for a sweep's points; what it has at other points is left out."""
-        if sweep.paper is None:
-            return ()
-        here = (*place, "paper")
-        bases = [each if isinstance(each, str) else each.name for each in sweep.contenders]
-        if not _is_whole(sweep.paper, here, bases, problems):
-            return ()
-        try:
-            rows = _figures(sweep.paper, problems.file.path.parent / sweep.paper.file)
-        except UserError as error:
-            problems.add((*here, "file"), str(error))
-            return ()
-        names = {point.name: point.name for point in points}
-        listed = notes_about(self.inconsistencies, f"sweep {sweep.name}")
-        note = "; ".join(each for each in (sweep.paper.note, listed) if each) or None
-        names |= {_plain(point.number): point.name for point in points if point.number is not None}
-        found: dict[tuple[str, str | None, str], list[float]] = {}
-        for base, system, point, value in rows:
-            if name := names.get(point) or names.get(_plain(point)):
-                found.setdefault((base, system, name), []).append(value)
-        # A run of other points than the file's is none of the file's mistakes.
-        if not found and (*place, "values") not in problems.origins:
-            problems.add(
-                (*here, "point"), f"{sweep.paper.file} has no figure for any of the points {', '.join(names)}"
+
+def _bases(sweep: SweepTable) -> list[str]:
+    return [each if isinstance(each, str) else each.name for each in sweep.contenders]
+
+
+# Figures ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A figure of a file: whose it is, at which point (empty in the main table)."""
+
+    base: str
+    system: str | None
+    point: str
+    value: float
+
+
+class _Place:
+    """The main table or a sweep: what the source's tables about it come to."""
+
+    def __init__(
+        self,
+        form: StudyForm,
+        sweep: SweepTable | None,
+        here: KeyPath,
+        at: Sequence[Point],
+        bases: Sequence[str],
+        inconsistencies: Sequence[Inconsistency],
+        problems: Problems,
+    ) -> None:
+        self.form, self.sweep, self.here, self.problems = form, sweep, here, problems
+        self.points, self.inconsistencies = at, inconsistencies
+        self.name = sweep.name if sweep else None
+        self.bases = bases if sweep else [table.name for table in form.contenders]
+        self.tables = sweep.paper if sweep else form.paper
+
+    def figures(self) -> Iterator[PaperFigure]:
+        """The figures of all its tables, by contender, system and point."""
+        for index, table in enumerate(self.tables):
+            place: KeyPath = (*self.here, "paper", index)
+            before = len(self.problems)
+            self._check_metric(table, (*place, "metric"))
+            if any(table.metric == other.metric for other in self.tables[:index]):
+                why = f"{table.metric} has a table already; systems, runs and contenders go into one"
+                self.problems.add((*place, "metric"), why)
+            self._check_form(table, place)
+            if len(self.problems) == before:
+                yield from self._figures_of(table, place)
+
+    def _check_metric(self, table: PaperTable, key: KeyPath) -> None:
+        """The figures stand beside something that is shown."""
+        known = [*metric_names(self.form.measure.counters_named)]
+        if self.sweep is None:
+            known += OF_CONTENDERS
+        elif not self._is_changed((*self.here, "metric"), (*self.here, "metrics"), ("measure", "metric")):
+            known = [self.sweep.metric or self.form.measure.metric, *self.sweep.metrics]
+        if table.metric == PROCESS_CONTROL and not self._has_process_control():
+            self.problems.add(
+                key, f"{PROCESS_CONTROL} is what {CPU_PER_CONNECTION} is beyond measure.baseline; give both"
             )
-        return tuple(
-            PaperFigure(
+        elif table.metric not in known:
+            what = "metric" if self.sweep is None else f"metric that sweep {self.sweep.name} shows"
+            hint = f"no such {what} {show(table.metric)}{near(table.metric, known)}"
+            self.problems.add(key, hint if len(known) > 12 else unknown(what, table.metric, known))
+
+    def _is_changed(self, *keys: KeyPath) -> bool:
+        """Whether this run has other values there than the file, or the file's are wrong by themselves: then
+        what does not go with them is none of this table's mistakes. Who runs it with another metric does not
+        see these figures."""
+        return bool({*keys} & {*self.problems.origins, *self.problems.settled})
+
+    def _has_process_control(self) -> bool:
+        """Whether the main table has it."""
+        measure = self.form.measure
+        if self.sweep or self._is_changed(("measure", "metric"), ("measure", "baseline")):
+            return True
+        is_known = measure.metric in metric_names(measure.counters_named)
+        return measure.baseline is not None and (measure.metric == CPU_PER_CONNECTION or not is_known)
+
+    def _check_form(self, table: PaperTable, place: KeyPath) -> None:
+        """The table is in one of its two forms, about contenders that are there."""
+        long = {"contender": table.contender, "names": table.names, "value": table.value}
+        needed = [*long] if self.sweep else ["contender", "value"]
+        wide, given = table.columns is not None, [name for name in long if long[name] is not None]
+        if (wide and given) or (not wide and not set(needed) <= set(given)):
+            why = f"paper: give columns (a column for each contender), or {', '.join(needed)}"
+            self.problems.add(place, why)
+        if self.sweep and table.point is None:
+            self.problems.add(place, "paper: give point, the column that has the points of the sweep")
+        if self.sweep is None and table.point is not None:
+            self.problems.add((*place, "point"), "the main table has no points; leave point out")
+        key = "columns" if wide else "names"
+        for base in table.columns or table.names or {}:
+            if base not in self.bases:
+                what = f"contender of {'the sweep' if self.sweep else 'the main table'}"
+                self.problems.add((*place, key, base), unknown(what, base, self.bases))
+
+    def _figures_of(self, table: PaperTable, place: KeyPath) -> Iterator[PaperFigure]:
+        before = len(self.problems)
+        by_row = not self.sweep and table.columns is None and table.names is None
+        try:
+            rows = [*_rows(table, self.problems.file.path.parent / table.file)]
+            names = self._by_row(table, rows) if by_row else table.names or {}
+            if not by_row:
+                self._check_names(table, names, rows, place)
+            lines = [*_lines(table, names, rows)]
+        except UserError as error:
+            folder = self.problems.file.path.parent
+            there = (
+                [] if (folder / table.file).exists() else sorted(each.name for each in folder.glob("*.csv"))
+            )
+            self.problems.add((*place, "file"), f"{error}{near(table.file, there)}")
+            return
+        known = {"": ""} if self.sweep is None else {}
+        known |= {point.name: point.name for point in self.points}
+        known |= {_plain(point.number): point.name for point in self.points if point.number is not None}
+        found: dict[tuple[str, str | None, str], list[float]] = {}
+        for line in lines:
+            name = known.get(line.point, known.get(_plain(line.point)))
+            if name is not None:
+                found.setdefault((line.base, line.system, name), []).append(line.value)
+        # A run of other points than the file's is none of the file's mistakes.
+        if not found and len(self.problems) == before and (*self.here, "values") not in self.problems.origins:
+            at = f" at any of the points {', '.join(known)}" if self.sweep else ""
+            key = (*place, "point") if self.sweep else (*place, "file")
+            self.problems.add(key, f"{table.file} has no figure{at}")
+        contenders = {each.name: each for each in self.form.contenders} if by_row else {}
+        for base in self.bases:
+            note = self._note(table, contenders.get(base))
+            own = PaperFigure(
+                metric=table.metric,
                 base=base,
-                point=point.name,
-                system=system,
-                value=sum(values) / len(values),
-                runs=values,
+                sweep=self.name,
+                unit=table.unit,
+                value=None,
+                runs=[],
                 note=note,
             )
-            for base in bases
-            for system in dict.fromkeys(system for each, system, _ in found if each == base)
-            for point in points
-            if (values := found.get((base, system, point.name)))
-        )
+            for system in dict.fromkeys(system for each, system, _ in found if each == base):
+                for point in [each.name for each in self.points] if self.sweep else [""]:
+                    if values := found.get((base, system, point)):
+                        mean = sum(values) / len(values)
+                        at_it = {"point": point or None, "system": system, "value": mean, "runs": values}
+                        yield own.model_copy(update=at_it)
+            if base in contenders and contenders[base].row_note and not any(base == key[0] for key in found):
+                yield own
 
-    def seconds_of(self, table: ContenderTable, place: KeyPath, problems: Problems) -> float | None:
-        """The paper's figure for a contender, seconds; None for a control and for one that it lacks."""
-        if self.seconds is None or table.control_of or table.row == "none":
-            return None
-        key: KeyPath = (*place, "row")
-        rows = ", ".join(map(str, self.seconds))
-        if table.row is None:
-            problems.add(
-                key, f'{table.name} has no row; give its row of {self.table} ({rows}), or row = "none"'
-            )
-        elif table.row not in self.seconds:
-            problems.add(
-                key, f'{table.name}: row = {table.row}; {self.table} has {rows}; or say row = "none"'
-            )
-        else:
-            return self.seconds[table.row]
-        return None
+    def _check_names(
+        self, table: PaperTable, names: Mapping[str, str], rows: Sequence[Mapping[str, str]], place: KeyPath
+    ) -> None:
+        """What the study names is in the file."""
+        there = dict.fromkeys(row[str(table.contender)] for row in rows) if table.contender else {}
+        for base, name in names.items():
+            if name not in there:
+                what = f"{table.contender} in {table.file}"
+                self.problems.add((*place, "names", base), unknown(what, name, there))
 
-    def note_of(self, table: ContenderTable) -> str | None:
-        """What to know about the paper's figure for a contender."""
-        listed = notes_about(self.inconsistencies, f"row {table.row}") if isinstance(table.row, int) else None
-        return "; ".join(note for note in (table.row_note, listed) if note) or None
+    def _by_row(self, table: PaperTable, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
+        """For each contender what the file says for its row; a control has none, nor has one that says so."""
+        there = {_plain(row[str(table.contender)]): row[str(table.contender)] for row in rows}
+        names: dict[str, str] = {}
+        for index, each in enumerate(self.form.contenders):
+            key: KeyPath = ("contenders", index, "row")
+            if each.control_of or each.row == "none":
+                continue
+            if each.row is None:
+                why = f"{each.name} has no row; give its row of {table.file} ({', '.join(there)})"
+                self.problems.add(key, f'{why}, or row = "none"')
+            elif str(each.row) not in there:
+                has = f"{table.file} has {', '.join(there)}"
+                self.problems.add(key, f'{each.name}: row = {each.row}; {has}; or say row = "none"')
+            else:
+                names[each.name] = there[str(each.row)]
+        return names
 
-
-def _seconds(path: Path) -> dict[int, float]:
-    figures = {}
-    for row in read_table(path, (ROW, SECONDS)):
-        try:
-            figures[int(row[ROW])] = float(row[SECONDS])
-        except ValueError:
-            raise UserError(f"{path}: {ROW} and {SECONDS} are no numbers in {show(row)}") from None
-    return figures
-
-
-# A sweep's figures ------------------------------------------------------------------------------------------
-
-
-def _is_whole(table: SweepPaperTable, here: KeyPath, bases: Sequence[str], problems: Problems) -> bool:
-    """Whether the table is in one of its two forms, about contenders of the sweep."""
-    long = {"contender": table.contender, "names": table.names, "value": table.value}
-    lacking = [name for name, value in long.items() if value is None]
-    if (table.columns is None) == (len(lacking) == len(long)) or (table.columns is None and lacking):
-        problems.add(here, "paper: give columns (a column for each contender), or contender, names and value")
-        return False
-    before = len(problems)
-    key = "columns" if table.columns is not None else "names"
-    for base in table.columns or table.names or {}:
-        if base not in bases:
-            problems.add((*here, key, base), unknown("contender of the sweep", base, bases))
-    return len(problems) == before
+    def _note(self, table: PaperTable, contender: ContenderTable | None) -> str | None:
+        """What to know about a figure; the contender is given where the figure was found by its row."""
+        subjects = [f"sweep {self.name}"] if self.sweep else []
+        subjects += [f"row {contender.row}"] if contender and isinstance(contender.row, int) else []
+        subjects += [table.figure] if table.figure else []
+        notes = [table.note, contender.row_note if contender else None]
+        notes += [notes_about(self.inconsistencies, subject) for subject in subjects]
+        return "; ".join(dict.fromkeys(note for note in notes if note)) or None
 
 
-def _figures(table: SweepPaperTable, path: Path) -> list[tuple[str, str | None, str, float]]:
-    """Contender, system, point and figure of each line that the table means. Raises UserError."""
-    wide = [
+def _rows(table: PaperTable, path: Path) -> Iterator[dict[str, str]]:
+    """The lines of the file that the table means. Raises UserError."""
+    needed = [table.point, table.contender, table.value, *table.where]
+    needed += [column for _, _, column in _wide(table)]
+    for row in read_table(path, [column for column in needed if column is not None]):
+        if all(row[column] == wanted for column, wanted in table.where.items()):
+            yield row
+
+
+def _wide(table: PaperTable) -> list[tuple[str, str | None, str]]:
+    """Contender, system and column of a table in wide form."""
+    return [
         (base, system, column)
         for base, columns in (table.columns or {}).items()
         for system, column in (columns.items() if isinstance(columns, dict) else [(None, columns)])
     ]
-    if table.columns is not None:
-        needed = [table.point, *table.where, *(column for _, _, column in wide)]
-    else:
-        needed = [table.point, *table.where, str(table.contender), str(table.value)]
-    found = []
-    for row in read_table(path, needed):
-        if any(row[column] != wanted for column, wanted in table.where.items()):
-            continue
-        if table.columns is not None:
-            cells = [(base, system, row[column]) for base, system, column in wide]
-        else:
+
+
+def _lines(table: PaperTable, names: Mapping[str, str], rows: Iterable[Mapping[str, str]]) -> Iterator[_Line]:
+    """The figures of these lines. Raises UserError."""
+    for row in rows:
+        cells: list[tuple[str, str | None, str]] = [
+            (base, system, row[column]) for base, system, column in _wide(table)
+        ]
+        if table.columns is None:
             cells = [
                 (base, None, row[str(table.value)])
-                for base, name in (table.names or {}).items()
+                for base, name in names.items()
                 if row[str(table.contender)] == name
             ]
         for base, system, text in cells:
-            try:
-                # A cell without a figure: the source does not give one.
-                found += [(base, system, row[table.point], float(text))] if text.strip() else []
-            except ValueError:
-                raise UserError(f"{path}: {show(text)} is no number, in {show(row)}") from None
-    return found
+            # A cell without a figure: the source does not give one.
+            if text.strip():
+                yield _Line(base, system, row[table.point] if table.point else "", _number(text, table, row))
+
+
+def _number(text: str, table: PaperTable, row: Mapping[str, str]) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{table.file}: {show(text)} is no number, in {show(row)}")
+    return value
 
 
 def _plain(point: object) -> str:
     """A number as it is written with the fewest digits, so that 15, 15.0 and "015" are one point."""
     try:
-        return f"{float(str(point)):g}"
+        return f"{float(str(point)):.15g}"
     except ValueError:
         return str(point)

@@ -29,7 +29,8 @@ class _Resolved(BaseModel):
 class Measure(_Resolved):
     """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
 
-    `counters` are read on both sides in every trial. `uncounted` are those that the engine does not have yet,
+    `counters` are read on both sides in every trial; each with its unit, as the engine has it.
+    `uncounted` are those that the engine does not have yet,
     and why: metrics may be about them, and are unavailable.
     """
 
@@ -39,7 +40,7 @@ class Measure(_Resolved):
     normalise_connections: int
     equivalence_percent: float
     alpha: float
-    counters: tuple[str, ...]
+    counters: dict[str, str]
     uncounted: dict[str, str] = {}
 
     @property
@@ -49,15 +50,16 @@ class Measure(_Resolved):
 
 
 class LoadPlan(_Resolved):
-    """The load of a trial: `clients` load processes at once, each with these settings.
+    """The load of a trial: so many load `processes` at once, each with these settings.
 
     `requests` names the settings whose product is the number of requests of one process, `duration` the
     setting that ends it by time where it is not 0; the engine says so.
     """
 
     kind: str
+    primitive: str
     workload: str
-    clients: int
+    processes: int
     settings: Settings
     warm_up_connections: int
     requests: tuple[str, ...] = Field(exclude=True)
@@ -71,14 +73,14 @@ class LoadPlan(_Resolved):
     @property
     def requests_per_trial(self) -> int | None:
         """Requests in the measured window, all clients together; None where the load ends by time."""
-        return None if self.is_timed else requests_of(self.requests, self.clients, self.settings)
+        return None if self.is_timed else requests_of(self.requests, self.processes, self.settings)
 
     @property
     def connections_per_trial(self) -> int | None:
         """Connections that the measured load opens, all clients together; None where that is not known
         beforehand."""
         if self.settings.get(CONNECTIONS) == KEPT:
-            return self.clients * int(self.settings.get("clients", 1))
+            return self.processes * int(self.settings.get("clients", 1))
         return self.requests_per_trial
 
 
@@ -115,8 +117,6 @@ class Contender(_Resolved):
     scale: str | None = None
     queueing_bound: float | None = None
     control_of: str | None
-    paper_seconds: float | None
-    paper_note: str | None
 
 
 class Comparison(_Resolved):
@@ -149,7 +149,6 @@ class Sweep(_Resolved):
     points: tuple[SweepPoint, ...]
     contenders: tuple[str, ...]
     absent: dict[str, str]
-    paper: tuple[PaperFigure, ...]
     remarks: tuple[str, ...] = ()
 
 
@@ -171,7 +170,8 @@ class Noise(_Resolved):
 class Study(_Resolved):
     """A study with everything resolved.
 
-    `contenders` holds those of the main table, then those of each sweep's points. `absent` names the
+    `contenders` holds those of the main table, then those of each sweep's points. `paper` holds the source's
+    figures for the main table, then those for each sweep, of what this size runs. `absent` names the
     declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
     `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
     SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
@@ -186,6 +186,7 @@ class Study(_Resolved):
     measure: Measure
     contenders: tuple[Contender, ...]
     sweeps: tuple[Sweep, ...]
+    paper: tuple[PaperFigure, ...]
     absent: dict[str, str]
     comparisons: tuple[Comparison, ...]
     looks: tuple[Look, ...]

@@ -122,13 +122,9 @@ class Resolver:
             absent |= missing
             chosen = [each for each in chosen if each.name not in missing]
         load = self._load(form.load, form.scale, "the study's load")
-        figures = {
-            sweep.name: paper.figures_of(sweep, ("sweeps", index), points(sweep, ("sweeps", index)), problems)
-            for index, sweep in enumerate(form.sweeps)
-        }
-        contenders = [self._contender(each, paper) for each in chosen]
+        contenders = [self._contender(each) for each in chosen]
         sweeps = [
-            self._sweep(sweep, chosen, contenders, missing, figures)
+            self._sweep(sweep, chosen, contenders, missing)
             for sweep in form.sweeps
             if sweep.name in self.parts()
         ]
@@ -139,7 +135,8 @@ class Resolver:
                 (each, made.settings, made.load.settings)
                 for each, made in zip(chosen, contenders, strict=True)
             ]
-            checks.check_workload(loads, form.server.workload, problems)
+            workload = self.catalogue.workload(form.server.workload)
+            checks.check_agreements(loads, workload.agreements if workload else (), problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
@@ -151,9 +148,10 @@ class Resolver:
                 )
         if len(problems) or not self.whole:
             return None
+        units = {each.name: each.unit for each in self.catalogue.counters}
         measure = form.measure.model_dump(exclude={"trial", "counters_to_come"}) | {
             "better": better_of(form.measure.metric),
-            "counters": self._counters(),
+            "counters": {name: units.get(name) or "" for name in self._counters()},
             "uncounted": {
                 name: why
                 for name, why in form.measure.counters_to_come.items()
@@ -166,6 +164,7 @@ class Resolver:
             measure=Measure.model_validate(measure),
             contenders=tuple(contenders),
             sweeps=tuple(sweeps),
+            paper=tuple(self._figures(paper)),
             absent=absent,
             comparisons=tuple(family),
             looks=self._looks(),
@@ -193,12 +192,12 @@ class Resolver:
         )
         return f"not part of size {self.size}" + (f", but of {sizes}" if sizes else "")
 
-    def _has_point(self, sweep: SweepTable, point: str) -> bool:
+    def _has_point(self, sweep: SweepTable, point: str | None) -> bool:
         """Whether the size runs a point of a sweep, where it runs the sweep."""
         chosen = self.form.sizes[self.size].points.get(sweep.name)
         # Whoever gives it other values means those.
         is_overridden = ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
-        return chosen is None or is_overridden or point in map(point_name, chosen)
+        return chosen is None or is_overridden or point in [*map(point_name, chosen)]
 
     def _is_of_size(self, each: Configuration) -> bool:
         if each.sweep and each.point and not self._has_point(each.sweep, each.point.name):
@@ -239,7 +238,7 @@ class Resolver:
         for each in found:
             of_server = self.catalogue.settings_of_server(each.design, each.primitive, workload)
             known |= {f"{OF_SERVER}.{name}" for name in of_server}
-            of_load = self.catalogue.settings_of_load(each.load.kind, workload)
+            of_load = self.catalogue.settings_of_load(each.load.kind, each.load.primitive, workload)
             known |= {f"{OF_LOAD}.{name}" for name in of_load}
         check_scale(self.form, sorted(known), self.problems)
         check_bound(self.form.queueing_bound, sorted(known), self.problems)
@@ -257,7 +256,15 @@ class Resolver:
                     self.problems.add(key, reason)
         return missing
 
-    def _contender(self, each: Configuration, paper: Paper) -> Contender:
+    def _figures(self, paper: Paper) -> Iterator[PaperFigure]:
+        """The source's figures for what this size runs."""
+        if MAIN in self.parts():
+            yield from paper.figures[None]
+        for sweep in self.form.sweeps:
+            if sweep.name in self.parts():
+                yield from (each for each in paper.figures[sweep.name] if self._has_point(sweep, each.point))
+
+    def _contender(self, each: Configuration) -> Contender:
         table, base, workload = each.base.table, each.base.start, self.form.server.workload
         allowed = self.catalogue.settings_of_server(each.design, each.primitive, workload)
         label = table.label or _label(table, base)
@@ -291,17 +298,17 @@ class Resolver:
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             control_of=table.control_of if is_main else None,
-            paper_seconds=paper.seconds_of(table, each.base.place, self.problems) if is_main else None,
-            paper_note=paper.note_of(table) if is_main else None,
         )
 
     def _load(self, load: LoadTable, scale: ScaleTable | None, whose: str) -> LoadPlan:
         workload = self.form.server.workload
-        allowed, kind = self.catalogue.settings_of_load(load.kind, workload), self.catalogue.load(load.kind)
+        allowed = self.catalogue.settings_of_load(load.kind, load.primitive, workload)
+        kind = self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
+            primitive=load.primitive,
             workload=workload,
-            clients=load.clients,
+            processes=load.processes,
             settings=divided(
                 defaults(allowed) | _known(load.settings, allowed), OF_LOAD, scale, whose, self.problems
             ),
@@ -316,7 +323,6 @@ class Resolver:
         chosen: Sequence[Configuration],
         contenders: Sequence[Contender],
         missing: Mapping[str, str],
-        figures: Mapping[str, tuple[PaperFigure, ...]],
     ) -> Sweep:
         own = [each for each in chosen if each.sweep is sweep]
         metric = sweep.metric or self.form.measure.metric
@@ -335,7 +341,6 @@ class Resolver:
             ),
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
             absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},
-            paper=tuple(each for each in figures[sweep.name] if self._has_point(sweep, each.point)),
             remarks=remarks(sweep, [each for each in contenders if each.sweep == sweep.name]),
         )
 

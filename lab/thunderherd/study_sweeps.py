@@ -38,7 +38,7 @@ KEYS = (
 """The keys of contenders that a sweep may give another value, beside `settings.NAME` and
 `load.settings.NAME`."""
 
-SUCH_AS = "such as settings.pool, load.settings.loops, load.clients, lab.placement or primitive"
+SUCH_AS = "such as settings.pool, load.settings.loops, load.processes, lab.placement or primitive"
 
 
 def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> bool:
@@ -135,12 +135,22 @@ def _check_key(path: Sequence[str | int], place: KeyPath, problems: Problems) ->
 
 
 def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue) -> bool:
-    for base in bases(form, index):
-        data, _ = base.own()
-        primitive = data.get("primitive", form.server.primitive)
-        settings = catalogue.settings_of_server(data.get("design", ""), primitive, form.server.workload)
-        if change.path[-1] in settings:
-            return True
+    """Whether a contender of the sweep has the setting, at a point that gives it a value.
+
+    What a server can be told depends on its design and primitive, which the sweep may change as well.
+    """
+    sweep, here = form.sweeps[index], ("sweeps", index)
+    common = common_changes(sweep, here)
+    for changes in ([*common, *point.changes] for point in points(sweep, here)):
+        if change not in changes:
+            continue
+        given = {str(each.path[0]): each.value for each in changes if len(each.path) == 1}
+        for base in bases(form, index):
+            data = {**base.own()[0], **given}
+            primitive = data.get("primitive", form.server.primitive)
+            settings = catalogue.settings_of_server(data.get("design", ""), primitive, form.server.workload)
+            if change.path[-1] in settings:
+                return True
     return False
 
 
@@ -160,9 +170,9 @@ def check_measurable(each: Configuration, problems: Problems) -> None:
                 key,
                 f'{name} is known of a whole life only: give trial = "whole_life", or ask for a counter',
             )
-        if name.startswith("latency_") and name != "latency_mean_seconds" and each.load.clients > 1:
+        if name.startswith("latency_") and name != "latency_mean_seconds" and each.load.processes > 1:
             problems.add(
                 key,
-                f"{name} is of one load process, and load.clients = {each.load.clients}: percentiles of "
-                "several cannot be added; say load.clients = 1, with more clients in load.settings",
+                f"{name} is of one load process, and load.processes = {each.load.processes}: percentiles of "
+                "several cannot be added; say load.processes = 1, with more clients in load.settings",
             )

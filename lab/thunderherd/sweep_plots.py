@@ -17,8 +17,9 @@ import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed
-from thunderherd.figures import number, printable
+from thunderherd.figures import Unit, number, printable
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
+from thunderherd.papers import UNITS_OF_TIME, papers_of
 from thunderherd.records import Summary, SweepSummary
 
 __all__ = ["sweep_chart"]
@@ -58,37 +59,43 @@ def sweep_chart(
     summary, sweep
         The run, and one of its sweeps.
     name
-        A metric that the sweep shows; that of its verdicts if not given, which has the source's figures
-        beside it. The chart of another one is smaller.
+        A metric that the sweep shows; that of its verdicts if not given. The chart of another one is smaller.
     narrow
         For a telephone: panels one below the other.
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
     ours = _ours(summary, sweep, name)
-    papers = _papers(summary, sweep) if is_first else []
     small = not is_first
     size = _Size(NARROW if narrow else SMALL if small else WIDE, SMALL_HEIGHT if small or narrow else HEIGHT)
     unit = unit_for(
         summary, name, (shown_of(summary, each, name) for each in at_points(summary, sweep).values())
     )
     title = _sentence(caption_of(name, unit))
+    papers = _papers(summary, sweep, name)
+    theirs = next((each.unit for each in papers_of(summary, sweep.name, name)), "")
+    converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
     drawing = _Drawing(summary, sweep, bases, size, size.width)
     rows = {HERE: ours, PAPER: papers}
-    if papers and _of_the_same_size(ours, papers):
-        rows = {HERE: [*ours, *papers]}
+    if papers and converted and _of_the_same_size(ours, converted):
+        rows = {HERE: [*ours, *converted]}
         panels = [drawing.panel(HERE, rows[HERE], title, "")]
     elif papers:
-        half = size if narrow else _Size((WIDE - 60) // 2, HEIGHT)
+        half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
         drawing = _Drawing(summary, sweep, bases, half, size.width)
         panels = [
             drawing.panel(HERE, ours, title, "This machine"),
-            drawing.panel(PAPER, papers, "the source's figure", "The paper, on its machine"),
+            drawing.panel(
+                PAPER,
+                papers,
+                f"the source's figure{f' ({theirs})' if theirs else ''}",
+                "The paper, on its machine",
+            ),
         ]
     else:
         panels = [drawing.panel(HERE, ours, title, "")]
-    if narrow:
+    if narrow or (small and len(panels) > 1):
         return _with_data(dressed(alt.vconcat(*panels, spacing=22)), rows)
     return _with_data(dressed(alt.hconcat(*panels, spacing=30)), rows)
 
@@ -134,17 +141,34 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
     return rows
 
 
-def _papers(summary: Summary, sweep: SweepSummary) -> list[dict[str, Any]]:
+def _papers(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, Any]]:
+    """The source's figures, in the source's unit."""
     numbers = {point.name: point.number for point in sweep.points}
-    shown = [each for each in sweep.paper if each.point in numbers and each.base in sweep.contenders]
+    figures = papers_of(summary, sweep.name, name)
+    shown = [each for each in figures if each.point in numbers and each.base in sweep.contenders]
     last = {(each.base, each.system): each for each in shown}
-    return [
-        _row(each.base, each.point, numbers[each.point], PAPER, each.system or "")
-        | {"value": each.value, "low": None, "high": None, "text": f"{each.value:g}"}
-        | {"interval": _runs(each.runs), "ends": each is last[(each.base, each.system)]}
-        | {"spoken": f"{_of(each.system)}, {each.base} at {each.point}: {each.value:g}"}
-        for each in shown
-    ]
+    rows = []
+    for each in shown:
+        if each.value is None or each.point is None:
+            continue
+        text = f"{each.value:g} {each.unit}".rstrip()
+        rows.append(
+            _row(each.base, each.point, numbers[each.point], PAPER, each.system or "")
+            | {"value": each.value, "low": None, "high": None, "text": text}
+            | {"interval": _runs(each.runs), "ends": each is last[(each.base, each.system)]}
+            | {"spoken": f"{_of(each.system)}, {each.base} at {each.point}: {text}"}
+        )
+    return rows
+
+
+def _in_our_unit(papers: Sequence[dict[str, Any]], theirs: str, ours: Unit) -> list[dict[str, Any]] | None:
+    """The source's figures in our unit; None where nobody can say what they are in it."""
+    if theirs in ("", ours.name):
+        return [*papers]
+    if theirs in UNITS_OF_TIME and ours.name in UNITS_OF_TIME:
+        factor = UNITS_OF_TIME[ours.name] / UNITS_OF_TIME[theirs]
+        return [row | {"value": row["value"] * factor} for row in papers]
+    return None
 
 
 def _of(system: str | None) -> str:

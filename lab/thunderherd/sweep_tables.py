@@ -16,13 +16,14 @@ from thunderherd.matrices import (
     Matrix,
     counted_matrices,
     counted_title,
+    main_further,
     sweep_matrices,
     sweeps_legend,
 )
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 
-__all__ = ["print_counted", "print_main_runs", "print_sweeps"]
+__all__ = ["print_counted", "print_main_further", "print_main_runs", "print_sweeps"]
 
 HEAD_WIDTH = 12
 """The heads of narrow columns are divided at their underscores, for lines of about this length."""
@@ -58,6 +59,13 @@ def print_counted(summary: Summary, console: Console) -> None:
             console.print()
         print_matrix(matrix, console)
     prose(console, "Paper: the source's figure, on its own machine.")
+
+
+def print_main_further(summary: Summary, console: Console) -> None:
+    """Prints the source's further figures of the main table beside ours, where it has any."""
+    if matrix := main_further(summary):
+        console.print()
+        print_matrix(matrix, console)
 
 
 def print_main_runs(summary: Summary, console: Console) -> None:
@@ -173,3 +181,5 @@ def print_runs(runs: Runs, console: Console) -> None:
             *(Text(cell, style=style) for cell in row.cells),
         )
     show_table(console, table)
+    for note in runs.notes:
+        prose(console, note)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,25 +19,25 @@ from rich.text import Text
 
 from thunderherd.figures import (
     ABSENT,
-    CPU_PER_CONNECTION,
     count,
     interval_span,
     interval_value,
     main_of,
-    notes_by_mark,
     number,
     percent,
     places,
     printable,
     ratio_digits,
+    shows_process_control,
     span,
     words_of,
 )
 from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose, wrapped
-from thunderherd.matrices import HEADINGS, caption_of, digits_for, shown_of, unit_for
-from thunderherd.metrics import metric
+from thunderherd.matrices import caption_of, digits_for, main_papers, shown_of, unit_for
+from thunderherd.metrics import CPU_PER_CONNECTION, metric
+from thunderherd.papers import notes_by_mark
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
-from thunderherd.sweep_tables import print_counted, print_main_runs, print_sweeps
+from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
 
 __all__ = [
     "PairRow",
@@ -114,12 +115,11 @@ def study_rows(summary: Summary, between: str = BETWEEN) -> list[StudyRow]:
     marks = notes_by_mark(summary).marks
     main = main_of(summary)
     figures = {each.name: _main_figure(each, summary, between) for each in main}
-    return [_study_row(each, summary, figures[each.name], marks.get(each.name, ""), between) for each in main]
-
-
-def shows_process_control(summary: Summary) -> bool:
-    """Whether the main table is about CPU per connection, which a baseline can be taken from."""
-    return summary.study.metric == CPU_PER_CONNECTION and summary.study.baseline is not None
+    papers = main_papers(summary)
+    return [
+        _study_row(each, summary, figures[each.name], papers.get((each.name, None), ABSENT), between, marks)
+        for each in main
+    ]
 
 
 def _main_figure(each: ContenderSummary, summary: Summary, between: str) -> tuple[str, str]:
@@ -135,7 +135,12 @@ def _main_figure(each: ContenderSummary, summary: Summary, between: str) -> tupl
 
 
 def _study_row(
-    each: ContenderSummary, summary: Summary, figure: tuple[str, str], mark: str, between: str
+    each: ContenderSummary,
+    summary: Summary,
+    figure: tuple[str, str],
+    paper: str,
+    between: str,
+    marks: Mapping[str, str],
 ) -> StudyRow:
     control, workers, digits = each.process_control_seconds, each.clients_per_worker, places(summary)
     is_baseline, repeated = each.name == summary.study.baseline, summary.study.repetitions is not None
@@ -149,8 +154,8 @@ def _study_row(
         value_span=figure[1],
         control="baseline" if is_baseline else interval_value(control, digits),
         control_span="" if is_baseline or repeated else interval_span(control, digits, between),
-        paper=number(each.paper_seconds, 2),
-        mark=mark,
+        paper=paper,
+        mark=marks.get(each.name, ""),
         workers=span(workers.minimum, workers.maximum, 0, between) if workers else ABSENT,
         workers_deviation=number(workers.standard_deviation, 1) if workers else ABSENT,
         rank=ABSENT if each.rank is None else str(each.rank),
@@ -212,7 +217,8 @@ def legend(summary: Summary) -> list[str]:
     ]
     confidences = {each.confidence for each in figures if each and each.confidence and each.low is not None}
     lines = [NOT_SEPARATED] if any(each.letters for each in main) else []
-    paper = "Paper: its own machine." if any(each.paper_seconds is not None for each in main) else ""
+    has_paper = any(each.sweep is None and each.value is not None for each in summary.paper)
+    paper = "Paper: its own machine." if main and has_paper else ""
     if shows_process_control(summary):
         lines.append(
             f"Process control: CPU beyond that of {study.baseline}, paired by block. {paper}".rstrip()
@@ -311,6 +317,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
             prose(console, line)
         for mark, text in notes_by_mark(summary).texts.items():
             prose(console, text, head=f"{mark} ", style="")
+        print_main_further(summary, console)
         print_main_runs(summary, console)
     print_sweeps(summary, console)
     print_counted(summary, console)
@@ -374,7 +381,7 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
 
 def heading_of(summary: Summary) -> str:
     """The head of the main table's column of figures."""
-    return HEADINGS.get(summary.study.metric, "Figure")
+    return metric(summary.study.metric).heading or "Figure"
 
 
 def print_pairs(summary: Summary, console: Console) -> None:

@@ -106,7 +106,7 @@ class _Trial:
     """Runs a contender, and writes down what it sees."""
 
     def __init__(
-        self, contender: Contender, counters: Sequence[str], engine: Path | None, seen: Observation
+        self, contender: Contender, counters: Mapping[str, str], engine: Path | None, seen: Observation
     ) -> None:
         self.contender, self.counters, self.engine, self.seen = contender, counters, engine, seen
 
@@ -123,7 +123,7 @@ class _Trial:
             settle(server)
             quiet = noise.sample(server.ready.supervisor_pid)
             seen.rest_before = seen.before = server.snapshot()
-            with self._started(server.ready.address, [load.settings] * load.clients) as running:
+            with self._started(server.ready.address, [load.settings] * load.processes) as running:
                 if load.is_timed:
                     self._snapshots_at_marks(server, running)
                 seen.loads = self._results(running)
@@ -141,7 +141,7 @@ class _Trial:
         with self._server() as server:
             seen.ready = server.ready
             self._count_ports(server.ready.port)
-            with self._started(server.ready.address, [load.settings] * load.clients) as running:
+            with self._started(server.ready.address, [load.settings] * load.processes) as running:
                 seen.loads = self._results(running)
                 seen.client_lives = [client.life for client in running if client.life is not None]
             seen.summary = server.stop()
@@ -156,7 +156,7 @@ class _Trial:
             primitive=contender.primitive,
             settings=contender.settings,
             cpus=contender.lab.server_cpus,
-            counters=self.counters,
+            counters=list(self.counters),
             whole_life=self.seen.is_whole_life,
             engine=self.engine,
         )
@@ -174,9 +174,10 @@ class _Trial:
                         self.contender.workload,
                         address,
                         kind=self.contender.load.kind,
+                        primitive=self.contender.load.primitive,
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
-                        counters=self.counters,
+                        counters=list(self.counters),
                         whole_life=self.seen.is_whole_life,
                         engine=self.engine,
                     )

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io;
+use std::ops::Add;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
@@ -261,6 +262,23 @@ impl Usage {
             minor_faults: self.minor_faults - earlier.minor_faults,
             major_faults: self.major_faults - earlier.major_faults,
             max_resident_kib: self.max_resident_kib,
+        }
+    }
+}
+
+/// What both have used; the largest resident set is that of the larger one.
+impl Add for Usage {
+    type Output = Usage;
+
+    fn add(self, other: Usage) -> Usage {
+        Usage {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
+            max_resident_kib: self.max_resident_kib.max(other.max_resident_kib),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::tally::ErrorKind;
-use crate::workload::{Account, Input, Next, Service, Session, Then, Workload};
+use crate::workload::{Account, Agreement, Input, Next, Relation, Service, Session, Then, Workload};
 
 use buckets::Buckets;
 
@@ -27,6 +27,13 @@ pub static ENTRY: Workload = Workload {
     port: 12345,
     service_settings: &[BUCKETS, LOCK, BUSY, UNIT, ITERATIONS, DELAY_LIMIT, KEEP],
     client_settings: &[client::DELAY_MINIMUM, client::DELAY_MAXIMUM, BUCKETS, client::SEED, KEEP],
+    agreements: &[
+        Agreement { client: BUCKETS, relation: Relation::AtMost, service: BUCKETS },
+        Agreement { client: client::DELAY_MINIMUM, relation: Relation::AtMost, service: DELAY_LIMIT },
+        Agreement { client: client::DELAY_MAXIMUM, relation: Relation::AtMost, service: DELAY_LIMIT },
+        // A client that closes is no trouble to a server that would go on.
+        Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
+    ],
     service,
     client: client::client,
 };

@@ -13,7 +13,9 @@ use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
-use crate::workload::{Answer, Client, Conversation, Input, Next, Service, Session, Then, Workload};
+use crate::workload::{
+    Agreement, Answer, Client, Conversation, Input, Next, Relation, Service, Session, Then, Workload,
+};
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -23,6 +25,7 @@ pub static ENTRY: Workload = Workload {
     port: 8888,
     service_settings: &[LIMIT, SPIN],
     client_settings: &[BYTES, CHECK],
+    agreements: &[Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT }],
     service,
     client,
 };

@@ -20,6 +20,7 @@ pub static ENTRY: Workload = Workload {
     port: 7777,
     service_settings: &[],
     client_settings: &[BYTES, CHECK],
+    agreements: &[],
     service: |_: &Settings, _: Waits| -> Result<Box<dyn Service>> { Ok(Box::new(Echo)) },
     client,
 };

@@ -20,7 +20,7 @@ use crate::pattern::{BYTES, CHECK, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::Settings;
 use crate::tally::ErrorKind;
-use crate::workload::{Input, Next, Service, Session, Then, Workload};
+use crate::workload::{Agreement, Input, Next, Relation, Service, Session, Then, Workload};
 
 use responses::{Responses, Status};
 
@@ -32,6 +32,7 @@ pub static ENTRY: Workload = Workload {
     port: 8080,
     service_settings: &[BYTES],
     client_settings: &[BYTES, CHECK, client::PATH],
+    agreements: &[Agreement { client: BYTES, relation: Relation::Equal, service: BYTES }],
     service,
     client: client::client,
 };

@@ -16,7 +16,9 @@ use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
-use crate::workload::{Answer, Client, Conversation, Input, Next, Service, Session, Then, Workload};
+use crate::workload::{
+    Agreement, Answer, Client, Conversation, Input, Next, Relation, Service, Session, Then, Workload,
+};
 
 use processes::{Process, top_two};
 
@@ -28,6 +30,7 @@ pub static ENTRY: Workload = Workload {
     port: 8080,
     service_settings: &[CLOSES, FORM, PROC, SPIN, WAIT],
     client_settings: &[FORM, CLOSES],
+    agreements: &[Agreement { client: FORM, relation: Relation::Equal, service: FORM }],
     service,
     client,
 };

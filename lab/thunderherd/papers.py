@@ -1,0 +1,127 @@
+"""The source's figures, as they stand beside ours: which of them belong where, and how they are written.
+
+All are in the summary, with what is to be known about each. They are shown as the source has them, in its own
+unit, rounded and never altered otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thunderherd.figures import (
+    ABSENT,
+    decimals,
+    main_of,
+    number,
+    printable,
+    shows_process_control,
+    superscript,
+)
+from thunderherd.records import PROCESS_CONTROL, PaperFigure, Summary
+
+__all__ = [
+    "UNITS_OF_TIME",
+    "Notes",
+    "as_printed",
+    "notes_by_mark",
+    "paper_metric",
+    "paper_notes",
+    "paper_texts",
+    "papers_of",
+]
+
+UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
+"""What a second is in the units that sources use."""
+
+
+def papers_of(summary: Summary, sweep: str | None, name: str) -> list[PaperFigure]:
+    """The source's figures of a metric, for a sweep or (None) the main table."""
+    return [each for each in summary.paper if (each.sweep, each.metric) == (sweep, name)]
+
+
+def paper_metric(summary: Summary) -> str:
+    """What the source's figures in the main table are of: what process control costs, where the source has
+    that and the table too; else the study's metric."""
+    if shows_process_control(summary) and papers_of(summary, None, PROCESS_CONTROL):
+        return PROCESS_CONTROL
+    return summary.study.metric
+
+
+# In words and digits ----------------------------------------------------------------------------------------
+
+
+def as_printed(value: float | None) -> str:
+    """A source's figure with no more decimals than it has, and no more than are of use."""
+    return ABSENT if value is None else number(value, _decimals_of_source(value))
+
+
+def _decimals_of_source(value: float) -> int:
+    most = max(2, decimals([value]))
+    return next((few for few in range(most) if round(value, few) == value), most)
+
+
+def paper_texts(
+    figures: Sequence[PaperFigure], unit: str, *, aligned: bool = False
+) -> dict[tuple[str, str | None], str]:
+    """The source's figures by contender and point: of each system, in the order of `_systems`.
+
+    `unit` is that in which ours are shown; the source's stands behind a figure that is in another. `aligned`
+    gives all of them the same decimals, for a column.
+    """
+    digits = max((_decimals_of_source(each.value) for each in figures if each.value is not None), default=0)
+    texts = {
+        (each.base, each.point, each.system): (
+            number(each.value, digits) if aligned else as_printed(each.value)
+        )
+        + (f" {printable(each.unit)}" if each.unit not in ("", unit) and each.value is not None else "")
+        for each in figures
+    }
+    systems: dict[str, list[str | None]] = {base: [*named] for base, named in _systems(figures).items()}
+    return {
+        (base, point): ", ".join(
+            texts.get((base, point, system), ABSENT) for system in systems.get(base, [None])
+        )
+        for base, point, _ in texts
+    }
+
+
+def _systems(figures: Sequence[PaperFigure]) -> dict[str, list[str]]:
+    """The systems on which the source ran a contender, where it has several."""
+    pairs = dict.fromkeys((each.base, each.system) for each in figures if each.system)
+    return {base: [system or "" for each, system in pairs if each == base] for base, _ in pairs}
+
+
+def paper_notes(figures: Sequence[PaperFigure]) -> list[str]:
+    """What stands below a table with these figures."""
+    return [
+        *(f"paper: {base} on {', '.join(systems)}" for base, systems in _systems(figures).items()),
+        *(f"paper: {note}" for note in dict.fromkeys(each.note for each in figures) if note),
+    ]
+
+
+# Notes of the main table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What to know about figures of the paper: `texts` by mark, and the mark of each contender that has
+    one.
+    """
+
+    texts: dict[str, str]
+    marks: dict[str, str]
+
+
+def notes_by_mark(summary: Summary) -> Notes:
+    """The notes on the paper's figures, numbered in the order of the table; equal notes share a mark."""
+    texts: dict[str, str] = {}
+    marks: dict[str, str] = {}
+    known: dict[str, str] = {}
+    papers = papers_of(summary, None, paper_metric(summary))
+    for each in main_of(summary):
+        if note := next((figure.note for figure in papers if figure.base == each.name and figure.note), None):
+            mark = known.get(note) or superscript(len(known) + 1)
+            known[note] = marks[each.name] = mark
+            texts[mark] = note
+    return Notes(texts, marks)

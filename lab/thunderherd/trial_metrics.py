@@ -1,0 +1,142 @@
+"""From what was measured in a trial to one number per metric. The metrics with a fixed name are computed by a
+table of their names: what is declared in `metrics` and not computed here, or the other way round, fails a
+test."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from thunderherd.engine_lines import Counters, Latency, Tally
+from thunderherd.metrics import METRICS, NANOSECONDS, PER_REQUEST, RATIOS
+from thunderherd.records import TrialMetrics
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the metrics with a fixed name follow from: of the window where the trial has one, otherwise of the
+    whole lives. Times are in seconds."""
+
+    work: Tally
+    """What the server counted."""
+    server_seconds: float
+    served: Tally
+    """The work that the server's CPU time was used for."""
+    client_seconds: float
+    machine_seconds: float
+    asked: int
+    """Requests of the whole load."""
+    answered: int
+    """Those of them that were answered in the window."""
+    opened: int
+    """Connections that were opened in the window."""
+    elapsed_seconds: float
+    latencies: Sequence[Latency | None]
+    """Of each load process."""
+    queueing_bound: float | None
+    switches_per_connection: float | None
+    listener_holders: int | None
+    workers: Sequence[int] | None
+    """Connections of each worker of the pool."""
+    listen_drops: int
+
+    @property
+    def requests_per_second(self) -> float | None:
+        """None where no time went by."""
+        return share(self.answered, self.elapsed_seconds)
+
+    def latency_mean(self) -> float | None:
+        """Of all load processes together; None where one of them did not tell it."""
+        known = self._known()
+        spent = [None if each.mean_ns is None else each.mean_ns * each.requests for each in known]
+        return share(total(spent), sum(each.requests for each in known) * 1e9) if known else None
+
+    def latency_percentile(self, name: str) -> float | None:
+        """Of one load process: percentiles of several cannot be added."""
+        known = self._known()
+        return share(getattr(known[0], f"{name}_ns"), 1e9) if len(known) == 1 else None
+
+    def latency_maximum(self) -> float | None:
+        """The longest of all."""
+        longest = [each.maximum_ns for each in self._known() if each.maximum_ns is not None]
+        return share(max(longest), 1e9) if longest else None
+
+    def _known(self) -> list[Latency]:
+        """That of each load process; none where one of them did not measure it."""
+        known = [each for each in self.latencies if each is not None]
+        return known if len(known) == len(self.latencies) else []
+
+    def metrics(self) -> TrialMetrics:
+        """One number for each metric with a fixed name."""
+        return {name: COMPUTED[name](self) for name in METRICS}
+
+
+COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
+    "connections": lambda trial: trial.opened,
+    "requests": lambda trial: trial.answered,
+    "server_cpu_seconds": lambda trial: trial.server_seconds,
+    "server_cpu_per_connection": lambda trial: share(trial.server_seconds, trial.served.connections),
+    "server_cpu_per_request": lambda trial: share(trial.server_seconds, trial.served.requests),
+    "client_cpu_seconds": lambda trial: trial.client_seconds,
+    "client_cpu_per_request": lambda trial: share(trial.client_seconds, trial.asked),
+    "machine_cpu_seconds": lambda trial: trial.machine_seconds,
+    "elapsed_seconds": lambda trial: trial.elapsed_seconds,
+    "connections_per_second": lambda trial: share(trial.opened or None, trial.elapsed_seconds),
+    "requests_per_second": lambda trial: trial.requests_per_second,
+    "queueing_bound": lambda trial: trial.queueing_bound,
+    "share_of_queueing_bound": lambda trial: share(trial.requests_per_second, trial.queueing_bound or 0),
+    "latency_mean_seconds": Measured.latency_mean,
+    "latency_p50_seconds": lambda trial: trial.latency_percentile("p50"),
+    "latency_p90_seconds": lambda trial: trial.latency_percentile("p90"),
+    "latency_p99_seconds": lambda trial: trial.latency_percentile("p99"),
+    "latency_p999_seconds": lambda trial: trial.latency_percentile("p999"),
+    "latency_maximum_seconds": Measured.latency_maximum,
+    "voluntary_switches_per_connection": lambda trial: trial.switches_per_connection,
+    "empty_wakeups_per_connection": lambda trial: share(trial.work.empty_wakeups, trial.work.connections),
+    "listener_holders": lambda trial: trial.listener_holders,
+    "clients_per_worker_sd": lambda trial: statistics.pstdev(trial.workers) if trial.workers else None,
+    "clients_per_worker_min": lambda trial: min(trial.workers) if trial.workers else None,
+    "clients_per_worker_max": lambda trial: max(trial.workers) if trial.workers else None,
+    "listen_drops": lambda trial: trial.listen_drops,
+}
+"""How each is computed."""
+
+
+def of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> TrialMetrics:
+    """The figures of one side under their names as metrics, each per request too, and their ratios."""
+    of_each = {
+        name: value
+        for figure, amount in figures.items()
+        for name, value in (
+            (f"{side}.{figure}", amount),
+            (f"{side}.{figure}{PER_REQUEST}", share(amount, requests)),
+        )
+    }
+    ratios = {
+        f"{side}.{name}": share(figures[above], figures[below] or 0)
+        for name, (above, below) in RATIOS.items()
+        if above in figures and below in figures
+    }
+    return {**of_each, **ratios}
+
+
+def in_seconds(counters: Counters, units: Mapping[str, str]) -> dict[str, Number | None]:
+    """Counters as metrics have them: times in seconds."""
+    return {
+        name: value / 1e9 if value is not None and units.get(name) == NANOSECONDS else value
+        for name, value in counters.items()
+    }
+
+
+def share(whole: float | None, parts: float) -> float | None:
+    """A part of a whole; None where the whole is not known, or there are no parts."""
+    return whole / parts if whole is not None and parts > 0 else None
+
+
+def total(numbers: Iterable[Number | None]) -> Number | None:
+    """The sum; None where one of them is not known."""
+    known = list(numbers)
+    return None if any(number is None for number in known) else sum(number or 0 for number in known)
