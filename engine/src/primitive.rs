@@ -20,15 +20,17 @@ pub struct Primitive {
     pub moves: Moves,
 }
 
-/// The direction of a primitive, and how a worker prepares for it: after every fork, so that rings and pipes are the
-/// worker's own.
+/// The direction of a primitive, and how a worker prepares for it.
 #[derive(Clone, Copy)]
 pub enum Moves {
     /// From the outbox into the socket.
-    Out(fn(&Settings) -> io::Result<Box<dyn Opener<dyn Sender>>>),
+    Out(Prepare<dyn Sender>),
     /// From the socket into the inbox.
-    In(fn(&Settings) -> io::Result<Box<dyn Opener<dyn Receiver>>>),
+    In(Prepare<dyn Receiver>),
 }
+
+/// Makes what one worker needs. Called in the worker, after every fork, so that rings and pipes are the worker's own.
+pub type Prepare<T> = fn(&Settings) -> io::Result<Box<dyn Opener<T>>>;
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
