@@ -20,6 +20,24 @@ pub struct Primitive {
     pub moves: Moves,
 }
 
+impl Primitive {
+    /// One that sends, where neither a worker nor a connection has to prepare anything. What it does not say otherwise: it
+    /// has no settings, and works with blocking sockets and after readiness.
+    pub const fn sending<T: Sender + Default + 'static>(about: About) -> Self {
+        Self::moving(about, Moves::Out(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Sender>))))
+    }
+
+    /// As [`Primitive::sending`], for one that receives.
+    pub const fn receiving<T: Receiver + Default + 'static>(about: About) -> Self {
+        Self::moving(about, Moves::In(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Receiver>))))
+    }
+
+    /// As [`Primitive::sending`] or [`Primitive::receiving`], where there is something to prepare.
+    pub const fn moving(about: About, moves: Moves) -> Self {
+        Primitive { about, settings: &[], waits: &[Waits::InTheCall, Waits::ForReadiness], moves }
+    }
+}
+
 /// The direction of a primitive, and how a worker prepares for it.
 #[derive(Clone, Copy)]
 pub enum Moves {

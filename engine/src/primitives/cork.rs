@@ -6,21 +6,18 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::Outbox;
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "Corked for each message, one send a piece", source: "tcp(7), TCP_CORK" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(Cork::default()) as Box<dyn Sender>))),
-};
+pub static ENTRY: Primitive = Primitive::sending::<Cork>(About {
+    summary: "Corked for each message, one send a piece",
+    source: "tcp(7), TCP_CORK",
+});
 
 #[derive(Default)]
 struct Cork {
     corked: bool,
 }
-
 
 impl Sender for Cork {
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {

@@ -6,22 +6,19 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::Outbox;
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "The pieces of a message copied together, then one write", source: "write(2)" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(GatherWrite::default()) as Box<dyn Sender>))),
-};
+pub static ENTRY: Primitive = Primitive::sending::<GatherWrite>(About {
+    summary: "The pieces of a message copied together, then one write",
+    source: "write(2)",
+});
 
 /// What is left of a message after a partial write is copied together anew.
 #[derive(Default)]
 struct GatherWrite {
     together: Vec<u8>,
 }
-
 
 impl Sender for GatherWrite {
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {

@@ -5,28 +5,29 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Moves, Primitive, Received, Receiver, Waits, Want, receive_once};
+use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "One readv a time, into parts of the buffer", source: "readv(2)" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::In(|_settings| Ok(Box::new(|| Box::new(Readv) as Box<dyn Receiver>))),
-};
+pub static ENTRY: Primitive =
+    Primitive::receiving::<Readv>(About { summary: "One readv a time, into parts of the buffer", source: "readv(2)" });
 
 /// Bytes of a part: of a page.
 const PART: usize = 4096;
 
+#[derive(Default)]
 struct Readv;
 
 impl Receiver for Readv {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        receive_once(inbox, |inbox| {
-            inbox.receive(want.most(), |room| {
-                let mut parts: Vec<_> = room.chunks_mut(PART).map(IoSliceMut::new).collect();
-                descriptor::readv(socket, &mut parts)
-            })
-        }, Received::Bytes)
+        receive_once(
+            inbox,
+            |inbox| {
+                inbox.receive(want.most(), |room| {
+                    let mut parts: Vec<_> = room.chunks_mut(PART).map(IoSliceMut::new).collect();
+                    descriptor::readv(socket, &mut parts)
+                })
+            },
+            Received::Bytes,
+        )
     }
 }

@@ -5,16 +5,15 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Moves, Primitive, Received, Receiver, Waits, Want, receive_once};
+use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_once};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "One recv a time, of what there is", source: "recv(2)" },
-    settings: &[],
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    moves: Moves::In(|_settings| Ok(Box::new(|| Box::new(Recv) as Box<dyn Receiver>))),
+    ..Primitive::receiving::<Recv>(About { summary: "One recv a time, of what there is", source: "recv(2)" })
 };
 
+#[derive(Default)]
 struct Recv;
 
 impl Receiver for Recv {

@@ -6,23 +6,26 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Moves, Primitive, Received, Receiver, Waits, Want, receive_once};
+use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "All that is wanted in one call: recv with MSG_WAITALL", source: "recv(2), MSG_WAITALL" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::In(|_settings| Ok(Box::new(|| Box::new(RecvExact) as Box<dyn Receiver>))),
-};
+pub static ENTRY: Primitive = Primitive::receiving::<RecvExact>(About {
+    summary: "All that is wanted in one call: recv with MSG_WAITALL",
+    source: "recv(2), MSG_WAITALL",
+});
 
+#[derive(Default)]
 struct RecvExact;
 
 impl Receiver for RecvExact {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        receive_once(inbox, |inbox| {
-            let all = if matches!(want, Want::Exactly(_)) { libc::MSG_WAITALL } else { 0 };
-            inbox.receive(want.most(), |room| socket::recv(socket, room, all))
-        }, Received::Bytes)
+        receive_once(
+            inbox,
+            |inbox| {
+                let all = if matches!(want, Want::Exactly(_)) { libc::MSG_WAITALL } else { 0 };
+                inbox.receive(want.most(), |room| socket::recv(socket, room, all))
+            },
+            Received::Bytes,
+        )
     }
 }

@@ -5,16 +5,15 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Moves, Primitive, Received, Receiver, Waits, Want, receive_once};
+use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC", source: "tcp(7), MSG_TRUNC" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::In(|_settings| Ok(Box::new(|| Box::new(RecvTruncate) as Box<dyn Receiver>))),
-};
+pub static ENTRY: Primitive = Primitive::receiving::<RecvTruncate>(About {
+    summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC",
+    source: "tcp(7), MSG_TRUNC",
+});
 
+#[derive(Default)]
 struct RecvTruncate;
 
 impl Receiver for RecvTruncate {

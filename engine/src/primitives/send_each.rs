@@ -5,16 +5,15 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::Outbox;
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, Waits, send_all};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "One send a piece", source: "send(2)" },
-    settings: &[],
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(SendEach) as Box<dyn Sender>))),
+    ..Primitive::sending::<SendEach>(About { summary: "One send a piece", source: "send(2)" })
 };
 
+#[derive(Default)]
 struct SendEach;
 
 impl Sender for SendEach {

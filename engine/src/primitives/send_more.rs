@@ -6,16 +6,15 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::Outbox;
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "One send a piece, with MSG_MORE until the last of a message", source: "send(2), MSG_MORE" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(SendMore) as Box<dyn Sender>))),
-};
+pub static ENTRY: Primitive = Primitive::sending::<SendMore>(About {
+    summary: "One send a piece, with MSG_MORE until the last of a message",
+    source: "send(2), MSG_MORE",
+});
 
+#[derive(Default)]
 struct SendMore;
 
 impl Sender for SendMore {

@@ -5,16 +5,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::about::About;
 use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::{socket, zero_copy};
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "sendfile of a file, send of what is in memory", source: "sendfile(2)" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(Sendfile) as Box<dyn Sender>))),
-};
+pub static ENTRY: Primitive = Primitive::sending::<Sendfile>(About {
+    summary: "sendfile of a file, send of what is in memory",
+    source: "sendfile(2)",
+});
 
+#[derive(Default)]
 struct Sendfile;
 
 impl Sender for Sendfile {

@@ -7,16 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::about::About;
 use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Moves, Opener, Primitive, Sender, Sent, Waits};
+use crate::primitive::{Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
 use crate::sys::{descriptor, zero_copy};
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(prepare),
-};
+pub static ENTRY: Primitive = Primitive::moving(
+    About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
+    Moves::Out(prepare),
+);
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
     Ok(Box::new(Pipes::default()))

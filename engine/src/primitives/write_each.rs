@@ -5,16 +5,13 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::Outbox;
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "One write a piece", source: "write(2)" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(WriteEach) as Box<dyn Sender>))),
-};
+pub static ENTRY: Primitive =
+    Primitive::sending::<WriteEach>(About { summary: "One write a piece", source: "write(2)" });
 
+#[derive(Default)]
 struct WriteEach;
 
 impl Sender for WriteEach {

@@ -6,16 +6,15 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::Outbox;
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "One write a message that was laid out beforehand", source: "write(2)" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(WriteOnce) as Box<dyn Sender>))),
-};
+pub static ENTRY: Primitive = Primitive::sending::<WriteOnce>(About {
+    summary: "One write a message that was laid out beforehand",
+    source: "write(2)",
+});
 
+#[derive(Default)]
 struct WriteOnce;
 
 impl Sender for WriteOnce {

@@ -5,16 +5,15 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::Outbox;
-use crate::primitive::{Moves, Primitive, Sender, Sent, Waits, send_all};
+use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive {
-    about: About { summary: "One writev a message, gathered by the kernel", source: "writev(2)" },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(|_settings| Ok(Box::new(|| Box::new(Writev) as Box<dyn Sender>))),
-};
+pub static ENTRY: Primitive = Primitive::sending::<Writev>(About {
+    summary: "One writev a message, gathered by the kernel",
+    source: "writev(2)",
+});
 
+#[derive(Default)]
 struct Writev;
 
 impl Sender for Writev {

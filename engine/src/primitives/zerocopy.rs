@@ -7,19 +7,17 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::{Outbox, Piece};
-use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, Waits};
+use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
 use crate::sys::{socket, zero_copy};
 
-pub static ENTRY: Primitive = Primitive {
-    about: About {
+pub static ENTRY: Primitive = Primitive::moving(
+    About {
         summary: "A message a call, not copied: sendmsg with MSG_ZEROCOPY",
         source: "Linux, Documentation/networking/msg_zerocopy.rst",
     },
-    settings: &[],
-    waits: &[Waits::InTheCall, Waits::ForReadiness],
-    moves: Moves::Out(prepare),
-};
+    Moves::Out(prepare),
+);
 
 /// Sends in flight from which on each further send collects completions first: the kernel's notes of them take memory of
 /// a limited kind (net.core.optmem_max), and the pieces are held.
