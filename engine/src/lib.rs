@@ -27,6 +27,7 @@ pub mod mistake;
 pub mod outbox;
 pub mod pattern;
 pub mod perf_event;
+pub mod pipes;
 pub mod pool;
 pub mod primitive;
 pub mod primitives;

@@ -19,6 +19,7 @@ crate::register! {
         zerocopy,
         sendfile,
         splice,
+        vmsplice,
         recv,
         recv_exact,
         readv,

@@ -1,6 +1,6 @@
 //! Calls that move bytes without copying them, under their own names.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
@@ -53,6 +53,23 @@ pub fn splice(pipe: BorrowedFd<'_>, socket: BorrowedFd<'_>, bytes: usize) -> io:
     check_size(unsafe {
         libc::splice(pipe.as_raw_fd(), std::ptr::null_mut(), socket.as_raw_fd(), std::ptr::null_mut(), bytes, 0)
     })
+}
+
+/// Puts pages of this program's memory into a pipe without copying them, as many as fit (vmsplice(2)). They must stay as they
+/// are for as long as anybody may read them from there.
+pub fn vmsplice(pipe: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    // SAFETY: an IoSlice has the layout of an iovec (std::io::IoSlice), and the pipe's reader cannot write into the pages.
+    check_size(unsafe {
+        libc::vmsplice(pipe.as_raw_fd(), pieces.as_ptr().cast(), pieces.len(), libc::SPLICE_F_NONBLOCK)
+    })
+}
+
+/// Bytes sent that the peer's TCP has not acknowledged (SIOCOUTQ, tcp(7)).
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut bytes) })?;
+    Ok(bytes as u64)
 }
 
 /// Moves bytes of a file, from an offset on, into a pipe, never waiting for room in it (splice(2)).
