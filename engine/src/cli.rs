@@ -12,6 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::about::Entry;
 use crate::asking;
+use crate::channel::Way;
 use crate::counters::{self, Counter};
 use crate::counting;
 use crate::cpu_time;
@@ -292,11 +293,21 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     Some(matches.get_many("cpus")?.copied().collect())
 }
 
+fn available(way: Way) -> Result<()> {
+    for primitive in [way.out, way.into] {
+        if let Some(reason) = (primitive.item.unavailable)() {
+            return Err(mistake(format!("{} cannot run here: {reason}", primitive.name)));
+        }
+    }
+    Ok(())
+}
+
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     follow_parent(matches)?;
     let design = registry::find(DESIGNS, word(matches, "design"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
+    available(way)?;
     for primitive in [way.out, way.into] {
         if let Some(reason) = registry::hole(design.item, primitive.item) {
             return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
@@ -330,6 +341,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let load = registry::find(LOADS, word(matches, "load"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
+    available(way)?;
     let declared = registry::load_settings(load.item, way, workload.item);
     let chosen = format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name);
     let connect = word(matches, "connect");

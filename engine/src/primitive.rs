@@ -18,6 +18,8 @@ pub struct Primitive {
     pub waits: &'static [Waits],
     /// Which way the bytes go.
     pub moves: Moves,
+    /// Why it cannot run on this machine; `None` where it can.
+    pub unavailable: fn() -> Option<String>,
 }
 
 impl Primitive {
@@ -34,7 +36,7 @@ impl Primitive {
 
     /// As [`Primitive::sending`] or [`Primitive::receiving`], where there is something to prepare.
     pub const fn moving(about: About, moves: Moves) -> Self {
-        Primitive { about, settings: &[], waits: &[Waits::InTheCall, Waits::ForReadiness], moves }
+        Primitive { about, settings: &[], waits: &[Waits::InTheCall, Waits::ForReadiness], moves, unavailable: || None }
     }
 }
 

@@ -85,8 +85,8 @@ pub fn catalogue() -> Value {
             )
         }),
         "primitives": list(PRIMITIVES, |primitive: &Primitive| {
-            let moves = primitive.moves.direction();
-            (primitive.about, json!({"moves": moves, "waits": primitive.waits, "settings": primitive.settings}))
+            let (moves, reason) = (primitive.moves.direction(), (primitive.unavailable)());
+            (primitive.about, json!({"moves": moves, "available": reason.is_none(), "reason": reason, "waits": primitive.waits, "settings": primitive.settings}))
         }),
         "workloads": list(WORKLOADS, |workload: &Workload| {
             let agreement = |each: &Agreement| {
@@ -184,7 +184,13 @@ mod tests {
         let send = find(PRIMITIVES, "send_each").item;
         assert_eq!(hole(DESIGNS[0].item, send), None);
         assert_eq!(hole(&itself, send), None, "send has an operation that does the same");
-        let other = Primitive { about: send.about, settings: &[], waits: &[Waits::InTheCall], moves: send.moves };
+        let other = Primitive {
+            about: send.about,
+            settings: &[],
+            waits: &[Waits::InTheCall],
+            moves: send.moves,
+            unavailable: send.unavailable,
+        };
         assert!(hole(&itself, &other).unwrap().contains("moves bytes itself"));
         let event_loop = Design { waits: Waits::ForReadiness, ..*DESIGNS[0].item };
         assert!(hole(&event_loop, &other).unwrap().contains("for readiness"));

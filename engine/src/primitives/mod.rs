@@ -20,6 +20,8 @@ crate::register! {
         sendfile,
         splice,
         vmsplice,
+        uring_send,
+        uring_send_zc,
         recv,
         recv_exact,
         readv,

@@ -13,7 +13,10 @@ use crate::setting::Settings;
 use crate::sys::zero_copy;
 
 pub static ENTRY: Primitive = Primitive::moving(
-    About { summary: "Through a pipe, the memory's pages uncopied: vmsplice, then splice", source: "vmsplice(2), splice(2)" },
+    About {
+        summary: "Through a pipe, the memory's pages uncopied: vmsplice, then splice",
+        source: "vmsplice(2), splice(2)",
+    },
     Moves::Out(prepare),
 );
 

@@ -10,6 +10,7 @@ pub mod process;
 pub mod readiness;
 pub mod ring;
 pub mod select;
+pub mod sends;
 pub mod shared;
 pub mod signal;
 pub mod socket;

@@ -318,8 +318,8 @@ impl Drop for Buffers {
 /// Why a ring cannot be had.
 #[derive(Debug)]
 pub struct Refusal {
-    call: &'static str,
-    error: io::Error,
+    pub(super) call: &'static str,
+    pub(super) error: io::Error,
 }
 
 impl std::error::Error for Refusal {}
