@@ -123,9 +123,10 @@ impl Channel {
     pub fn finish(mut self, patience: Duration) {
         let slot = self.slot;
         if self.sender.holds() {
-            // After an error it holds still, as the next line sees.
-            let _ = self.reap();
+            // After an error it holds still, as is seen below.
+            let _ = self.sender.reap(self.socket.as_fd());
         }
+        self.account();
         if self.sender.holds() {
             let until = Instant::now() + patience;
             Lingering { socket: self.socket, sender: self.sender, slot, until }.begin();
