@@ -99,6 +99,9 @@ impl Channel {
         if let Ok(Received::Bytes(bytes) | Received::Discarded(bytes) | Received::Mapped(bytes)) = result {
             self.slot.bytes_received.fetch_add(bytes as u64, Relaxed);
         }
+        if let Ok(Received::Discarded(bytes) | Received::Mapped(bytes)) = result {
+            self.slot.bytes_not_copied.fetch_add(bytes as u64, Relaxed);
+        }
         result
     }
 

@@ -122,6 +122,8 @@ counts! {
     bytes_received,
     /// Bytes handed to the kernel.
     bytes_sent,
+    /// Bytes among those received that were not copied to the program: mapped, or thrown away by the kernel.
+    bytes_not_copied,
     /// Receive calls, those that brought nothing included.
     receive_calls,
     /// Send calls.

@@ -26,6 +26,7 @@ crate::register! {
         recv_exact,
         readv,
         recv_truncate,
+        recv_zerocopy,
         busy_poll,
     }
 }

@@ -5,6 +5,7 @@
 pub mod descriptor;
 pub mod epoll;
 pub mod lock;
+pub mod mapped;
 pub mod poll;
 pub mod process;
 pub mod readiness;
@@ -18,6 +19,13 @@ pub mod thread;
 pub mod zero_copy;
 
 use std::io;
+
+/// Bytes of a page of memory (sysconf(3), _SC_PAGESIZE).
+fn page_size() -> usize {
+    // SAFETY: the call takes a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("every system has a size of pages")
+}
 
 /// Turns the -1 of a system call into its error.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {

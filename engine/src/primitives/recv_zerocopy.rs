@@ -1,0 +1,72 @@
+//! TCP_ZEROCOPY_RECEIVE: whole pages that have come are mapped into the program's memory, uncopied; what is no whole page
+//! is received by recv(2). How much was mapped is told: over loopback it may be nothing.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::about::About;
+use crate::inbox::Inbox;
+use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_once};
+use crate::setting::Settings;
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::mapped::{self, Mapped, Mapping};
+use crate::sys::socket;
+
+pub static ENTRY: Primitive = Primitive {
+    unavailable: || mapped::refusal().map(|error| format!("TCP_ZEROCOPY_RECEIVE: {error}")),
+    ..Primitive::moving(
+        About {
+            summary: "Whole pages mapped, not copied: TCP_ZEROCOPY_RECEIVE; recv of the rest",
+            source: "linux/tcp.h; Linux, tools/testing/selftests/net/tcp_mmap.c",
+        },
+        Moves::In(prepare),
+    )
+};
+
+/// The most that is mapped at a time.
+const PAGES: usize = 256 * 1024;
+
+fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Receiver>>> {
+    Ok(Box::new(Sockets))
+}
+
+struct Sockets;
+
+impl Opener<dyn Receiver> for Sockets {
+    fn open(&mut self, socket: BorrowedFd<'_>) -> io::Result<Box<dyn Receiver>> {
+        let waits = !SockRef::from(&socket).nonblocking()?;
+        let timeout = SockRef::from(&socket).read_timeout()?;
+        Ok(Box::new(RecvZeroCopy { mapping: Mapping::new(socket, PAGES)?, waits, timeout }))
+    }
+}
+
+struct RecvZeroCopy {
+    mapping: Mapping,
+    /// The socket blocks: the option itself never waits, so poll(2) does, no longer than the socket would.
+    waits: bool,
+    timeout: Option<Duration>,
+}
+
+impl Receiver for RecvZeroCopy {
+    fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
+        if self.waits {
+            let ready = descriptor::poll(&[(socket.as_fd(), PollFlags::POLLIN)], self.timeout)?;
+            if ready[0].is_empty() {
+                return Ok(Received::Blocked);
+            }
+        }
+        inbox.count_call();
+        let not_mappable = match self.mapping.receive(socket, want.most()) {
+            Ok(Mapped { mapped, .. }) if mapped > 0 => return Ok(Received::Mapped(mapped)),
+            Ok(Mapped { not_mappable, .. }) => not_mappable,
+            // The peer will send no more, as recv says as well.
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => 0,
+            Err(error) => return Err(error),
+        };
+        let most = if not_mappable == 0 { want.most() } else { want.most().min(not_mappable) };
+        receive_once(inbox, |inbox| inbox.receive(most, |room| socket::recv(socket, room, 0)), Received::Bytes)
+    }
+}
