@@ -26,6 +26,7 @@ use crate::registry;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
 use crate::sys::process::{self, Pid};
+use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 
 const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
@@ -293,10 +294,14 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     Some(matches.get_many("cpus")?.copied().collect())
 }
 
-fn available(way: Way) -> Result<()> {
+/// The primitives run here, and at this end of the workload.
+fn fits(way: Way, workload: &Entry<Workload>, end: End) -> Result<()> {
     for primitive in [way.out, way.into] {
         if let Some(reason) = (primitive.item.unavailable)() {
             return Err(mistake(format!("{} cannot run here: {reason}", primitive.name)));
+        }
+        if let Some(reason) = registry::hole_of_end(workload.item, end, primitive.item) {
+            return Err(mistake(format!("{} with {}: {reason}", workload.name, primitive.name)));
         }
     }
     Ok(())
@@ -307,7 +312,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let design = registry::find(DESIGNS, word(matches, "design"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    available(way)?;
+    fits(way, workload, End::Service)?;
     for primitive in [way.out, way.into] {
         if let Some(reason) = registry::hole(design.item, primitive.item) {
             return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
@@ -341,7 +346,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let load = registry::find(LOADS, word(matches, "load"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    available(way)?;
+    fits(way, workload, End::Client)?;
     let declared = registry::load_settings(load.item, way, workload.item);
     let chosen = format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name);
     let connect = word(matches, "connect");

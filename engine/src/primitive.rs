@@ -18,6 +18,10 @@ pub struct Primitive {
     pub waits: &'static [Waits],
     /// Which way the bytes go.
     pub moves: Moves,
+    /// What it receives is stored in the inbox; otherwise its bytes are counted only.
+    pub stores: bool,
+    /// It sends each message from one buffer.
+    pub laid_out: bool,
     /// Why it cannot run on this machine; `None` where it can.
     pub unavailable: fn() -> Option<String>,
 }
@@ -36,7 +40,15 @@ impl Primitive {
 
     /// As [`Primitive::sending`] or [`Primitive::receiving`], where there is something to prepare.
     pub const fn moving(about: About, moves: Moves) -> Self {
-        Primitive { about, settings: &[], waits: &[Waits::InTheCall, Waits::ForReadiness], moves, unavailable: || None }
+        Primitive {
+            about,
+            settings: &[],
+            waits: &[Waits::InTheCall, Waits::ForReadiness],
+            moves,
+            stores: true,
+            laid_out: false,
+            unavailable: || None,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::primitive::{Primitive, Waits};
 use crate::primitives::PRIMITIVES;
 use crate::setting::{NODELAY, Setting};
 use crate::supervisor::DRAIN;
-use crate::workload::{Agreement, Workload};
+use crate::workload::{Agreement, End, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
@@ -57,6 +57,15 @@ pub fn hole(design: &Design, primitive: &Primitive) -> Option<String> {
         ),
         _ => format!("the design waits {waits}, and the primitive does not work that way"),
     })
+}
+
+/// Why this end of a workload cannot have its bytes moved by this primitive; `None` where it can.
+pub fn hole_of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<String> {
+    if !primitive.stores && !workload.takes_unstored.contains(&end) {
+        return Some("what comes has to be read, and the primitive does not store it".to_owned());
+    }
+    (primitive.laid_out && !workload.laid_out)
+        .then(|| "the protocol's messages are of several buffers, and the primitive sends from one".to_owned())
 }
 
 fn words(value: Value) -> String {
@@ -133,12 +142,18 @@ fn list<T>(entries: &[Entry<T>], describe: impl Fn(&T) -> (About, Value)) -> Vec
 
 fn holes() -> Vec<Value> {
     let mut holes = Vec::new();
-    for design in DESIGNS {
-        for primitive in PRIMITIVES {
+    for primitive in PRIMITIVES {
+        for design in DESIGNS {
             if let Some(reason) = hole(design.item, primitive.item) {
-                holes.push(json!({
-                    "design": design.name, "primitive": primitive.name, "workload": null, "reason": reason,
-                }));
+                holes.push(json!({"primitive": primitive.name, "design": design.name, "reason": reason}));
+            }
+        }
+        for workload in WORKLOADS {
+            for end in [End::Service, End::Client] {
+                if let Some(reason) = hole_of_end(workload.item, end, primitive.item) {
+                    let (primitive, workload) = (primitive.name, workload.name);
+                    holes.push(json!({"primitive": primitive, "workload": workload, "end": end, "reason": reason}));
+                }
             }
         }
     }
@@ -184,13 +199,7 @@ mod tests {
         let send = find(PRIMITIVES, "send_each").item;
         assert_eq!(hole(DESIGNS[0].item, send), None);
         assert_eq!(hole(&itself, send), None, "send has an operation that does the same");
-        let other = Primitive {
-            about: send.about,
-            settings: &[],
-            waits: &[Waits::InTheCall],
-            moves: send.moves,
-            unavailable: send.unavailable,
-        };
+        let other = Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.moves) };
         assert!(hole(&itself, &other).unwrap().contains("moves bytes itself"));
         let event_loop = Design { waits: Waits::ForReadiness, ..*DESIGNS[0].item };
         assert!(hole(&event_loop, &other).unwrap().contains("for readiness"));

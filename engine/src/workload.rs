@@ -24,10 +24,24 @@ pub struct Workload {
     pub client_settings: &'static [Setting],
     /// Which settings of both ends must agree: where they do not, requests fail.
     pub agreements: &'static [Agreement],
+    /// The ends that only count what comes where a primitive does not store it; the others have to read it.
+    pub takes_unstored: &'static [End],
+    /// Each of its messages lies in one buffer.
+    pub laid_out: bool,
     /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
     pub service: fn(&Settings, Waits) -> Result<Box<dyn Service>>,
     /// Makes the asking end, once for the whole load.
     pub client: fn(&Settings) -> Result<Box<dyn Client>>,
+}
+
+/// An end of a protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The server's.
+    Service,
+    /// The load's.
+    Client,
 }
 
 /// A setting of the asking end that one of the serving end bounds. Neither end sees the other's settings; whoever starts

@@ -8,10 +8,13 @@ use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive::receiving::<RecvTruncate>(About {
-    summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC",
-    source: "tcp(7), MSG_TRUNC",
-});
+pub static ENTRY: Primitive = Primitive {
+    stores: false,
+    ..Primitive::receiving::<RecvTruncate>(About {
+        summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC",
+        source: "tcp(7), MSG_TRUNC",
+    })
+};
 
 #[derive(Default)]
 struct RecvTruncate;

@@ -16,6 +16,7 @@ use crate::sys::mapped::{self, Mapped, Mapping};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
+    stores: false,
     unavailable: || mapped::refusal().map(|error| format!("TCP_ZEROCOPY_RECEIVE: {error}")),
     ..Primitive::moving(
         About {

@@ -9,10 +9,13 @@ use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive::sending::<WriteOnce>(About {
-    summary: "One write a message that was laid out beforehand",
-    source: "write(2)",
-});
+pub static ENTRY: Primitive = Primitive {
+    laid_out: true,
+    ..Primitive::sending::<WriteOnce>(About {
+        summary: "One write a message that was laid out beforehand",
+        source: "write(2)",
+    })
+};
 
 #[derive(Default)]
 struct WriteOnce;

@@ -34,6 +34,8 @@ pub static ENTRY: Workload = Workload {
         // A client that closes is no trouble to a server that would go on.
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
+    takes_unstored: &[],
+    laid_out: true,
     service,
     client: client::client,
 };

@@ -13,7 +13,7 @@ use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
-use crate::workload::{
+use crate::workload::{End, 
     Agreement, Answer, Client, Conversation, Input, Next, Relation, Service, Session, Then, Workload,
 };
 
@@ -26,6 +26,8 @@ pub static ENTRY: Workload = Workload {
     service_settings: &[LIMIT, SPIN],
     client_settings: &[BYTES, CHECK],
     agreements: &[Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT }],
+    takes_unstored: &[End::Client],
+    laid_out: true,
     service,
     client,
 };

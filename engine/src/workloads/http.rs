@@ -33,6 +33,8 @@ pub static ENTRY: Workload = Workload {
     service_settings: &[BYTES],
     client_settings: &[BYTES, CHECK, client::PATH],
     agreements: &[Agreement { client: BYTES, relation: Relation::Equal, service: BYTES }],
+    takes_unstored: &[],
+    laid_out: false,
     service,
     client: client::client,
 };

@@ -31,6 +31,8 @@ pub static ENTRY: Workload = Workload {
     service_settings: &[CLOSES, FORM, PROC, SPIN, WAIT],
     client_settings: &[FORM, CLOSES],
     agreements: &[Agreement { client: FORM, relation: Relation::Equal, service: FORM }],
+    takes_unstored: &[],
+    laid_out: true,
     service,
     client,
 };
