@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
@@ -19,6 +18,7 @@ use crate::designs::DESIGNS;
 use crate::lines;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
+use crate::output::{say, unless_closed};
 use crate::primitives::PRIMITIVES;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
@@ -41,7 +41,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
         Some(("count", matches)) => count(matches),
         Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
-        Some(("schema", _)) => print(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
+        Some(("schema", _)) => say(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("a subcommand is required"),
     }
 }
@@ -328,7 +328,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         target,
         settings: given_settings(matches, &declared, &chosen)?,
         // A reader that has gone away cannot be told that the window begins; the load is made all the same.
-        mark: if matches.get_flag("json") { |mark| drop(print_line(&lines::Line::Mark(mark))) } else { |_| () },
+        mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
         counters: asked(matches),
     })?;
@@ -336,9 +336,9 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
-        print_line(&lines::Line::Load(result))?;
+        say_line(&lines::Line::Load(result))?;
     } else {
-        print(&asking::in_words(&result))?;
+        say(&asking::in_words(&result))?;
     }
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),
@@ -347,8 +347,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
     }
 }
 
-fn print_line(line: &lines::Line) -> Result<()> {
-    print(&(serde_json::to_string(line)? + "\n"))
+fn say_line(line: &lines::Line) -> Result<()> {
+    say(&(serde_json::to_string(line)? + "\n"))
 }
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
@@ -371,7 +371,7 @@ fn count(matches: &ArgMatches) -> Result<ExitCode> {
         Err(_) => None,
     };
     let (life, status) = counting::count(&counting::Plan { counters: asked(matches), words, cpus })?;
-    print(&(serde_json::to_string(&lines::Line::Life(life))? + "\n"))?;
+    say(&(serde_json::to_string(&lines::Line::Life(life))? + "\n"))?;
     Ok(status)
 }
 
@@ -381,12 +381,12 @@ fn is_loopback(address: IpAddr) -> bool {
 
 fn list(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("matrix") {
-        return print(&registry::matrix());
+        return say(&registry::matrix());
     }
     let catalogue = registry::catalogue();
     let only = matches.get_one::<String>("kind").map(String::as_str);
     if matches.get_flag("json") {
-        return print(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));
+        return say(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));
     }
     let mut text = String::new();
     for kind in KINDS.iter().filter(|&&kind| only.is_none_or(|only| only == kind)) {
@@ -399,20 +399,7 @@ fn list(matches: &ArgMatches) -> Result<()> {
             }
         }
     }
-    print(&text)
-}
-
-/// Prints text; a reader that has gone away, as the `head` of a pipe does, is no error.
-fn print(text: &str) -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    unless_closed(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
-}
-
-fn unless_closed(result: std::io::Result<()>) -> Result<()> {
-    match result {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+    say(&text)
 }
 
 /// What clap has to say, in one line: the message, the values allowed, the near match.

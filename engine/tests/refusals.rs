@@ -1,0 +1,55 @@
+//! What else the command line refuses, and whom it can say that to.
+
+mod support;
+
+use std::fs::File;
+use std::process::Stdio;
+
+use support::{Unprivileged, engine};
+
+/// The reader of a pipe that goes away, as `head` does, is no mistake, and no reason to panic: the exit status is that of
+/// what was done.
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let user = Unprivileged::new().inspect_err(|reason| println!("serve prefork is skipped: {reason}")).ok();
+    let command = |arguments: &str| {
+        let mut command = engine();
+        command.args(arguments.split(' '));
+        command
+    };
+    let mut cases = vec![
+        (command("list --json"), 0),
+        (command("schema"), 0),
+        (command("serve --help"), 0),
+        // Its standard input has ended already, so it stops at once; its lines are for nobody.
+        (command("serve prefork --control --listen 127.0.0.1:0"), 0),
+        (command("load bytes --connect 127.0.0.1:1 --load closed --children 2"), 1),
+        (command("load bytes --connect 127.0.0.1:1 --load closed_threads --show"), 1),
+        (command("load bytes --connect 127.0.0.1:1 --load closed_connections --json"), 1),
+        (command("serve prefrok"), 2),
+        (command("count --count task_clock serve iterative --listen nowhere"), 2),
+    ];
+    if let Some(user) = &user {
+        let mut command = user.command(Some(3));
+        command.args(["serve", "prefork", "--listen", "127.0.0.1:0"]);
+        cases.push((command, 1));
+    }
+    for (mut command, status) in cases {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let errors = writer.try_clone().unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(errors).spawn().expect("it starts");
+        let ended = support::eventually("it ends", || child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(status), "{command:?}: {ended}");
+    }
+}
+
+/// Where somebody does read, what cannot be written is a failure.
+#[test]
+fn output_that_cannot_be_written_is_said() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = engine().arg("schema").stdout(full).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("standard output cannot be written") && errors.contains("No space left"), "{errors}");
+}
