@@ -68,8 +68,8 @@ fn a_setting_of_another_design_is_refused_with_those_that_there_are() {
 
 #[test]
 fn a_value_out_of_range_is_refused_with_the_range() {
-    for value in ["0", "4097", "-1", "99999999999999999999", "many", "1.5", "''", "0x10"] {
-        mistake(&format!("serve prefork --pool {value}"), &["--pool", value, "from 1 to 4096"]);
+    for value in ["0", "16001", "-1", "99999999999999999999", "many", "1.5", "''", "0x10"] {
+        mistake(&format!("serve prefork --pool {value}"), &["--pool", value, "from 1 to 16000"]);
     }
     mistake("serve prefork --respawn maybe", &["--respawn", "maybe", "true or false"]);
     mistake("serve prefork --limit 0", &["--limit", "from 1 to"]);

@@ -110,6 +110,26 @@ fn ten_thousand_silent_connections() {
     }
 }
 
+/// A thread for each of five thousand, all made beforehand: each is served by one of its own, and all of them at once.
+#[test]
+fn five_thousand_connections_with_a_thread_for_each() {
+    const CLIENTS: usize = 5_000;
+    if !may_have_connections(CLIENTS) {
+        return;
+    }
+    let mut server = Server::start(&format!("prethread --pool {CLIENTS}"), "bytes", &["--backlog", "4096"]);
+    server.settle();
+    let exchange = bytes(4000);
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(server.port)).collect();
+    clients.iter_mut().for_each(|client| client.exchange(&exchange));
+    let snapshot = server.snapshot();
+    assert_eq!(snapshot["workers"], serde_json::json!(vec![1; CLIENTS]));
+    assert_eq!(snapshot["tally"]["closed"], 0);
+    clients.into_iter().for_each(Client::reset);
+    counts(&mut server, "closed", CLIENTS as u64);
+    server.stop().is_good();
+}
+
 /// Each asks for a reply larger than all buffers, never reads, and sends further requests for as long as the server takes
 /// them: that must have an end, as the server's memory has.
 #[test]
