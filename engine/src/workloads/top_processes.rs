@@ -203,6 +203,10 @@ impl Conversation for Asker {
         BUFFER
     }
 
+    fn kept_by(&self) -> Option<&'static str> {
+        Some("--closes client")
+    }
+
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         self.reply.extend_from_slice(input.bytes());
         input.take(input.bytes().len());
