@@ -9,26 +9,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::Command;
 
 use serde_json::Value;
-use support::{Ran, Unprivileged, engine, engine_with_descriptors, run};
+use support::{Ran, Unprivileged, engine, engine_with_descriptors, one_line, run};
 
 /// Runs the engine with arguments that are separated by spaces.
 fn with(arguments: &str) -> Ran {
     run(engine().args(arguments.split_whitespace()))
-}
-
-/// One line with all of these words, no sign of a panic, nothing on standard output, this exit status.
-#[track_caller]
-fn one_line(ran: &Ran, status: i32, words: &[&str]) {
-    assert_eq!(ran.errors.trim_end().lines().count(), 1, "not one line: {ran:?}");
-    for word in words {
-        assert!(ran.errors.contains(word), "'{word}' is not in: {}", ran.errors);
-    }
-    assert!(ran.errors.starts_with("thunderherd-engine: "), "{ran:?}");
-    for word in ["panicked", "RUST_BACKTRACE", "Error {", "Os {", "\u{1b}"] {
-        assert!(!ran.errors.contains(word), "'{word}' is in: {}", ran.errors);
-    }
-    assert_eq!(ran.output, "", "nothing is to be on standard output");
-    assert_eq!(ran.status, Some(status), "{ran:?}");
 }
 
 #[track_caller]
@@ -63,7 +48,6 @@ fn a_setting_of_another_design_is_refused_with_those_that_there_are() {
     mistake("serve prefork --ring 3", &["prefork", "no setting --ring", "--pool", "--respawn"]);
     mistake("serve prethread --respawn true", &["prethread", "no setting --respawn", "--pool"]);
     mistake("serve prefork --polo 3", &["--polo", "'--pool'"]);
-    mistake("load bytes --connect 127.0.0.1:1 --pool 3", &["--pool"]);
 }
 
 #[test]

@@ -5,7 +5,30 @@ mod support;
 use std::fs::File;
 use std::process::Stdio;
 
-use support::{Unprivileged, engine};
+use support::{Ran, Unprivileged, engine, one_line, run};
+
+/// Runs the engine with arguments that are separated by spaces.
+fn with(arguments: &str) -> Ran {
+    run(engine().args(arguments.split_whitespace()))
+}
+
+#[track_caller]
+fn mistake(arguments: &str, words: &[&str]) {
+    one_line(&with(arguments), 2, words);
+}
+
+#[test]
+fn a_folder_without_processes_is_refused() {
+    let empty = std::env::temp_dir().join(format!("thunderherd-no-processes-{}", std::process::id()));
+    std::fs::create_dir_all(empty.join("self")).unwrap();
+    for (proc, why) in
+        [("/nowhere", "No such file"), ("/dev/null", "Not a directory"), (empty.to_str().unwrap(), "no process")]
+    {
+        let command = format!("serve prefork --workload top_processes --listen 127.0.0.1:0 --proc {proc}");
+        mistake(&command, &["--proc", proc, why, "for instance /proc"]);
+    }
+    std::fs::remove_dir_all(empty).unwrap();
+}
 
 /// The reader of a pipe that goes away, as `head` does, is no mistake, and no reason to panic: the exit status is that of
 /// what was done.
