@@ -17,6 +17,43 @@ fn mistake(arguments: &str, words: &[&str]) {
     one_line(&with(arguments), 2, words);
 }
 
+/// Where an option is no setting of the command at all, too: what there is, and whose setting it is, if anybody's.
+#[test]
+fn an_option_that_there_is_not_is_refused_with_those_that_there_are() {
+    let load = "load bytes --connect 127.0.0.1:1";
+    for (arguments, words) in [
+        ("serve epoll_offload --threads 0", &["epoll_offload", "no setting --threads; it has --pool", "--backlog"][..]),
+        (
+            "serve prefork --workload http --path /x",
+            &["prefork with http", "--path, which is one of load http; it has"],
+        ),
+        ("serve prefork --children 3", &["--children, which is one of load --load closed;", "--respawn"]),
+        ("serve iterative --ring 3", &["--ring, which is one of serve prethread_queue;"]),
+        (
+            &format!("{load} --pool 3"),
+            &["closed with bytes", "--pool, which is one of", "serve prefork,", "--children"],
+        ),
+        (&format!("{load} --backlog 3"), &["--backlog, which is one of serve;"]),
+        (&format!("count -- {load} --zzz 3"), &["no setting --zzz; it has"]),
+        ("list --zzz", &["'--zzz'"]),
+        ("serve prefork -x", &["'-x'"]),
+    ] {
+        let ran = with(arguments);
+        one_line(&ran, 2, words);
+        assert!(!ran.errors.contains("as a value"), "{}", ran.errors);
+    }
+}
+
+#[test]
+fn settings_of_which_one_would_go_without_effect_are_refused() {
+    for load in ["closed_threads", "closed_connections"] {
+        let load = format!("load bytes --connect 127.0.0.1:1 --load {load}");
+        mistake(&format!("{load} --loops 3 --milliseconds 100"), &["--loops and --milliseconds", "give one of them"]);
+        mistake(&format!("{load} --warm-up-milliseconds 100"), &["--warm-up-milliseconds", "give --milliseconds too"]);
+        assert_eq!(with(&format!("{load} --loops 1 --milliseconds 0")).status, Some(1), "nobody listens there");
+    }
+}
+
 #[test]
 fn a_folder_without_processes_is_refused() {
     let empty = std::env::temp_dir().join(format!("thunderherd-no-processes-{}", std::process::id()));
