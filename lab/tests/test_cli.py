@@ -116,10 +116,10 @@ def assert_mistake(done: subprocess.CompletedProcess[str], *said: str) -> None:
         assert part in done.stderr
 
 
-# serve and load become the engine ---------------------------------------------------------------------------
+# serve, load and count become the engine --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["serve", "load"])
+@pytest.mark.parametrize("command", ["serve", "load", "count"])
 @pytest.mark.parametrize(
     "arguments",
     [[], ["--help"], ["-h"], ["prefork", "--pool", "3", "--", "--x", "-"], ["--no-such", "a b", ""]],
@@ -377,7 +377,7 @@ def test_version_is_the_crates() -> None:
 def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("run", "list", "claims", "table", "report", "serve", "load"):
+    for command in ("run", "list", "claims", "table", "report", "serve", "load", "count"):
         assert f" {command} " in done.stdout
 
 
