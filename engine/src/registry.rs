@@ -38,6 +38,23 @@ pub fn load_settings(load: &Load, primitive: &Primitive, workload: &Workload) ->
     [load.settings, primitive.settings, workload.client_settings, LOAD_SETTINGS].concat()
 }
 
+/// Whose setting an option is, as the command line that has it begins: `load http`.
+pub fn owners(option: &str) -> Vec<String> {
+    let has = |settings: &[Setting]| settings.iter().any(|setting| setting.option() == option);
+    let mut owners = Vec::new();
+    owners.extend(has(SERVER_SETTINGS).then(|| "serve".to_owned()));
+    owners.extend(has(LOAD_SETTINGS).then(|| "load".to_owned()));
+    let mut add = |named: String, settings: &[Setting]| owners.extend(has(settings).then_some(named));
+    DESIGNS.iter().for_each(|entry| add(format!("serve {}", entry.name), entry.item.settings));
+    PRIMITIVES.iter().for_each(|entry| add(format!("--primitive {}", entry.name), entry.item.settings));
+    for entry in WORKLOADS {
+        add(format!("serve --workload {}", entry.name), entry.item.service_settings);
+        add(format!("load {}", entry.name), entry.item.client_settings);
+    }
+    LOADS.iter().for_each(|entry| add(format!("load --load {}", entry.name), entry.item.settings));
+    owners
+}
+
 /// Why this design cannot run with this primitive; `None` where it can.
 pub fn hole(design: &Design, primitive: &Primitive) -> Option<String> {
     if primitive.waits.contains(&design.waits) {

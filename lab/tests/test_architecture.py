@@ -72,7 +72,7 @@ ENGINE_FLOORS: list[set[str]] = [
     {"workload"},
     {"primitive"},
     {"perf_event"},
-    {"outbox", "inbox", "tally", "setting", "about", "process_tree", "measure", "show"},
+    {"outbox", "output", "inbox", "tally", "setting", "about", "process_tree", "measure", "show"},
     {"mistake"},
     {"sys"},
 ]

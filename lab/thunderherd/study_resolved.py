@@ -52,8 +52,9 @@ class Measure(_Resolved):
 class LoadPlan(_Resolved):
     """The load of a trial: so many load `processes` at once, each with these settings.
 
-    `requests` names the settings whose product is the number of requests of one process, `duration` the
-    setting that ends it by time where it is not 0; the engine says so.
+    `requests` names the settings whose product is the number of requests of one process, the last of them
+    the number of each client; `duration` the setting that ends it by time where it is not 0. The engine says
+    so.
     """
 
     kind: str
@@ -69,6 +70,13 @@ class LoadPlan(_Resolved):
     def is_timed(self) -> bool:
         """Whether it ends by time: the number of its requests is not known beforehand."""
         return bool(self.duration and self.settings.get(self.duration))
+
+    @property
+    def told(self) -> Settings:
+        """The settings that its processes are started with: those of a load that ends by time do not say how
+        many requests each client makes, which the engine refuses."""
+        overruled = self.requests[-1:] if self.is_timed else ()
+        return {name: value for name, value in self.settings.items() if name not in overruled}
 
     @property
     def requests_per_trial(self) -> int | None:
