@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
-from statistics import pstdev, stdev
+from statistics import pstdev
 from typing import Any
 
 from thunderherd.claims import judge
@@ -35,6 +35,7 @@ from thunderherd.records import (
     TrialRecord,
 )
 from thunderherd.selection import Block, Selection, blocks_of, most_blocks, select
+from thunderherd.slopes import slopes
 from thunderherd.statistics import (
     Look,
     PairResult,
@@ -79,7 +80,7 @@ def summarise(
         study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
         machine=dict(machine),
         contenders=contenders,
-        sweeps=[_sweep(sweep) for sweep in study.sweeps],
+        sweeps=[_sweep(study, sweep, values, unavailable) for sweep in study.sweeps],
         paper=list(study.paper),
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
@@ -314,12 +315,7 @@ def _spread(runs: Sequence[TrialMetrics]) -> dict[str, Spread]:
     for name, column in columns.items():
         known = [float(value) for value in column if value is not None]
         if len(known) == len(runs):
-            found[name] = Spread(
-                mean=_mean(known),
-                standard_deviation=stdev(known) if len(known) > 1 else None,
-                minimum=min(known),
-                maximum=max(known),
-            )
+            found[name] = Spread.of(known)
     return found
 
 
@@ -350,8 +346,12 @@ def _mean(column: Sequence[float]) -> float:
     return sum(column) / len(column)
 
 
-def _sweep(sweep: Sweep) -> SweepSummary:
-    return SweepSummary(**sweep.model_dump(), unit=metric_named(sweep.metric).unit)
+def _sweep(study: Study, sweep: Sweep, values: MetricValues, unavailable: Mapping[str, str]) -> SweepSummary:
+    return SweepSummary(
+        **sweep.model_dump(),
+        unit=metric_named(sweep.metric).unit,
+        slopes=slopes(study, sweep, values, unavailable),
+    )
 
 
 # The run as a whole

@@ -118,7 +118,7 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
 
 def measure(what: Contrast, study: Study, values: Values) -> Measured:
     """What the blocks say about a contrast or figure; its contenders must all have its metric (`lacks`)."""
-    columns = {name: _own(_column(what, name, values), what.of) for name in what.contenders()}
+    columns = _columns(what, values)
     confidence = 1 - study.measure.alpha
     common: dict[str, Any] = {
         "label": what.label,
@@ -130,8 +130,7 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
     }
     over = what.over if isinstance(what, Figure) else None
     if over is not None:
-        above = _sums(columns, what.weights) + what.constant
-        found = ratio(above, _sums(columns, over), confidence)
+        found = ratio(by_block(what, values), _sums(columns, over), confidence)
         return Measured(
             **common,
             unit="times",
@@ -171,6 +170,16 @@ def units(shown: Sequence[Measured]) -> list[str]:
     bounded = {each.confidence for each in shown if each.low is not None or each.high is not None}
     parts = [*sorted(per), *([f"in brackets {percent(min(bounded))} intervals"] if bounded else [])]
     return [f"({'; '.join(parts)})"] if parts else []
+
+
+def by_block(what: Contrast, values: Values) -> NDArray[np.float64]:
+    """A contrast (of a ratio, what stands above the line) in each block, in its metric's own unit."""
+    return _sums(_columns(what, values), what.weights) + what.constant
+
+
+def _columns(what: Contrast, values: Values) -> dict[str, list[float]]:
+    """What each of its contenders had in each block."""
+    return {name: _own(_column(what, name, values), what.of) for name in what.contenders()}
 
 
 def _column(what: Contrast, name: str, values: Values) -> list[float]:

@@ -28,6 +28,8 @@ from thunderherd.records import (
     WORKERS,
     ContenderSummary,
     CountedCell,
+    Interval,
+    Spread,
     Summary,
     SweepSummary,
 )
@@ -46,6 +48,7 @@ __all__ = [
     "main_further",
     "main_papers",
     "metrics_of",
+    "shown",
     "shown_of",
     "sweep_matrices",
     "sweeps_legend",
@@ -111,15 +114,18 @@ def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) ->
     """A contender's figure of a metric; None where it has none. Runs that are repeated have a mean."""
     if contender is None:
         return None
-    if summary.study.repetitions:
-        spread = contender.spread.get(name)
-        if spread is None:
-            return None
-        around = spread.standard_deviation
-        low, high = (None, None) if around is None else (spread.mean - around, spread.mean + around)
-        return Shown(spread.mean, low, high, around, is_mean=True)
-    found = contender.metrics.get(name)
-    return Shown(found.value, found.low, found.high) if found else None
+    return shown(summary, contender.metrics.get(name), contender.spread.get(name))
+
+
+def shown(summary: Summary, estimate: Interval | None, spread: Spread | None) -> Shown | None:
+    """What is shown of the two: of blocks the estimate, of repeated runs the mean."""
+    if not summary.study.repetitions:
+        return Shown(estimate.value, estimate.low, estimate.high) if estimate else None
+    if spread is None:
+        return None
+    around = spread.standard_deviation
+    low, high = (None, None) if around is None else (spread.mean - around, spread.mean + around)
+    return Shown(spread.mean, low, high, around, is_mean=True)
 
 
 def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
@@ -177,7 +183,7 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
     the main table itself; None where it has no more."""
     named = in_order(each.metric for each in summary.paper if each.sweep is None)
     names = [name for name in named if name not in (paper_metric(summary), PROCESS_CONTROL, WORKERS)]
-    main, reasons = main_of(summary), _Reasons()
+    main, reasons = main_of(summary), Reasons()
     columns: list[tuple[str, list[Cell]]] = []
     notes: list[str] = []
     for name in names:
@@ -233,7 +239,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     paper = paper_texts(papers, unit.name)
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
-    absent = _Reasons()
+    absent = Reasons()
     rows = []
     for row, digits in zip(keys, _digits_of_rows(values, name), strict=True):
         cells = []
@@ -271,7 +277,7 @@ def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], Co
     return {(each.base, each.point or ""): each for each in summary.contenders if each.sweep == sweep.name}
 
 
-class _Reasons:
+class Reasons:
     """Why cells are empty, each reason once, by mark."""
 
     def __init__(self) -> None:
@@ -380,7 +386,7 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
     if table is None:
         raise ValueError("the summary has no table of counters")
     cells = {(cell.event, cell.base): cell for cell in table.cells if cell.side == side}
-    reasons = _Reasons()
+    reasons = Reasons()
     rows = []
     for event in table.events:
         row = [cells.get((event, base)) for base in table.contenders]
@@ -399,7 +405,7 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
     )
 
 
-def _counted_cell(cell: CountedCell | None, digits: int, between: str, reasons: _Reasons) -> Cell:
+def _counted_cell(cell: CountedCell | None, digits: int, between: str, reasons: Reasons) -> Cell:
     if cell is None:
         return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
     return Cell(

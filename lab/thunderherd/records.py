@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from statistics import fmean, stdev
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -205,6 +207,16 @@ class Spread(Record):
     minimum: float
     maximum: float
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """That of these runs, one at least."""
+        return cls(
+            mean=fmean(values),
+            standard_deviation=stdev(values) if len(values) > 1 else None,
+            minimum=min(values),
+            maximum=max(values),
+        )
+
 
 class ContenderSummary(Record):
     """One contender. CPU figures are seconds for `normalise_connections` connections.
@@ -314,6 +326,19 @@ class PaperFigure(Record):
     note: str | None = None
 
 
+class SlopeSummary(Record):
+    """The straight line of a metric over a sweep, by least squares within each block: what one more on the
+    axis adds, and what is there at none. In the metric's own unit."""
+
+    base: str = Field(description="the contender, without its @SWEEP=POINT")
+    metric: str
+    each: Interval | None = Field(description="what one more adds: the slope; null: it has none, and why")
+    start: Interval | None = Field(description="the line at zero; of whole lives, what starting up costs")
+    each_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' slopes")
+    start_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' starts")
+    why: str | None = Field(default=None, description="where there is no slope: why not")
+
+
 class SweepSummary(Record):
     """A sweep: contenders over the points of an axis. The figures are those of `contenders` with its name."""
 
@@ -332,6 +357,12 @@ class SweepSummary(Record):
     absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
     remarks: list[str] = Field(
         default_factory=list, description="how its figures differ from the source's experiment; beside each"
+    )
+    slope: str | None = Field(
+        default=None, description="what one more on its axis is called, where the study asks what each adds"
+    )
+    slopes: list[SlopeSummary] = Field(
+        default_factory=list, description="of each metric that is shown and each contender"
     )
 
 

@@ -39,6 +39,7 @@ from thunderherd.matrices import Matrix
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
 from thunderherd.results import load
+from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study import typed
 from thunderherd.sweep_plots import sweep_chart
 
@@ -197,6 +198,7 @@ class _Sweep:
     about: str
     charts: list[_Chart]
     matrices: list[Matrix]
+    slopes: Matrix | None
     runs: repeated_runs.Runs | None
 
 
@@ -223,6 +225,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         about=_about(summary, sweep),
         charts=charts,
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
+        slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
     )
 

@@ -309,6 +309,11 @@ class SweepTable(Table):
     )
     axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
     x_label: str | None = Field(default=None, description="a word for its axis")
+    slope: str | None = Field(
+        default=None,
+        min_length=1,
+        description='what one more on its axis is called, such as "connection": what each adds is then told',
+    )
     skip_unavailable: bool = Field(
         default=False, description="leave out what this machine cannot run, with a note"
     )

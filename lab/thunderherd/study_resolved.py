@@ -142,7 +142,8 @@ class Sweep(_Resolved):
     """Contenders over the points of an axis; `contenders` are their bases, those that can run here.
 
     `absent` are declared contenders that this machine cannot run, by name, and why. `remarks` say how its
-    figures differ from the source's experiment and belong beside each.
+    figures differ from the source's experiment and belong beside each. `slope` is what one more on the axis
+    is called, where what each adds is told.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Sweep(_Resolved):
     contenders: tuple[str, ...]
     absent: dict[str, str]
     remarks: tuple[str, ...] = ()
+    slope: str | None = None
 
 
 class Look(_Resolved):

@@ -328,7 +328,7 @@ class Resolver:
         metric = sweep.metric or self.form.measure.metric
         index = self.form.sweeps.index(sweep)
         return Sweep(
-            **sweep.model_dump(include={"name", "title", "key", "axis"}),
+            **sweep.model_dump(include={"name", "title", "key", "axis", "slope"}),
             x_label=x_label(sweep),
             metric=metric,
             better=sweep.better or better_of(metric),

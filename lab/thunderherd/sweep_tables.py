@@ -22,6 +22,7 @@ from thunderherd.matrices import (
 )
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
+from thunderherd.slope_matrix import slope_matrix
 
 __all__ = ["print_counted", "print_main_further", "print_main_runs", "print_sweeps"]
 
@@ -30,7 +31,7 @@ HEAD_WIDTH = 12
 
 
 def print_sweeps(summary: Summary, console: Console) -> None:
-    """Prints every sweep: title, points x contenders for each metric, every run where they are repeated."""
+    """Prints every sweep: title, points x contenders for each metric, slopes, and runs where repeated."""
     for sweep in summary.sweeps:
         console.print()
         console.print(Text(printable(sweep.title), style="bold"))
@@ -38,6 +39,9 @@ def print_sweeps(summary: Summary, console: Console) -> None:
             if place:
                 console.print()
             print_matrix(matrix, console)
+        if slopes := slope_matrix(summary, sweep):
+            console.print()
+            print_matrix(slopes, console)
         if runs := sweep_runs(summary, sweep):
             console.print()
             print_runs(runs, console)
