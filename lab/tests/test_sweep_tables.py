@@ -14,7 +14,8 @@ from rich.console import Console
 from thunderherd import tables
 from thunderherd.matrices import BEST, LEVEL, Matrix, sweep_matrices
 from thunderherd.records import Summary
-from thunderherd.repeated_runs import main_runs, sweep_runs
+from thunderherd.repeated_runs import RunRow, Runs, main_runs, sweep_runs
+from thunderherd.sweep_tables import print_runs
 
 WIDTHS = (80, 120, 200)
 
@@ -113,6 +114,37 @@ def test_nothing_is_wider_than_the_console_or_cut(
     assert "…" not in text
     if not terminal:
         assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_names_stand_beside_every_part_of_the_runs(width: int) -> None:
+    """Many columns, as of the report on thirteen of them: none takes the room of the names."""
+    names = ("single_unpinned", "prefork_epoll_exclusive")
+    headings = tuple(f"context switches of the clients, {place}" for place in range(12))
+    rows = tuple(
+        RunRow("1600", name, str(run), tuple(f"{1000 * place + run}.25" for place in range(12)), False)
+        for name in names
+        for run in (1, 2)
+    )
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
+    print_runs(Runs("connections", headings, rows), console)
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    parts = text.count("Contender")
+    assert parts >= 1
+    for name in names:
+        assert len(re.findall(rf"\b{name}\b", text)) == parts
+    assert all(cell in text for row in rows for cell in row.cells)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("repetitions", [None, 3])
+def test_names_are_whole_in_every_table(width: int, repetitions: int | None) -> None:
+    of = synthetic_sweeps.summary(repetitions=repetitions)
+    text = printed(of, width)
+    for name in {each.base for each in of.contenders}:
+        assert re.search(rf"(?m)^.*\b{name}\b", text), name
 
 
 def test_columns_that_do_not_fit_stand_below() -> None:

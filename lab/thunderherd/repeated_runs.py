@@ -41,6 +41,11 @@ class Runs:
     notes: tuple[str, ...] = ()
     """What to know about the source's figures."""
 
+    def part(self, columns: slice) -> Runs:
+        """Some of its columns; its notes stay with the whole."""
+        rows = tuple(replace(row, cells=row.cells[columns]) for row in self.rows)
+        return Runs(self.corner, self.headings[columns], rows)
+
 
 def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
     """Every run of a sweep with the metrics that it shows; None where blocks are judged."""

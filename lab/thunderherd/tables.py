@@ -360,7 +360,7 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
             table.add_column("sd", justify="right", style="dim", no_wrap=True)
     table.add_column("Rank", no_wrap=True)
     for row in rows:
-        name = Text(printable(row.name), style="italic" if row.is_control else "bold")
+        name = Text(layout.name(row.name), style="italic" if row.is_control else "bold")
         deviation = "" if row.workers_deviation == ABSENT else row.workers_deviation
         workers = [Text(row.workers), Text(deviation)]
         if not layout.one_line:
@@ -411,10 +411,10 @@ def _pairs_table(summary: Summary, layout: Layout) -> Table:
     for row in rows:
         blocks = [Text(row.blocks), Text(row.detectable)]
         table.add_row(
-            *([Text(printable(row.where))] if has_place else []),
-            Text(printable(row.a), style="bold"),
+            *([Text(layout.name(row.where))] if has_place else []),
+            Text(layout.name(row.a), style="bold"),
             Text(row.verdict, style=VERDICT_STYLES.get(row.verdict, "")),
-            Text(printable(row.b)),
+            Text(layout.name(row.b)),
             *layout.figure(row.ratio, row.span),
             *(blocks if layout.one_line else [below(row.detectable, f"{row.blocks} blocks")]),
         )
