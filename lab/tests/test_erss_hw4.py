@@ -87,6 +87,8 @@ def test_runs_are_shown_as_the_source_shows_them(four_cpus: None) -> None:
     for sweep in study("report").sweeps:
         # The metric of the verdicts stands last: Time, Req#, Throughput.
         assert sweep.metrics == ("requests_per_second", "elapsed_seconds", "requests")
+    # The full size judges, and shows as many single runs as the source has.
+    assert (study("full").measure.single_runs, study("full").repetitions) == (3, None)
     paper = {
         size: {(each.sweep, each.base, each.point): each for each in study(size).paper}
         for size in ("report", "full")

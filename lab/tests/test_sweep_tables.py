@@ -128,7 +128,7 @@ def test_names_stand_beside_every_part_of_the_runs(width: int) -> None:
     )
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
-    print_runs(Runs("connections", headings, rows), console)
+    print_runs(Runs("Every run", "connections", headings, rows), console)
     text = stream.getvalue()
     assert max(map(len, text.splitlines())) <= width
     parts = text.count("Contender")
@@ -214,6 +214,32 @@ def test_mean_and_deviation_are_the_summarys() -> None:
             assert cell.mark == "", "nothing is judged"
     assert main_runs(of) is not None and main_runs(judged()) is None
     assert all(not each.spread and not each.runs for each in judged().contenders)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_judged_blocks_may_show_their_first_runs(width: int) -> None:
+    """As the source has its three runs: beside the estimates, without a mean that would rest on three."""
+    study = synthetic_sweeps.study()
+    of = synthetic_sweeps.summary_of(
+        study.model_copy(update={"measure": study.measure.model_copy(update={"single_runs": 3})})
+    )
+    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert runs is not None
+    assert runs.caption == "Single runs: the first 3 of 14 accepted; what is judged rests on all"
+    assert runs.headings == ("Req#", "Time (s)", "Throughput (/s)", "Paper")
+    own = [row for row in runs.rows if (row.point, row.contender) == ("small", "prethread_queue")]
+    assert [row.run for row in own] == ["1", "2", "3"]
+    first = synthetic_sweeps.trials(study, 5)
+    for row, block in zip(own, (1, 2, 3), strict=True):
+        (trial,) = [
+            each for each in first if (each.block, each.contender) == (block, "prethread_queue@delay=small")
+        ]
+        assert row.cells[0].replace(",", "") == str((trial.metrics or {})["requests"])
+    text = printed(of, width)
+    assert "no bounds" not in text and runs.caption[:40] in text
+    assert all(cell in text for row in own for cell in row.cells)
+    assert all(not each.spread for each in of.contenders)
+    assert matrix(of, "delay").rows == matrix(judged(), "delay").rows, "what is judged stays as it was"
 
 
 def test_one_repetition_has_no_deviation() -> None:

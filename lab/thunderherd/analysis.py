@@ -284,7 +284,7 @@ def _contender(
             metric: found for metric in in_order(values) if (found := interval(column(metric))) is not None
         },
         runs=(runs := _runs(study, contender, blocks)),
-        spread=_spread(runs),
+        spread=_spread(runs) if study.repetitions is not None else {},
         cpu_seconds=interval([cost * shown for cost in costs.get(name, [])]),
         process_control_seconds=control,
         clients_per_worker=spread,
@@ -299,9 +299,9 @@ def _contender(
 
 
 def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[TrialMetrics]:
-    """Every run, where the study repeats instead of judging."""
+    """Every run, where the study repeats instead of judging; else as many as it shows beside its verdicts."""
     if study.repetitions is None:
-        return []
+        blocks = blocks[: study.measure.single_runs]
     trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
     return [trial.metrics for trial in trials if trial.metrics is not None]
 

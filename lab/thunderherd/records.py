@@ -244,7 +244,8 @@ class ContenderSummary(Record):
         description="every metric that it has in each of these blocks, in the metric's own unit"
     )
     runs: list[TrialMetrics] = Field(
-        description="with repetitions in place of verdicts: the metrics of each run, by block"
+        description="the metrics of each run, by block, where runs are repeated in place of verdicts; of the "
+        "first accepted ones where a study shows some beside its verdicts"
     )
     spread: dict[str, Spread] = Field(
         default_factory=dict, description="with repetitions: of every metric that each of these runs has"

@@ -52,6 +52,12 @@ class MeasureTable(Table):
         default="window",
         description='"window": a warm-up, then a measured window; "whole_life": all from exec to exit',
     )
+    single_runs: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="so many single runs, the first that are accepted, stand beside judged figures",
+    )
     counters: list[str] = Field(
         default=[], description='counters that both sides are asked for, such as ["context_switches"]'
     )

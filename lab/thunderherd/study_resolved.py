@@ -29,9 +29,9 @@ class _Resolved(BaseModel):
 class Measure(_Resolved):
     """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
 
-    `counters` are read on both sides in every trial; each with its unit, as the engine has it.
-    `uncounted` are those that the engine does not have yet,
-    and why: metrics may be about them, and are unavailable.
+    `single_runs` is how many stand beside judged figures. `counters` are read on both sides in every trial;
+    each with its unit, as the engine has it. `uncounted` are those that the engine does not have yet, and
+    why: metrics may be about them, and are unavailable.
     """
 
     metric: str
@@ -40,6 +40,7 @@ class Measure(_Resolved):
     normalise_connections: int
     equivalence_percent: float
     alpha: float
+    single_runs: int = 0
     counters: dict[str, str]
     uncounted: dict[str, str] = {}
 

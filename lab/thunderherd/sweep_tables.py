@@ -170,6 +170,7 @@ def print_runs(runs: Runs, console: Console) -> None:
     def fit(part: slice) -> bool:
         return fits(console, _runs_table(runs.part(part), console, narrow=False))
 
+    prose(console, runs.caption, style="")
     for part in map(runs.part, _slices(len(runs.headings), fit)):
         # Only where names leave no room for a single column are they divided.
         tables = (_runs_table(part, console, narrow=narrow) for narrow in (False, True))
