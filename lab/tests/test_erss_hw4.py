@@ -133,6 +133,22 @@ def test_the_quick_size_keeps_the_proportions(four_cpus: None) -> None:
     assert "scaled 1:25: unit_microseconds, pool, clients, milliseconds" in quick.notes[0]
 
 
+def test_titles_and_rows_tell_what_ran(four_cpus: None) -> None:
+    full, quick = study(), study("quick")
+    titles = {of.size: {sweep.name: sweep.title for sweep in of.sweeps} for of in (full, quick)}
+    assert titles["full"]["cores"].endswith("32 buckets, pool of 800")
+    assert titles["quick"]["cores"].endswith("32 buckets, pool of 32")
+    assert titles["full"]["second_team"].startswith("A second team's pool of 600 with 1000 clients:")
+    pools = {of.size: of.sweeps[3] for of in (full, quick)}
+    assert [point.label for point in pools["full"].points][-1] == "3200"
+    assert [point.label for point in pools["quick"].points][-1] == "3200 (here 128)"
+    assert pools["quick"].x_label == "threads in the pool, source's size"
+    assert quick.contender("pre@pool_size=3200").label.endswith("threads in the pool 3200 (here 128)")
+    assert [point.label for point in quick.sweeps[2].points] == ["32", "128", "512", "2048"], "not divided"
+    apart = study("full", "scale.factor=25")
+    assert [point.label for point in apart.sweeps[6].points] == ["0", "1", "2", "5", "10"], "not scaled"
+
+
 def test_a_scaled_run_judges_nothing(four_cpus: None) -> None:
     for found in (study("full", "scale.factor=25"), study("full", "unit_microseconds=500000")):
         for claim in load_claims(found):
@@ -325,6 +341,10 @@ def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
     assert {claim.verdict for claim in summary.claims} <= {"undecided", "not testable here"}
     judged = {claim.id: claim.our_figure for claim in summary.claims}
     assert all("[scaled 1:25" in line for line in judged["H44"].splitlines() if "(" not in line[:1])
+    runs = repeated_runs.sweep_runs(summary, sweep)
+    assert runs is not None and runs.caption.startswith("Every run [scaled 1:25")
+    scaled = ("Time (s) [scaled 1:25]", "Req# [scaled 1:25]", "Throughput (/s) [scaled 1:25]")
+    assert runs.headings == (*scaled, "Paper")
 
 
 def test_the_sources_runs_stand_beside_ours_and_alone(
@@ -336,7 +356,7 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
     summary = run_study(of, tmp_path / "run", seed=4)
     runs = repeated_runs.sweep_runs(summary, summary.sweeps[0])
     assert runs is not None
-    assert runs.headings == ("Time (s)", "Req#", "Throughput (/s)", "Paper")
+    assert len(runs.headings) == 4 and runs.headings[3] == "Paper", "the source's runs are not scaled"
     rows = {(row.point, row.contender, row.run): row.cells for row in runs.rows}
     assert rows[("1", "pre", "1")][3] == "317.4"
     assert "-" not in rows[("1", "pre", "1")]
@@ -355,6 +375,11 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
         ),
         ('delays = ["load', 'delays = ["lod', 'no such setting "lod.settings.delay_minimum"'),
         ("of = 1000000\n", "", "time and of go together"),
+        (
+            "pool of {settings.pool}, all",
+            "pool of {settings.pol}, all",
+            'no such key of its contenders "sett',
+        ),
     ],
 )
 def test_mistakes_of_scale_are_told(

@@ -278,6 +278,7 @@ def _contender(
         load=None if contender.load == study.load else contender.load.model_dump(mode="json"),
         lab=None if contender.lab == study.lab else contender.lab.model_dump(mode="json"),
         trial=contender.trial,
+        scale=contender.scale,
         metric=contender.metric,
         blocks=len(measured),
         metrics={

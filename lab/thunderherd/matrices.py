@@ -239,9 +239,9 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     paper = paper_texts(papers, unit.name)
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
-    absent = Reasons()
+    absent, labels = Reasons(), [point.label for point in sweep.points]
     rows = []
-    for row, digits in zip(keys, _digits_of_rows(values, name), strict=True):
+    for label, row, digits in zip(labels, keys, _digits_of_rows(values, name), strict=True):
         cells = []
         for key in row:
             figure, printed = figures.get(key), paper.get(key, ABSENT)
@@ -256,7 +256,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     else absent.mark(_why_not(sweep, name, *key, contenders.get(key))),
                 )
             )
-        rows.append((row[0][1], tuple(cells)))
+        rows.append((label, tuple(cells)))
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )

@@ -54,7 +54,6 @@ from thunderherd.contrasts_file import (
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, near, show, unknown
-from thunderherd.study_resolved import Contender
 
 
 class QuestionFigureTable(SumTable):
@@ -223,7 +222,7 @@ def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Probl
     contender = next((each for each in study.contenders if each.name == given.contender), None)
     if contender is None:
         return  # not in this run: what it is configured with is not known
-    values = configured(contender)
+    values = contender.configured()
     for key, name in (("key", given.key), ("times", given.times)):
         if name is None:
             continue
@@ -233,18 +232,6 @@ def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Probl
             problems.add((*here, key), why)
         elif (given.times or given.plus) and not _is_number(values[name]):
             problems.add((*here, key), f"{name} is {show(values[name])}: no number to reckon with")
-
-
-def configured(contender: Contender) -> dict[str, object]:
-    """What a contender is configured with, by key."""
-    return {
-        "design": contender.design,
-        "primitive": contender.primitive,
-        **{f"settings.{name}": value for name, value in contender.settings.items()},
-        "load.primitive": contender.load.primitive,
-        "load.processes": contender.load.processes,
-        **{f"load.settings.{name}": value for name, value in contender.load.settings.items()},
-    }
 
 
 def _is_number(value: object) -> bool:
@@ -292,7 +279,7 @@ def _given(given: GivenTable, study: Study) -> str:
     contender = next((each for each in study.contenders if each.name == given.contender), None)
     if contender is None:
         return f"(not in this run: {study.absent.get(given.contender, given.contender)})"
-    values = configured(contender)
+    values = contender.configured()
     value = values[given.key]
     if not _is_number(value):
         return str(value)

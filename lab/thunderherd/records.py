@@ -238,6 +238,7 @@ class ContenderSummary(Record):
     load: dict[str, Any] | None = Field(description="null: that of the study's settings")
     lab: dict[str, Any] | None = Field(description="null: that of the study's settings")
     trial: TrialForm
+    scale: str | None = Field(default=None, description="how it is smaller than the source's, where it is")
     metric: str = Field(description="what its verdicts rest on")
     blocks: int = Field(description="accepted blocks in which its trial was valid")
     metrics: dict[str, Interval] = Field(
@@ -300,6 +301,14 @@ class SweepPoint(Record):
 
     name: str
     number: float | None = Field(description="where it stands on the axis; null: it has a name only")
+    here: int | None = Field(
+        default=None, description="what ran in place of that number, where the source's experiment is scaled"
+    )
+
+    @property
+    def label(self) -> str:
+        """As tables have it: `3200 (here 128)`."""
+        return self.name if self.here is None else f"{self.name} (here {self.here})"
 
 
 PROCESS_CONTROL, WORKERS = "process_control_seconds", "worker_connections"

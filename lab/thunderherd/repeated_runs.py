@@ -60,7 +60,11 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
     ]
     # What is judged stands last, as the sources have it: time, requests, throughput.
     runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
-    return _beside_the_source(runs, summary, sweep)
+    runs = _beside_the_source(runs, summary, sweep)
+    labels = {point.name: point.label for point in sweep.points}
+    rows = tuple(replace(row, point=labels[row.point]) for row in runs.rows)
+    remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
+    return replace(runs, caption=f"{runs.caption}{remarks}", rows=rows)
 
 
 def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Runs:
@@ -203,7 +207,10 @@ class _RunColumn:
             self.is_count = False
         short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
-        self.heading = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
+        head = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
+        # The source's own runs, which may stand beside, are not scaled.
+        scales = dict.fromkeys(each.scale for each in contenders if each.scale)
+        self.heading = f"{head} [{'; '.join(scales)}]" if scales else head
 
     def text(self, value: float | None, *, is_run: bool = True) -> str:
         """A figure of a run, or a mean of them, which has decimals even of a count."""

@@ -26,7 +26,7 @@ def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> 
         starts = [shown(summary, each.start, each.start_spread) if each else None for each in lines]
         rows.append(_row(summary, name, f"each {sweep.slope}", adds, lines, reasons, between))
         rows.append(_row(summary, name, start, starts, lines, reasons, between))
-    points = ", ".join(point.name for point in sweep.points)
+    points = ", ".join(point.label for point in sweep.points)
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     runs = summary.study.repetitions
     how = (

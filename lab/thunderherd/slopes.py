@@ -33,7 +33,9 @@ def slopes(study: Study, sweep: Sweep, values: Values, unavailable: Mapping[str,
     unavailable
         Why this machine does not offer a metric, by metric.
     """
-    numbers = {point.name: point.number for point in sweep.points}
+    numbers = {
+        point.name: point.number if point.here is None else float(point.here) for point in sweep.points
+    }
     if sweep.slope is None or None in numbers.values() or len(set(numbers.values())) < 2:
         return []
     return [

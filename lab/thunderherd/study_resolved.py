@@ -127,6 +127,17 @@ class Contender(_Resolved):
     queueing_bound: float | None = None
     control_of: str | None
 
+    def configured(self) -> dict[str, object]:
+        """What it is configured with, by key."""
+        return {
+            "design": self.design,
+            "primitive": self.primitive,
+            **{f"settings.{name}": value for name, value in self.settings.items()},
+            "load.primitive": self.load.primitive,
+            "load.processes": self.load.processes,
+            **{f"load.settings.{name}": value for name, value in self.load.settings.items()},
+        }
+
 
 class Comparison(_Resolved):
     """A pair of the declared family, by names: of the main table, or at one point of a sweep."""

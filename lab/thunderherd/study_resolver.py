@@ -44,10 +44,12 @@ from thunderherd.study_scale import (
     OF_SERVER,
     check_scale,
     divided,
+    here,
     in_words,
     is_scaled,
     note_of,
     remarks,
+    titled,
 )
 from thunderherd.study_shape import shaped
 from thunderherd.study_sweeps import check_measurable, check_sweeps
@@ -277,7 +279,9 @@ class Resolver:
         settings = divided(settings, OF_SERVER, scale, each.name, self.problems)
         load = self._load(each.load, scale, each.name)
         if each.sweep and each.point:
-            label = f"{label}; {x_label(each.sweep)} {each.point.name}"
+            ran = here(scale, each.point)
+            point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
+            label = f"{label}; {x_label(each.sweep)} {point.label}"
         is_main = each.sweep is None
         return Contender(
             name=each.name,
@@ -326,22 +330,27 @@ class Resolver:
     ) -> Sweep:
         own = [each for each in chosen if each.sweep is sweep]
         metric = sweep.metric or self.form.measure.metric
-        index = self.form.sweeps.index(sweep)
+        place: KeyPath = ("sweeps", self.form.sweeps.index(sweep))
+        resolved = [each for each in contenders if each.sweep == sweep.name]
+        scale = self.form.scale if sweep.scaled else None
+        shown = [
+            SweepPoint(name=point.name, number=point.number, here=here(scale, point))
+            for point in points(sweep, place)
+            if self._has_point(sweep, point.name)
+        ]
+        is_smaller = any(point.here is not None for point in shown)
         return Sweep(
-            **sweep.model_dump(include={"name", "title", "key", "axis", "slope"}),
-            x_label=x_label(sweep),
+            **sweep.model_dump(include={"name", "key", "axis", "slope"}),
+            title=titled(sweep, resolved, place, self.problems),
+            x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
             metric=metric,
             better=sweep.better or better_of(metric),
             metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
             trial=sweep.trial or self.form.measure.trial,
-            points=tuple(
-                SweepPoint(name=point.name, number=point.number)
-                for point in points(sweep, ("sweeps", index))
-                if self._has_point(sweep, point.name)
-            ),
+            points=tuple(shown),
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
             absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},
-            remarks=remarks(sweep, [each for each in contenders if each.sweep == sweep.name]),
+            remarks=remarks(sweep, resolved),
         )
 
     def _family(self, chosen: Sequence[Configuration]) -> list[Comparison]:

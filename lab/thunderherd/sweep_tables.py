@@ -120,7 +120,8 @@ def _tables(matrix: Matrix, console: Console) -> Iterator[Table]:
 
 def _matrix_table(matrix: Matrix, layout: Layout, *, narrow: bool) -> Table:
     table = layout.table()
-    table.add_column(printable(matrix.corner), no_wrap=not narrow, overflow="fold", style="bold")
+    corner = divided(printable(matrix.corner), ROW_WIDTH) if narrow else printable(matrix.corner)
+    table.add_column(corner, no_wrap=not narrow, overflow="fold", style="bold")
     papers = [
         any(cells[place].paper != ABSENT and cells[place].paper for _, cells in matrix.rows)
         for place in range(len(matrix.columns))
