@@ -111,7 +111,11 @@ def test_before_a_look_nothing_is_judged(tmp_path: Path) -> None:
         name: {key: column[:5] for key, column in columns.items()} for name, columns in values(of).items()
     }
     found = answers(of, early)[0]
-    assert "CPU is not separated from" in found.answer[1] and "(by estimate alone)" in found.answer[1]
+    assert "CPU [not judged] that of" in found.answer[1] and "(by estimate alone)" in found.answer[1]
+    assert {each["outcome"] for each in found.figures if "outcome" in each} == {None}
+    repeated = of.model_copy(update={"repetitions": 3})
+    words = " ".join(answers(repeated, early)[0].answer)
+    assert "[not judged]" in words and "separated" not in words, "no word of a test that never ran"
     assert "nothing is judged: the first planned look comes after 14 blocks, there are 5" in (
         found.note or ""
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from thunderherd.figures import (
     ABSENT,
     Unit,
-    count,
     decimals,
+    estimator,
     main_of,
     number,
     percent,
@@ -42,6 +42,7 @@ __all__ = [
     "Shown",
     "at_points",
     "caption_of",
+    "counted_legend",
     "counted_matrices",
     "counted_title",
     "digits_for",
@@ -354,8 +355,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
             "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
         )
     if summary.study.repetitions:
-        repeated = count(summary.study.repetitions, "run")
-        lines.append(f"Means of {repeated}, and their standard deviation (sd); nothing is judged.")
+        lines.append(f"{estimator(summary)}; nothing is judged.")
     confidences = {
         found.confidence
         for each in summary.contenders
@@ -365,7 +365,9 @@ def sweeps_legend(summary: Summary) -> list[str]:
         and found.confidence
     }
     if confidences and not summary.study.repetitions:
-        lines.append(f"Intervals: {percent(min(confidences))}, each for its own figure.")
+        lines.append(
+            f"{estimator(summary)}; intervals: {percent(min(confidences))}, each for its own figure."
+        )
     return lines
 
 
@@ -394,26 +396,35 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
         if not known:
             continue
         unit = known[0].unit
-        figures = [cell.value.value for cell in known if cell.value] or [cell.paper or 0.0 for cell in known]
-        digits = decimals(_not_tiny(figures))
+        figures = [shown(summary, cell.value, cell.spread) for cell in known]
+        measured = [figure.value for figure in figures if figure] or [cell.paper or 0.0 for cell in known]
+        digits = decimals(_not_tiny(measured))
         head = event if unit in ("", "count") else f"{event} ({unit})"
         if note := table.notes.get(event):
             head += reasons.mark(f"the source: {note}")
-        rows.append((head, tuple(_counted_cell(cell, digits, between, reasons) for cell in row)))
+        rows.append((head, tuple(_counted_cell(summary, cell, digits, between, reasons) for cell in row)))
     return Matrix(
         f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
     )
 
 
-def _counted_cell(cell: CountedCell | None, digits: int, between: str, reasons: Reasons) -> Cell:
+def _counted_cell(
+    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons
+) -> Cell:
     if cell is None:
         return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
+    figure = shown(summary, cell.value, cell.spread)
     return Cell(
-        value=ABSENT if cell.value is None else number(cell.value.value, digits),
-        span="" if cell.value is None else span(cell.value.low, cell.value.high, digits, between),
+        value=ABSENT if figure is None else number(figure.value, digits),
+        span="" if figure is None else figure.span(Unit(1, cell.unit), digits, between),
         paper=ABSENT if cell.paper is None else as_printed(cell.paper),
-        mark=reasons.mark(cell.why or "not measured") if cell.value is None else "",
+        mark=reasons.mark(cell.why or "not measured") if figure is None else "",
     )
+
+
+def counted_legend(summary: Summary) -> str:
+    """How to read the tables of counters."""
+    return f"{estimator(summary)}. Paper: the source's figure, on its own machine."
 
 
 def counted_title(summary: Summary) -> str:

@@ -26,7 +26,10 @@ from thunderherd.records import QuestionSummary
 from thunderherd.statistics import hodges_lehmann, holm, signed_rank
 from thunderherd.study import Study
 
-__all__ = ["answers"]
+__all__ = ["NOT_JUDGED", "answers"]
+
+NOT_JUDGED = "[not judged]"
+"""In place of a verdict's words, where no test may be made yet, or none at all."""
 
 
 def answers(
@@ -130,9 +133,10 @@ def _answer(
         if verdict is None:
             filled[name] = _missing(lacks(words, values, unavailable), study)
             continue
-        filled[name] = verdict.words
+        filled[name] = NOT_JUDGED if early else verdict.words
         tested = verdict.measured.as_dict("test")
-        figures.append({"name": name, **tested, "p_adjusted": verdict.p, "outcome": verdict.outcome})
+        judged = {"p_adjusted": None if early else verdict.p, "outcome": None if early else verdict.outcome}
+        figures.append({"name": name, **tested, **judged})
     for name, best in question.best.items():
         filled[name] = _best(best, values, alpha if early is None else None)
     notes = [question.note] if question.note else []

@@ -415,6 +415,7 @@ class CountedCell(Record):
     unit: str = Field(description="the source's unit, of both figures")
     metric: str | None = Field(description="what it is here; null: this program does not count it")
     value: Interval | None
+    spread: Spread | None = Field(default=None, description="with repetitions: of the runs, in this unit")
     why: str | None = Field(description="where there is no value: why not")
     paper: float | None
 

@@ -127,6 +127,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         main_runs=repeated_runs.main_runs(summary),
         counted_title=printable(matrices.counted_title(summary)),
         counted=matrices.counted_matrices(summary, between=" to "),
+        counted_legend=matrices.counted_legend(summary),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
         palette={
             "ink": drawing.INK,

@@ -13,6 +13,7 @@ from thunderherd.layout import Layout, divided, fits, print_first_that_fits, pro
 from thunderherd.matrices import (
     Cell,
     Matrix,
+    counted_legend,
     counted_matrices,
     counted_title,
     main_further,
@@ -33,7 +34,7 @@ def print_sweeps(summary: Summary, console: Console) -> None:
     """Prints every sweep: title, points x contenders for each metric, slopes, and runs where repeated."""
     for sweep in summary.sweeps:
         console.print()
-        console.print(Text(printable(sweep.title), style="bold"))
+        prose(console, sweep.title, style="bold")
         for place, matrix in enumerate(sweep_matrices(summary, sweep)):
             if place:
                 console.print()
@@ -56,12 +57,12 @@ def print_counted(summary: Summary, console: Console) -> None:
     if not matrices:
         return
     console.print()
-    console.print(Text(printable(counted_title(summary)), style="bold"))
+    prose(console, counted_title(summary), style="bold")
     for place, matrix in enumerate(matrices):
         if place:
             console.print()
         print_matrix(matrix, console)
-    prose(console, "Paper: the source's figure, on its own machine.")
+    prose(console, counted_legend(summary))
 
 
 def print_main_further(summary: Summary, console: Console) -> None:
