@@ -168,9 +168,20 @@ def test_sweeps_that_are_small_by_themselves_are_not_scaled(four_cpus: None) -> 
     assert {sweep.name for sweep in found.sweeps if not sweep.remarks} == {"small_delays", "locks"}
 
 
-def test_a_factor_that_leaves_a_remainder_is_refused(four_cpus: None) -> None:
-    with pytest.raises(UserError, match=r"factor = 7: settings\.pool of pre@cores=1 is 800"):
+def test_a_factor_that_leaves_a_remainder_is_refused_once(four_cpus: None) -> None:
+    with pytest.raises(UserError) as caught:
         study("full", "scale.factor=7")
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith("--set scale.factor=7: factor = 7 does not divide ")
+    assert "settings.pool = 100, 200, 400, 600, 800, 1600, 3200" in line
+
+
+def test_one_mistake_is_told_once(four_cpus: None) -> None:
+    """What follows from a wrong value is no mistake of its own."""
+    with pytest.raises(UserError) as caught:
+        study("quick", "load.settings.clients=ten")
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith('--set load.settings.clients=ten: clients = "ten"; allowed: ')
 
 
 # Claims -----------------------------------------------------------------------------------------------------

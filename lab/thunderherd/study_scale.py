@@ -38,10 +38,21 @@ def check_scale(form: StudyForm, known: Sequence[str], problems: Problems) -> No
         problems.add(("scale",), "time and of go together: which setting says how long a unit of time is")
 
 
+def check_remainders(
+    scale: ScaleTable | None, remainders: Mapping[str, set[int]], problems: Problems
+) -> None:
+    """The factor divides every value of what it divides: one complaint for them all."""
+    if scale is None or not remainders:
+        return
+    told = "; ".join(f"{key} = {', '.join(map(str, sorted(own)))}" for key, own in remainders.items())
+    problems.add(("scale", "factor"), f"factor = {scale.factor} does not divide {told}")
+
+
 def divided(
-    settings: Settings, table: str, scale: ScaleTable | None, whose: str, problems: Problems
+    settings: Settings, table: str, scale: ScaleTable | None, remainders: dict[str, set[int]]
 ) -> Settings:
-    """The settings of one table (`OF_SERVER`, `OF_LOAD`), those that are scaled divided by the factor."""
+    """The settings of one table (`OF_SERVER`, `OF_LOAD`), those that are scaled divided by the factor; what
+    it does not divide is noted among `remainders`, by key."""
     if scale is None or scale.factor == 1:
         return settings
     found: dict[str, SettingValue] = dict(settings)
@@ -51,10 +62,7 @@ def divided(
         if of != table or not isinstance(value, int) or isinstance(value, bool):
             continue
         if value % scale.factor:
-            problems.add(
-                ("scale", "factor"),
-                f"factor = {scale.factor}: {key} of {whose} is {value}, which it does not divide",
-            )
+            remainders.setdefault(key, set()).add(value)
         found[name] = value // scale.factor
     return found
 
