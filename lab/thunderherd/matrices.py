@@ -21,7 +21,7 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import in_order, metric
+from thunderherd.metrics import METRICS, in_order, metric
 from thunderherd.papers import as_printed, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
@@ -54,6 +54,7 @@ __all__ = [
     "sweep_matrices",
     "sweeps_legend",
     "unit_for",
+    "why_none",
 ]
 
 BEST, LEVEL = "*", "~"
@@ -198,7 +199,7 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
                 value=ABSENT if figure is None else number(unit.of(figure.value), digits),
                 span="" if figure is None else figure.span(unit, digits, between),
                 paper=texts.get((each.name, None), ABSENT),
-                mark="" if figure else reasons.mark(_why_none(name, each)),
+                mark="" if figure else reasons.mark(why_none(name, each)),
             )
             for each in main
             for figure in [figures[each.name]]
@@ -297,12 +298,15 @@ def _why_not(
 ) -> str:
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
-    return _why_none(name, contender)
+    return why_none(name, contender)
 
 
-def _why_none(name: str, contender: ContenderSummary) -> str:
+def why_none(name: str, contender: ContenderSummary) -> str:
+    """Why a contender has no figure of a metric."""
     if contender.blocks == 0:
         return "no valid trials"
+    if name in METRICS and (fewest := METRICS[name].fewest_requests):
+        return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
     return f"has no {words_of(name)} in each of its trials"
 
 

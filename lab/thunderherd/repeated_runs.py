@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from thunderherd.figures import ABSENT, heading_of, number, printable, unit_of
-from thunderherd.matrices import at_points, digits_for, metrics_of
+from thunderherd.matrices import at_points, digits_for, metrics_of, why_none
 from thunderherd.metrics import metric
 from thunderherd.papers import as_printed, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
@@ -91,7 +91,8 @@ def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Run
     # Those of the metric of verdicts stand below the table of means.
     further = [note for name in names[:-1] for note in paper_notes(papers_of(summary, sweep.name, name))]
     headings = (*runs.headings, *(column.heading for column in columns))
-    return Runs(runs.caption, runs.corner, headings, tuple(rows), tuple(dict.fromkeys(further)))
+    notes = (*runs.notes, *dict.fromkeys(further))
+    return Runs(runs.caption, runs.corner, headings, tuple(rows), notes)
 
 
 def _has_runs(summary: Summary, contenders: Iterable[ContenderSummary]) -> bool:
@@ -187,8 +188,14 @@ def _runs(
                 column.text(value, is_run=False) for column, value in zip(columns, values, strict=True)
             )
             rows.append(RunRow(point, base, head, cells, is_summary=True))
-    caption = _caption(summary, known)
-    return Runs(caption, corner, tuple(column.heading for column in columns), tuple(rows))
+    lacking = [
+        f"{ABSENT} {why_none(column.name, each)}"
+        for column in columns
+        for each in known
+        if each.runs and any(run.get(column.name) is None for run in each.runs)
+    ]
+    caption, heads = _caption(summary, known), tuple(column.heading for column in columns)
+    return Runs(caption, corner, heads, tuple(rows), tuple(dict.fromkeys(lacking)))
 
 
 class _RunColumn:
