@@ -21,6 +21,9 @@ from thunderherd.study import Study
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 """By metric, then contender: one value a block, all contenders of a metric aligned."""
 
+MOST_OF_NOTHING = 3
+"""Decimals of a figure that is zero in all that its interval lets show."""
+
 CONSTANT = ""
 """In the columns of a contrast, the name of its constant: no contender is called so."""
 
@@ -64,7 +67,9 @@ class Measured:
     def digits(self) -> int:
         """Two significant digits of half the interval's width; without an interval, three of the value."""
         if self.low is not None and self.high is not None and self.high > self.low:
-            return min(6, decimals([(self.high - self.low) / 2], significant=2))
+            digits = min(6, decimals([(self.high - self.low) / 2], significant=2))
+            # Of nothing at all, more decimals say no more.
+            return digits if round(self.value or 0.0, digits) else min(digits, MOST_OF_NOTHING)
         known = METRICS.get(self.metric)
         if self.over is None and known and known.whole and float(self.value or 0).is_integer():
             return 0
