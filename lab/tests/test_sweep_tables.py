@@ -94,6 +94,15 @@ def test_without_comparisons_nothing_is_marked() -> None:
     assert marks == {""}
 
 
+@pytest.mark.parametrize("repetitions", [None, 3])
+def test_what_to_know_about_a_sweep_stands_below_its_figures(repetitions: int | None) -> None:
+    of = synthetic_sweeps.study(repetitions=repetitions)
+    pools = of.sweeps[0].model_copy(update={"note": "two switches are one worker's own"})
+    told = synthetic_sweeps.summary_of(of.model_copy(update={"sweeps": (pools, *of.sweeps[1:])}))
+    assert matrix(told, "pool_size").notes[-1] == "note: two switches are one worker's own"
+    assert printed(told, 100).count("two switches are one worker's own") == 1
+
+
 def test_further_metrics_have_tables_in_their_own_unit() -> None:
     assert matrix(judged(), "whole_life").caption == "elapsed time of the clients (ms)"
     found = matrix(judged(), "whole_life", 2)

@@ -262,7 +262,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
-    notes = [*notes, *paper_notes(papers)]
+    notes = [*notes, *paper_notes(papers), *([f"note: {sweep.note}"] if is_first and sweep.note else [])]
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     caption = f"{caption_of(name, unit)}{remarks}"
     return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))

@@ -371,6 +371,7 @@ class SweepSummary(Record):
     slope: str | None = Field(
         default=None, description="what one more on its axis is called, where the study asks what each adds"
     )
+    note: str | None = Field(default=None, description="what to know about its figures")
     slopes: list[SlopeSummary] = Field(
         default_factory=list, description="of each metric that is shown and each contender"
     )

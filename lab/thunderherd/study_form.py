@@ -315,6 +315,7 @@ class SweepTable(Table):
     )
     axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
     x_label: str | None = Field(default=None, description="a word for its axis")
+    note: str | None = Field(default=None, description="what to know about its figures; stands below them")
     slope: str | None = Field(
         default=None,
         min_length=1,

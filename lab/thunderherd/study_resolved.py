@@ -172,6 +172,7 @@ class Sweep(_Resolved):
     absent: dict[str, str]
     remarks: tuple[str, ...] = ()
     slope: str | None = None
+    note: str | None = None
 
 
 class Look(_Resolved):
