@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::about::Entry;
@@ -16,10 +16,13 @@ use crate::channel::Way;
 use crate::counters::{self, Counter};
 use crate::counting;
 use crate::cpu_time;
+use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::lines;
+use crate::load::Load;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
+use crate::output::{say, unless_closed};
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::registry;
@@ -33,18 +36,18 @@ const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counte
 
 /// Runs the command line.
 pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let matches = match command().try_get_matches_from(arguments) {
+    let matches = match command().try_get_matches_from(&arguments) {
         Ok(matches) => matches,
         // Help and version; colours only where a terminal shows them.
         Err(error) if !error.use_stderr() => return unless_closed(error.print()).map(|()| ExitCode::SUCCESS),
-        Err(error) => return Err(mistake(in_one_line(&error))),
+        Err(error) => return Err(refused(&error, arguments)),
     };
     match matches.subcommand() {
         Some(("serve", matches)) => serve(matches),
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
         Some(("count", matches)) => count(matches),
         Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
-        Some(("schema", _)) => print(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
+        Some(("schema", _)) => say(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("a subcommand is required"),
     }
 }
@@ -233,8 +236,51 @@ fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, V
     command
 }
 
+/// What was chosen, for its name and for the settings that it has.
+struct Chosen {
+    name: String,
+    declared: Vec<Setting>,
+}
+
+impl Chosen {
+    /// As far as a command line that may be wrong elsewhere goes.
+    fn of(matches: &ArgMatches) -> Option<Chosen> {
+        let (command, matches) = matches.subcommand()?;
+        let word = |name| matches.try_get_one::<String>(name).ok().flatten();
+        let way = registry::way(word("primitive")?, word("receive")?);
+        let workload = registry::find(WORKLOADS, word("workload")?);
+        match command {
+            "serve" => Some(Chosen::server(registry::find(DESIGNS, word("design")?), way, workload)),
+            _ => Some(Chosen::load(registry::find(LOADS, word("load")?), way, workload)),
+        }
+    }
+
+    fn server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>) -> Chosen {
+        Chosen {
+            name: format!("{} with {}, {} and {}", design.name, workload.name, way.out.name, way.into.name),
+            declared: registry::server_settings(design.item, way, workload.item),
+        }
+    }
+
+    fn load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>) -> Chosen {
+        Chosen {
+            name: format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name),
+            declared: registry::load_settings(load.item, way, workload.item),
+        }
+    }
+
+    /// That it has no such option, whose setting that is, and those that it has.
+    fn has_no(&self, option: &str) -> String {
+        let owners = registry::owners(option).join(", ");
+        let owners = if owners.is_empty() { owners } else { format!(", which is one of {owners}") };
+        let names: Vec<String> = self.declared.iter().map(|setting| format!("--{}", setting.option())).collect();
+        format!("{} has no setting --{option}{owners}; it has {}", self.name, names.join(", "))
+    }
+}
+
 /// The given settings over the defaults; an option that means nothing to what was chosen is refused.
-fn given_settings(matches: &ArgMatches, declared: &[Setting], chosen: &str) -> Result<Settings> {
+fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
+    let declared = &chosen.declared;
     let mut given = BTreeMap::new();
     for setting in declared {
         if let Some(text) = matches.try_get_one::<String>(setting.name).ok().flatten() {
@@ -245,12 +291,7 @@ fn given_settings(matches: &ArgMatches, declared: &[Setting], chosen: &str) -> R
         let name = id.as_str();
         let is_setting = all_settings().iter().any(|setting| setting.name == name);
         if is_setting && !given.contains_key(name) {
-            let names: Vec<String> = declared.iter().map(|setting| format!("--{}", setting.option())).collect();
-            return Err(mistake(format!(
-                "{chosen} has no setting --{}; it has {}",
-                name.replace('_', "-"),
-                names.join(", ")
-            )));
+            return Err(mistake(chosen.has_no(&name.replace('_', "-"))));
         }
     }
     Ok(Settings::new(declared, &given))
@@ -321,9 +362,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     if let Some(reason) = (design.item.unavailable)() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
-    let declared = registry::server_settings(design.item, way, workload.item);
-    let chosen = format!("{} with {}, {} and {}", design.name, workload.name, way.out.name, way.into.name);
-    let settings = given_settings(matches, &declared, &chosen)?;
+    let settings = given_settings(matches, &Chosen::server(design, way, workload))?;
     // What a design can be told may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
@@ -347,8 +386,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
     fits(way, workload, End::Client)?;
-    let declared = registry::load_settings(load.item, way, workload.item);
-    let chosen = format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name);
+    let settings = given_settings(matches, &Chosen::load(load, way, workload))?;
+    load.item.check(&settings, |name| matches.contains_id(name))?;
     let connect = word(matches, "connect");
     let target = crate::listener::resolve("--connect", connect)?;
     if !matches.get_flag("allow-remote")
@@ -364,9 +403,9 @@ fn load(matches: &ArgMatches) -> Result<()> {
         way,
         workload,
         target,
-        settings: given_settings(matches, &declared, &chosen)?,
+        settings,
         // A reader that has gone away cannot be told that the window begins; the load is made all the same.
-        mark: if matches.get_flag("json") { |mark| drop(print_line(&lines::Line::Mark(mark))) } else { |_| () },
+        mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
         counters: asked(matches),
     })?;
@@ -374,9 +413,9 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
-        print_line(&lines::Line::Load(result))?;
+        say_line(&lines::Line::Load(result))?;
     } else {
-        print(&asking::in_words(&result))?;
+        say(&asking::in_words(&result))?;
     }
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),
@@ -385,16 +424,17 @@ fn load(matches: &ArgMatches) -> Result<()> {
     }
 }
 
-fn print_line(line: &lines::Line) -> Result<()> {
-    print(&(serde_json::to_string(line)? + "\n"))
+fn say_line(line: &lines::Line) -> Result<()> {
+    say(&(serde_json::to_string(line)? + "\n"))
 }
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
     // What it would refuse itself is refused before it is run.
-    let cpus = match command().try_get_matches_from(std::iter::once(&OsString::from("count")).chain(&words)) {
-        Err(error) if error.use_stderr() => return Err(mistake(in_one_line(&error))),
+    let inner = [&[OsString::from("count")], &words[..]].concat();
+    let cpus = match command().try_get_matches_from(&inner) {
+        Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
         Ok(inner) => match inner.subcommand() {
             Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
                 return Err(mistake("--parent belongs before serve or load: it is count's, and count is theirs"));
@@ -409,7 +449,7 @@ fn count(matches: &ArgMatches) -> Result<ExitCode> {
         Err(_) => None,
     };
     let (life, status) = counting::count(&counting::Plan { counters: asked(matches), words, cpus })?;
-    print(&(serde_json::to_string(&lines::Line::Life(life))? + "\n"))?;
+    say(&(serde_json::to_string(&lines::Line::Life(life))? + "\n"))?;
     Ok(status)
 }
 
@@ -419,12 +459,12 @@ fn is_loopback(address: IpAddr) -> bool {
 
 fn list(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("matrix") {
-        return print(&registry::matrix());
+        return say(&registry::matrix());
     }
     let catalogue = registry::catalogue();
     let only = matches.get_one::<String>("kind").map(String::as_str);
     if matches.get_flag("json") {
-        return print(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));
+        return say(&format!("{:#}\n", only.map_or(&catalogue, |kind| &catalogue[kind])));
     }
     let mut text = String::new();
     for kind in KINDS.iter().filter(|&&kind| only.is_none_or(|only| only == kind)) {
@@ -437,20 +477,22 @@ fn list(matches: &ArgMatches) -> Result<()> {
             }
         }
     }
-    print(&text)
+    say(&text)
 }
 
-/// Prints text; a reader that has gone away, as the `head` of a pipe does, is no error.
-fn print(text: &str) -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    unless_closed(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
-}
-
-fn unless_closed(result: std::io::Result<()>) -> Result<()> {
-    match result {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
+/// The user's mistake, as clap has found it. An option that there is not, and that is like no other or is another's, is told
+/// with those that there are: clap would advise to pass it as a value, which is of no use anywhere.
+fn refused(error: &clap::Error, arguments: Vec<OsString>) -> anyhow::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
+        && let Some(option) = option.strip_prefix("--")
+        && (error.get(ContextKind::SuggestedArg).is_none() || !registry::owners(option).is_empty())
+        && let Ok(rest) = command().ignore_errors(true).try_get_matches_from(arguments)
+        && let Some(chosen) = Chosen::of(&rest)
+    {
+        return mistake(chosen.has_no(option));
     }
+    mistake(in_one_line(error))
 }
 
 /// What clap has to say, in one line: the message, the values allowed, the near match.
@@ -460,7 +502,7 @@ fn in_one_line(error: &clap::Error) -> String {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty())
+        .filter(|line| !line.is_empty() && !line.starts_with("tip: to pass"))
         .collect();
     let text = parts.join("; ").replace(":;", ":");
     format!("{} (--help shows what there is)", text.trim_start_matches("error: "))

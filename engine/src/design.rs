@@ -47,12 +47,17 @@ pub const COMMON: Design = Design {
     check: |_| Ok(()),
 };
 
+/// The most workers that a pool may have: enough for ten thousand connections with a worker for each, and as many as the
+/// standard library's threads may be where nobody has raised `vm.max_map_count`. It is 65,530, and a thread takes four
+/// mappings: its stack, the stack on which it would report that the first has overflowed, and a page that guards each.
+pub const MOST_WORKERS: u64 = 16_000;
+
 /// The size of a pool, for designs that have one.
 pub const POOL: Setting = Setting {
     name: "pool",
     help: "Processes or threads made beforehand",
     unit: Some("workers"),
-    kind: Kind::Integer { minimum: 1, maximum: 4096, default: 15 },
+    kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 15 },
 };
 
 /// How long to wait where something has run out.

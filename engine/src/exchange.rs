@@ -145,6 +145,8 @@ pub struct Caller<'run> {
     want: Want,
     /// Something may be left in the outbox, or in a pipe or queue of the sender.
     unsent: bool,
+    /// A request was answered, and nothing has come since.
+    at_rest: bool,
 }
 
 /// Why [`Caller::ask`] or [`Caller::advance`] came back.
@@ -165,7 +167,7 @@ impl<'run> Caller<'run> {
         if let Some(shown) = &shown {
             shown.connected(channel.socket());
         }
-        Caller { channel, conversation, shown, want: Want::AtMost(0), unsent: false }
+        Caller { channel, conversation, shown, want: Want::AtMost(0), unsent: false, at_rest: false }
     }
 
     /// Asks, and waits for the reply in the calls of a blocking socket, whose own time limit ends the waiting. Says
@@ -190,11 +192,31 @@ impl<'run> Caller<'run> {
             }));
         }
         self.unsent = true;
-        self.send()
+        self.send().map_err(|failure| self.explained(failure))
     }
 
     /// Goes on as far as the socket allows.
     pub fn advance(&mut self) -> Result<Progress, Failure> {
+        self.go_on().map_err(|failure| self.explained(failure))
+    }
+
+    /// A server that closes after its reply is met by the next request of whoever keeps the connection.
+    fn explained(&self, failure: Failure) -> Failure {
+        let closed = matches!(failure.kind, ErrorKind::Truncated | ErrorKind::Reset | ErrorKind::BrokenPipe);
+        match self.conversation.kept_by().filter(|_| closed && self.at_rest) {
+            None => failure,
+            Some(option) => Failure {
+                message: format!(
+                    "{}; the server had closed after its last reply: serve with {option}, or load without \
+                     --connections kept",
+                    failure.message
+                ),
+                ..failure
+            },
+        }
+    }
+
+    fn go_on(&mut self) -> Result<Progress, Failure> {
         if self.unsent && self.send()? == Progress::Blocked(PollFlags::POLLOUT) {
             return Ok(Progress::Blocked(PollFlags::POLLOUT));
         }
@@ -209,6 +231,7 @@ impl<'run> Caller<'run> {
                     return Ok(Progress::Blocked(PollFlags::POLLIN));
                 }
             };
+            self.at_rest &= ended;
             if let Some(shown) = &mut self.shown {
                 let unread = self.channel.inbox.unread();
                 shown.receives(&unread[unread.len() - stored..], not_stored);
@@ -225,6 +248,7 @@ impl<'run> Caller<'run> {
                 Answer::Last => true,
             };
             self.nothing_is_left()?;
+            self.at_rest = true;
             self.channel.inbox.give_back();
             self.channel.slot().requests.fetch_add(1, Relaxed);
             if let Some(shown) = &mut self.shown {

@@ -25,6 +25,7 @@ pub mod loads;
 pub mod measure;
 pub mod mistake;
 pub mod outbox;
+pub mod output;
 pub mod pattern;
 pub mod perf_event;
 pub mod pipes;

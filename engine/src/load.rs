@@ -26,9 +26,11 @@ pub struct Load {
     pub settings: &'static [Setting],
     /// How many workers of it count apart.
     pub workers: fn(&Settings) -> usize,
-    /// The settings whose product is the number of requests that it makes when nothing fails.
+    /// The settings whose product is the number of requests that it makes when nothing fails; the last of them is the number
+    /// of each client.
     pub requests: &'static [Setting],
-    /// The setting that ends it by time where it is not 0; the number of requests is not known beforehand then.
+    /// The setting that ends it by time where it is not 0: then the last of [`Load::requests`] says nothing, and their
+    /// number is not known beforehand.
     pub duration: Option<&'static Setting>,
     /// Makes them. Only what keeps the load from being run at all is an error; what fails in it is tallied.
     pub run: fn(&'static LoadRun) -> Result<()>,
@@ -39,6 +41,29 @@ impl Load {
     pub fn expected_requests(&self, settings: &Settings) -> Option<u64> {
         let timed = self.duration.is_some_and(|duration| settings.integer(duration.name) > 0);
         (!timed).then(|| self.requests.iter().map(|setting| settings.integer(setting.name)).product())
+    }
+
+    /// Refuses what would go without effect: to be told both when to end and how many requests to make, or to warm up
+    /// without a window that begins afterwards.
+    pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
+        let (Some(duration), Some(each)) = (self.duration, self.requests.last()) else { return Ok(()) };
+        let is_timed = settings.integer(duration.name) > 0;
+        if is_timed && given(each.name) {
+            return Err(mistake(format!(
+                "--{} and --{} contradict each other: a load ends when every client has made so many requests, or by \
+                 time; give one of them",
+                each.option(),
+                duration.option()
+            )));
+        }
+        if !is_timed && self.settings.contains(&WARM_UP) && settings.integer(WARM_UP.name) > 0 {
+            return Err(mistake(format!(
+                "--{} comes before the window of a load that ends by time; give --{} too",
+                WARM_UP.option(),
+                duration.option()
+            )));
+        }
+        Ok(())
     }
 }
 

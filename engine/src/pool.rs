@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Context, Result, bail};
 
 use crate::design::{Run, Worker};
-use crate::mistake::in_words;
+use crate::output::complain;
 use crate::setting::{Kind, Setting};
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::socket;
@@ -131,7 +131,7 @@ pub fn report(result: Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("thunderherd-engine: {}", in_words(&error));
+            complain(&error);
             FAILED
         }
     }

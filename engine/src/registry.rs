@@ -11,7 +11,7 @@ use crate::lines::SCHEMA;
 use crate::listener::BACKLOG;
 use crate::load::{Load, TIMEOUT};
 use crate::loads::LOADS;
-use crate::primitive::{Primitive, Waits};
+use crate::primitive::{Direction, Primitive, Waits};
 use crate::primitives::PRIMITIVES;
 use crate::setting::{NODELAY, Setting};
 use crate::supervisor::DRAIN;
@@ -43,6 +43,26 @@ pub fn server_settings(design: &Design, way: Way, workload: &Workload) -> Vec<Se
 /// All settings that a load with this way of moving bytes and workload has.
 pub fn load_settings(load: &Load, way: Way, workload: &Workload) -> Vec<Setting> {
     [load.settings, way.out.item.settings, way.into.item.settings, workload.client_settings, LOAD_SETTINGS].concat()
+}
+
+/// Whose setting an option is, as the command line that has it begins: `load http`.
+pub fn owners(option: &str) -> Vec<String> {
+    let has = |settings: &[Setting]| settings.iter().any(|setting| setting.option() == option);
+    let mut owners = Vec::new();
+    owners.extend(has(SERVER_SETTINGS).then(|| "serve".to_owned()));
+    owners.extend(has(LOAD_SETTINGS).then(|| "load".to_owned()));
+    let mut add = |named: String, settings: &[Setting]| owners.extend(has(settings).then_some(named));
+    DESIGNS.iter().for_each(|entry| add(format!("serve {}", entry.name), entry.item.settings));
+    for entry in PRIMITIVES {
+        let option = if entry.item.moves.direction() == Direction::Out { "primitive" } else { "receive" };
+        add(format!("--{option} {}", entry.name), entry.item.settings);
+    }
+    for entry in WORKLOADS {
+        add(format!("serve --workload {}", entry.name), entry.item.service_settings);
+        add(format!("load {}", entry.name), entry.item.client_settings);
+    }
+    LOADS.iter().for_each(|entry| add(format!("load --load {}", entry.name), entry.item.settings));
+    owners
 }
 
 /// Why this design cannot run with this primitive; `None` where it can.

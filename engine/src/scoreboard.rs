@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::design::MOST_WORKERS;
 use crate::mistake::mistake;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::descriptor::EventDescriptor;
@@ -31,7 +32,7 @@ const MAINTENANCE: Setting = Setting {
 };
 
 const fn workers(name: &'static str, help: &'static str, default: u64) -> Setting {
-    Setting { name, help, unit: Some("workers"), kind: Kind::Integer { minimum: 1, maximum: 4096, default } }
+    Setting { name, help, unit: Some("workers"), kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default } }
 }
 
 /// For `Design::workers`: as many as there may be at once.
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn the_least_and_the_most_of_everything_fit() {
         let all = |value| settings(value, value, value, value);
-        assert!(check(&all(1)).is_ok() && check(&all(4096)).is_ok());
+        assert!(check(&all(1)).is_ok() && check(&all(MOST_WORKERS)).is_ok());
         assert!(check(&Settings::new(SETTINGS, &BTreeMap::new())).is_ok());
         // More may be spare than there may be at all: then nobody is ever one too many.
         assert!(check(&settings(1, 1, 10, 2)).is_ok());

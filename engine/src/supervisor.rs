@@ -3,7 +3,7 @@
 //! It has one thread, forks the server into a process group of its own, and is the reaper of all that the server leaves
 //! behind, so that no CPU time is lost. Nothing of the server outlives it: every process carries a parent-death signal.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +19,7 @@ use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
 use crate::listener;
+use crate::output::say;
 use crate::pool::{FAILED, report};
 use crate::process_tree::{Beginning, Tree};
 use crate::setting::{Kind, Setting, Settings};
@@ -147,7 +148,7 @@ impl<'a> Supervisor<'a> {
     fn announce(&mut self) -> Result<()> {
         let address = self.listeners[0].local_addr()?.as_socket().context("the listener has no address")?;
         if !self.plan.control {
-            return print(&format!("listening on {address}"));
+            return say(&format!("listening on {address}\n"));
         }
         self.line(&Line::Ready(Ready {
             schema: SCHEMA,
@@ -314,11 +315,12 @@ impl<'a> Supervisor<'a> {
             return self.line(&Line::Summary(summary.clone()));
         }
         let counted = counters::in_words(&summary.counters, &self.counting.unavailable());
-        print((in_words(summary, self.descriptor_limit) + "\n" + &counted).trim_end())
+        let text = in_words(summary, self.descriptor_limit) + "\n" + &counted;
+        say(&(text.trim_end().to_owned() + "\n"))
     }
 
     fn line(&self, line: &Line) -> Result<()> {
-        print(&serde_json::to_string(line)?)
+        say(&(serde_json::to_string(line)? + "\n"))
     }
 }
 
@@ -389,12 +391,6 @@ fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
         text += &format!("\nthe books do not balance: {fault}");
     }
     text
-}
-
-/// Prints a line at once, whoever reads.
-fn print(text: &str) -> Result<()> {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{text}").and_then(|()| output.flush()).context("standard output cannot be written")
 }
 
 /// Commands from standard input, read without waiting for whole lines.

@@ -139,6 +139,12 @@ pub trait Conversation: Send {
 
     /// Takes a part of the reply from the input. The error says what was wrong with it, for the user.
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String>;
+
+    /// The option by which a server of this protocol is told to take another request after a reply; `None` where every
+    /// server does.
+    fn kept_by(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// How far a reply has come.

@@ -460,3 +460,26 @@ fn clients_come_again_where_the_protocol_closes() {
         }
     }
 }
+
+/// A client was told that connections are kept, and the server was not: the first of its requests to meet that says what to
+/// type.
+#[test]
+fn a_server_that_closes_after_its_reply_is_told_from_one_that_fails() {
+    let at_once = "--delay-minimum 0 --delay-maximum 0";
+    for (workload, kept_by, client) in
+        [("top_processes", "--closes client", ""), ("bucket", "--keep-connections true", at_once)]
+    {
+        let server = Server::start("thread_per_client", workload, &[]);
+        for load in LOADS {
+            let mut command = engine();
+            let connect = format!("127.0.0.1:{}", server.port);
+            command.args(["load", workload, "--load", load, "--connect", &connect, "--connections", "kept"]);
+            command.args(["--clients", "1", "--loops", "2", "--think-microseconds", "20000"]);
+            let ran = run(command.args(kept_by.split(' ')).args(client.split_whitespace()));
+            assert_eq!(ran.status, Some(1), "{ran:?}");
+            assert!(ran.output.contains("1 of 2 replies"), "{ran:?}");
+            let hint = format!("closed after its last reply: serve with {kept_by}, or load without --connections kept");
+            assert!(ran.output.contains(&hint), "{ran:?}");
+        }
+    }
+}

@@ -351,7 +351,7 @@ fn limits_that_contradict_each_other_are_refused_with_their_values() {
             &["--minimum-spare is 5", "--maximum-workers is 4", "--maximum-workers 5 or more"],
         );
         refused("--start-workers 300", &["--start-workers is 300", "--maximum-workers is 256"]);
-        refused("--maximum-workers 0", &["--maximum-workers", "from 1 to 4096"]);
+        refused("--maximum-workers 0", &["--maximum-workers", "from 1 to 16000"]);
     }
 }
 

@@ -137,8 +137,9 @@ def serve(arguments):
 
 def load(arguments):
     settings = flags(arguments[1:])
-    planned = int(settings["children"]) * int(settings["loops"])
     timed = int(settings.get("milliseconds", 0)) > 0
+    assert not (timed and "loops" in settings), "the engine refuses to be told both"
+    planned = 0 if timed else int(settings["children"]) * int(settings["loops"])
     kept = settings.get("connections") == "kept"
     done = WARM_UP + WINDOW + IN_FLIGHT if timed else planned - 2 if "load_error" in FAULTS else planned
     connections = int(settings["children"]) if kept else done

@@ -38,6 +38,17 @@ POOL = {
     "default": 15,
 }
 
+BACKLOG = POOL | {"name": "backlog", "help": "places"}
+FORM = {
+    "name": "form",
+    "help": "of the reply",
+    "unit": None,
+    "kind": "choice",
+    "choices": ["short", "long"],
+    "default": "short",
+}
+LIMIT, CHECK = FORM | {"name": "limit"}, FORM | {"name": "check"}
+
 CATALOGUE = {
     "schema": 3,
     "version": "0.1.0",
@@ -66,8 +77,8 @@ CATALOGUE = {
             "name": "bytes",
             "summary": "n bytes",
             "source": "UNP 30",
-            "service_settings": [],
-            "client_settings": [],
+            "service_settings": [FORM, LIMIT],
+            "client_settings": [CHECK, FORM],
         }
     ],
     "loads": [{"name": "closed", "summary": "in turn", "source": "UNP 30.3", "settings": []}],
@@ -80,7 +91,7 @@ CATALOGUE = {
             "reason": "no such event",
         }
     ],
-    "server_settings": [],
+    "server_settings": [BACKLOG],
     "load_settings": [],
     "holes": [
         {"design": "prefork", "primitive": "splice", "workload": None, "reason": "no pipe to spare"},
@@ -116,10 +127,10 @@ def assert_mistake(done: subprocess.CompletedProcess[str], *said: str) -> None:
         assert part in done.stderr
 
 
-# serve and load become the engine ---------------------------------------------------------------------------
+# serve, load and count become the engine --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["serve", "load"])
+@pytest.mark.parametrize("command", ["serve", "load", "count"])
 @pytest.mark.parametrize(
     "arguments",
     [[], ["--help"], ["-h"], ["prefork", "--pool", "3", "--", "--x", "-"], ["--no-such", "a b", ""]],
@@ -182,7 +193,7 @@ def test_list_shows_everything() -> None:
     for part in (
         "prefork",
         "a pool",
-        "--pool 15  workers (1 to 1024)",
+        "--pool 15",
         "splice",
         "bytes",
         "closed",
@@ -190,6 +201,19 @@ def test_list_shows_everything() -> None:
     ):
         assert part in done.stdout
     assert "unavailable here: no such event" in done.stdout
+
+
+def test_list_says_whose_a_setting_is() -> None:
+    text = run("list").stdout
+    for part in (
+        "  bytes  n bytes  (serve: --form, --limit; load: --check, --form)",
+        "--form short   of the reply (short or long) [serve and load: bytes]",
+        "--limit short  of the reply (short or long) [serve: bytes]",
+        "--check short  of the reply (short or long) [load: bytes]",
+        "--pool 15     workers (1 to 1024) [prefork]",
+        "--backlog 15  places (1 to 1024) [every server]",
+    ):
+        assert " ".join(part.split()) in " ".join(text.split()), text
 
 
 @pytest.mark.parametrize("section", ["designs", "primitives", "workloads", "loads", "counters", "studies"])
@@ -377,7 +401,7 @@ def test_version_is_the_crates() -> None:
 def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("run", "list", "claims", "table", "report", "serve", "load"):
+    for command in ("run", "list", "claims", "table", "report", "serve", "load", "count"):
         assert f" {command} " in done.stdout
 
 

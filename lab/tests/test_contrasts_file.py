@@ -11,6 +11,7 @@ import synthetic_sweeps
 from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims, load_source
 from thunderherd.contrasts import measure
+from thunderherd.contrasts_file import Contrast
 from thunderherd.errors import UserError
 from thunderherd.records import ClaimSummary
 from thunderherd.study import Study
@@ -107,6 +108,15 @@ def test_a_deviation_is_that_from_the_contenders_own_median(tmp_path: Path) -> N
 
 
 # Contenders that a run does not have
+
+
+def test_nothing_at_all_has_no_more_decimals_than_say_something(tmp_path: Path) -> None:
+    of = study(tmp_path)
+    what = Contrast(label="returns", metric="empty_wakeups_per_connection", weights={"prefork": 1.0})
+    rare = {what.metric: {"prefork": [0.0] * 12 + [2e-4, 3e-4]}}
+    assert measure(what, of, rare).figure() == "0.000 (0.000 to 0.000)"
+    small = {what.metric: {"prefork": [2e-4, 3e-4] * 7}}
+    assert measure(what, of, small).figure().startswith("0.000250 "), "what is there is shown"
 
 
 def test_what_this_machine_cannot_run_is_not_testable_here(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import synthetic_sweeps
+from test_sweep_tables import printed
 
 from thunderherd.counters import load_counters, unavailable_counters
 from thunderherd.engine_lines import Life
@@ -54,6 +55,21 @@ def test_figures_stand_beside_the_sources_in_its_unit(tmp_path: Path) -> None:
     assert cell(of, "task-clock", "client", "thread_per_client").paper is None, (
         "the source has no such design"
     )
+
+
+def test_repeated_runs_have_the_mean_of_their_other_tables(tmp_path: Path) -> None:
+    written = synthetic_sweeps.write_counters(tmp_path)
+    update = {"paper_counters": written.paper_counters, "path": written.path}
+    of = synthetic_sweeps.summary_of(synthetic_sweeps.study(repetitions=3).model_copy(update=update))
+    own = {each.name: each for each in of.contenders}["prefork@whole_life=4"].spread["server.task_clock"]
+    (clock,) = [row for head, row in matrix(of, "server").rows if head == "task-clock (msec)"]
+    assert clock[1].value == f"{own.mean * 1000:.2f}"
+    assert clock[1].span == f"sd {(own.standard_deviation or 0) * 1000:.2f}"
+    text = printed(of, 100)
+    assert "no bounds" not in text
+    assert "Means of 3 runs, and their standard deviation (sd). Paper: the source's" in text
+    assert "none: size quick repeats every trial and judges nothing" in text.splitlines()[-1]
+    assert "0 comparisons" not in text
 
 
 def test_what_is_not_counted_shows_a_dash_and_why_never_zero(tmp_path: Path) -> None:

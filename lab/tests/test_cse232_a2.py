@@ -166,3 +166,13 @@ def test_runs_end_to_end(tmp_path: Path, catalogue: Catalogue) -> None:
     assert "Ctrl+C" in counted.notes["duration_time"]
     ours = cells["task-clock", "client", "multi"].value
     assert ours is not None and ours.value > 0
+
+
+def test_what_each_connection_adds_is_asked_of_every_counter_and_design(catalogue: Catalogue) -> None:
+    sweeps = {sweep.name: sweep for sweep in study(catalogue, "full").sweeps}
+    assert {name for name, sweep in sweeps.items() if sweep.slope == "connection"} == {"lives", "unpinned"}
+    assert list(sweeps["lives"].contenders) == DESIGNS
+    counted = ["task_clock", "context_switches", "page_faults", "cpu_migrations", "elapsed_seconds"]
+    assert set(sweeps["lives"].metrics) == {
+        f"{side}.{name}" for side in ("server", "client") for name in counted
+    }

@@ -87,6 +87,8 @@ def test_runs_are_shown_as_the_source_shows_them(four_cpus: None) -> None:
     for sweep in study("report").sweeps:
         # The metric of the verdicts stands last: Time, Req#, Throughput.
         assert sweep.metrics == ("requests_per_second", "elapsed_seconds", "requests")
+    # The full size judges, and shows as many single runs as the source has.
+    assert (study("full").measure.single_runs, study("full").repetitions) == (3, None)
     paper = {
         size: {(each.sweep, each.base, each.point): each for each in study(size).paper}
         for size in ("report", "full")
@@ -131,6 +133,22 @@ def test_the_quick_size_keeps_the_proportions(four_cpus: None) -> None:
     assert "scaled 1:25: unit_microseconds, pool, clients, milliseconds" in quick.notes[0]
 
 
+def test_titles_and_rows_tell_what_ran(four_cpus: None) -> None:
+    full, quick = study(), study("quick")
+    titles = {of.size: {sweep.name: sweep.title for sweep in of.sweeps} for of in (full, quick)}
+    assert titles["full"]["cores"].endswith("32 buckets, pool of 800")
+    assert titles["quick"]["cores"].endswith("32 buckets, pool of 32")
+    assert titles["full"]["second_team"].startswith("A second team's pool of 600 with 1000 clients:")
+    pools = {of.size: of.sweeps[3] for of in (full, quick)}
+    assert [point.label for point in pools["full"].points][-1] == "3200"
+    assert [point.label for point in pools["quick"].points][-1] == "3200 (here 128)"
+    assert pools["quick"].x_label == "threads in the pool, source's size"
+    assert quick.contender("pre@pool_size=3200").label.endswith("threads in the pool 3200 (here 128)")
+    assert [point.label for point in quick.sweeps[2].points] == ["32", "128", "512", "2048"], "not divided"
+    apart = study("full", "scale.factor=25")
+    assert [point.label for point in apart.sweeps[6].points] == ["0", "1", "2", "5", "10"], "not scaled"
+
+
 def test_a_scaled_run_judges_nothing(four_cpus: None) -> None:
     for found in (study("full", "scale.factor=25"), study("full", "unit_microseconds=500000")):
         for claim in load_claims(found):
@@ -150,9 +168,20 @@ def test_sweeps_that_are_small_by_themselves_are_not_scaled(four_cpus: None) -> 
     assert {sweep.name for sweep in found.sweeps if not sweep.remarks} == {"small_delays", "locks"}
 
 
-def test_a_factor_that_leaves_a_remainder_is_refused(four_cpus: None) -> None:
-    with pytest.raises(UserError, match=r"factor = 7: settings\.pool of pre@cores=1 is 800"):
+def test_a_factor_that_leaves_a_remainder_is_refused_once(four_cpus: None) -> None:
+    with pytest.raises(UserError) as caught:
         study("full", "scale.factor=7")
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith("--set scale.factor=7: factor = 7 does not divide ")
+    assert "settings.pool = 100, 200, 400, 600, 800, 1600, 3200" in line
+
+
+def test_one_mistake_is_told_once(four_cpus: None) -> None:
+    """What follows from a wrong value is no mistake of its own."""
+    with pytest.raises(UserError) as caught:
+        study("quick", "load.settings.clients=ten")
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith('--set load.settings.clients=ten: clients = "ten"; allowed: ')
 
 
 # Claims -----------------------------------------------------------------------------------------------------
@@ -323,6 +352,10 @@ def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
     assert {claim.verdict for claim in summary.claims} <= {"undecided", "not testable here"}
     judged = {claim.id: claim.our_figure for claim in summary.claims}
     assert all("[scaled 1:25" in line for line in judged["H44"].splitlines() if "(" not in line[:1])
+    runs = repeated_runs.sweep_runs(summary, sweep)
+    assert runs is not None and runs.caption.startswith("Every run [scaled 1:25")
+    scaled = ("Time (s) [scaled 1:25]", "Req# [scaled 1:25]", "Throughput (/s) [scaled 1:25]")
+    assert runs.headings == (*scaled, "Paper")
 
 
 def test_the_sources_runs_stand_beside_ours_and_alone(
@@ -334,7 +367,7 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
     summary = run_study(of, tmp_path / "run", seed=4)
     runs = repeated_runs.sweep_runs(summary, summary.sweeps[0])
     assert runs is not None
-    assert runs.headings == ("Time (s)", "Req#", "Throughput (/s)", "Paper")
+    assert len(runs.headings) == 4 and runs.headings[3] == "Paper", "the source's runs are not scaled"
     rows = {(row.point, row.contender, row.run): row.cells for row in runs.rows}
     assert rows[("1", "pre", "1")][3] == "317.4"
     assert "-" not in rows[("1", "pre", "1")]
@@ -353,6 +386,11 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
         ),
         ('delays = ["load', 'delays = ["lod', 'no such setting "lod.settings.delay_minimum"'),
         ("of = 1000000\n", "", "time and of go together"),
+        (
+            "pool of {settings.pool}, all",
+            "pool of {settings.pol}, all",
+            'no such key of its contenders "sett',
+        ),
     ],
 )
 def test_mistakes_of_scale_are_told(

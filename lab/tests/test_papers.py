@@ -211,7 +211,7 @@ def test_further_metrics_of_the_main_table_stand_below_it() -> None:
     assert (cells["prefork"][0].paper, cells["iterative"][0].paper) == ("812", "-")
     assert (cells["iterative"][1].value, cells["iterative"][1].paper) == ("-", "431 µs")
     assert found.notes == (
-        "¹ has no 99th percentile of latency in each of its trials",
+        "¹ too few requests: the 99th percentile of latency takes 1,000 in each trial",
         "connections per second, paper: prethread on Linux",
         "connections per second, paper: without its clients",
     )

@@ -197,6 +197,16 @@ def test_processes_and_threads_differ_for_every_eye(eye: str) -> None:
         assert np.linalg.norm(seen[0] - seen[1]) > 25, f"{process} and {thread}"
 
 
+@pytest.mark.parametrize("eye", SIMULATIONS)
+@pytest.mark.parametrize("family", drawing.FAMILIES)
+def test_two_designs_of_a_family_are_told_apart(family: str, eye: str) -> None:
+    """As a thread for every request and a pool of them, which have a chart of their own."""
+    first, second = (linear(colour) for colour in drawing.FAMILIES[family][:2])
+    assert np.linalg.norm(lab(first) - lab(second)) > 30
+    # Where hues fall together their lightness is left, and the shape of their marks.
+    assert np.linalg.norm(lab(SIMULATIONS[eye] @ first) - lab(SIMULATIONS[eye] @ second)) > 12
+
+
 def test_every_contender_of_the_bundled_study_has_a_colour_of_its_family_and_its_own() -> None:
     colours = drawing.colours_of(summary())
     assert set(colours) == {each.name for each in summary().contenders}

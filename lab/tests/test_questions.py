@@ -87,6 +87,65 @@ def test_words_follow_the_verdict_of_the_run(tmp_path: Path) -> None:
     assert "CPU is not separated from that of the smaller" in answers(of, turned)[0].answer[1]
 
 
+TURN = """
+[[questions]]
+id = "Q2"
+text = "From how many on?"
+metric = "server_cpu_per_connection"
+answer = ["The verdict changes {turn}."]
+[questions.turns]
+turn = { sweep = "pool_size", base = "prefork", against = "prefork_file_lock" }
+"""
+
+
+def test_a_turn_lies_between_neighbouring_points(tmp_path: Path) -> None:
+    of = study(tmp_path, GOOD + TURN)
+    shaped = values(of)
+    cpu = shaped["server_cpu_per_connection"]
+
+    def differ(point: str, by: float) -> None:
+        base = cpu[f"prefork_file_lock@pool_size={point}"]
+        cpu[f"prefork@pool_size={point}"] = [value + by for value in base]
+
+    for point in ("5", "10", "15"):
+        differ(point, 0.1)
+    for point in ("30", "60", "120"):
+        differ(point, -0.1)
+    found = answers(of, shaped)[1]
+    assert found.answer == ['The verdict changes between 15 and 30 (from "is more than" to "is less than").']
+    assert [(each["name"], each["outcome"]) for each in found.figures][2:4] == [
+        ("turn=15", "above"),
+        ("turn=30", "below"),
+    ]
+    more = next(each for each in answers(of, shaped)[0].figures if each["name"] == "more")
+    assert more["p_adjusted"] == pytest.approx(8 * 2 * more["p_less"]), "its points are in the family"
+    differ("30", 0.0)
+    assert answers(of, shaped)[1].answer == [
+        'The verdict changes between 15 and 30 (from "is more than" to "is not separated from") and '
+        'between 30 and 60 (from "is not separated from" to "is less than").'
+    ]
+    for point in ("5", "10", "15", "30"):
+        differ(point, -0.1)
+    nowhere = 'The verdict changes nowhere ("is less than" at 5, 10, 15, 30, 60, 120).'
+    assert answers(of, shaped)[1].answer == [nowhere]
+    repeated = of.model_copy(update={"repetitions": 3})
+    assert answers(repeated, shaped)[1].answer == ["The verdict changes [not judged]."]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"pool_size", base', '"pools", base', 'no such sweep "pools"'),
+        ('base = "prefork"', 'base = "fork"', 'no such contender of sweep pool_size "fork"'),
+        ('against = "prefork_file_lock"', 'against = "prefork"', "nothing differs from itself"),
+    ],
+)
+def test_mistakes_of_a_turn_are_told(old: str, new: str, said: str, tmp_path: Path) -> None:
+    assert old in TURN
+    with pytest.raises(UserError, match=said):
+        load_questions(study(tmp_path, GOOD + TURN.replace(old, new)))
+
+
 def test_the_tests_of_all_answers_are_one_family(tmp_path: Path) -> None:
     of = study(tmp_path)
     more = next(each for each in answered(of).figures if each["name"] == "more")
@@ -111,7 +170,11 @@ def test_before_a_look_nothing_is_judged(tmp_path: Path) -> None:
         name: {key: column[:5] for key, column in columns.items()} for name, columns in values(of).items()
     }
     found = answers(of, early)[0]
-    assert "CPU is not separated from" in found.answer[1] and "(by estimate alone)" in found.answer[1]
+    assert "CPU [not judged] that of" in found.answer[1] and "(by estimate alone)" in found.answer[1]
+    assert {each["outcome"] for each in found.figures if "outcome" in each} == {None}
+    repeated = of.model_copy(update={"repetitions": 3})
+    words = " ".join(answers(repeated, early)[0].answer)
+    assert "[not judged]" in words and "separated" not in words, "no word of a test that never ran"
     assert "nothing is judged: the first planned look comes after 14 blocks, there are 5" in (
         found.note or ""
     )

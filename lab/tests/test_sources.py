@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from source_checks import CHECKS, Run, check_of
 
 from thunderherd.sources import SourceRow, rows_of, source_rows, write
 
@@ -50,6 +51,10 @@ def test_named_test_exists(row: SourceRow) -> None:
         assert found["name"] == row.name, f"{row.where}: the test of another row"
 
 
+def test_checks_are_of_rows_that_there_are() -> None:
+    assert set(CHECKS) <= {row.name for row in ROWS if row.client}
+
+
 def test_names_differ() -> None:
     names = [row.name for row in ROWS]
     assert sorted(set(names)) == sorted(names)
@@ -64,10 +69,11 @@ def test_commands(row: SourceRow, tmp_path: Path) -> None:
     assert THUNDERHERD.is_file(), f"no {THUNDERHERD}; type: make build"
     port = port_of(row)
     free = free_port()
-    with server(replaced(row.server, port, free), tmp_path) as printed:
-        said = "".join(
-            run_to_its_end(replaced(command, port, free), tmp_path) for command in row.client.split(" && ")
-        )
+    with server(replaced(row.server, port, free), tmp_path) as (process, printed):
+        run = Run(row, tmp_path, free, process)
+        with check_of(run):
+            commands = [replaced(command, port, free) for command in row.client.split(" && ")]
+            said = "".join(run_to_its_end(command, tmp_path) for command in commands)
     said = printed.read_text() + said if row.server else said
     assert re.search(row.expect, said), f"{row.where}: expected {row.expect!r} in:\n{said}"
 
@@ -111,11 +117,12 @@ def run_to_its_end(command: str, directory: Path) -> str:
 
 
 @contextmanager
-def server(command: str, directory: Path) -> Iterator[Path]:
-    """Runs a server (none if the command is empty) and interrupts it at the end; gives what it prints."""
+def server(command: str, directory: Path) -> Iterator[tuple[int, Path]]:
+    """Runs a server (none if the command is empty) and interrupts it at the end; gives its process (0 for
+    none) and what it prints."""
     output, errors = directory / "server.out", directory / "server.err"
     if not command:
-        yield output
+        yield 0, output
         return
     with output.open("w") as stdout, errors.open("w") as stderr:
         process = subprocess.Popen(
@@ -123,7 +130,7 @@ def server(command: str, directory: Path) -> Iterator[Path]:
         )
     try:
         wait_for_listening(process, output, errors)
-        yield output
+        yield process.pid, output
         process.send_signal(signal.SIGINT)
         status = process.wait(timeout=STOPPING_SECONDS)
         assert status == 0, f"{command} ended with {status}:\n{output.read_text()}{errors.read_text()}"

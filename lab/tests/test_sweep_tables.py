@@ -14,7 +14,8 @@ from rich.console import Console
 from thunderherd import tables
 from thunderherd.matrices import BEST, LEVEL, Matrix, sweep_matrices
 from thunderherd.records import Summary
-from thunderherd.repeated_runs import main_runs, sweep_runs
+from thunderherd.repeated_runs import RunRow, Runs, main_runs, sweep_runs
+from thunderherd.sweep_tables import print_runs
 
 WIDTHS = (80, 120, 200)
 
@@ -93,12 +94,24 @@ def test_without_comparisons_nothing_is_marked() -> None:
     assert marks == {""}
 
 
+@pytest.mark.parametrize("repetitions", [None, 3])
+def test_what_to_know_about_a_sweep_stands_below_its_figures(repetitions: int | None) -> None:
+    of = synthetic_sweeps.study(repetitions=repetitions)
+    pools = of.sweeps[0].model_copy(update={"note": "two switches are one worker's own"})
+    told = synthetic_sweeps.summary_of(of.model_copy(update={"sweeps": (pools, *of.sweeps[1:])}))
+    assert matrix(told, "pool_size").notes[-1] == "note: two switches are one worker's own"
+    assert printed(told, 100).count("two switches are one worker's own") == 1
+
+
 def test_further_metrics_have_tables_in_their_own_unit() -> None:
     assert matrix(judged(), "whole_life").caption == "elapsed time of the clients (ms)"
     found = matrix(judged(), "whole_life", 2)
     assert found.caption == "99th percentile of latency (µs)"
     assert [cell.value for cell in found.rows[0][1]] == ["-"] * 3
-    assert found.notes == ("¹ has no 99th percentile of latency in each of its trials",)
+    why = "too few requests: the 99th percentile of latency takes 1,000 in each trial"
+    assert found.notes == (f"¹ {why}",)
+    runs = sweep_runs(repeated(), next(each for each in repeated().sweeps if each.name == "whole_life"))
+    assert runs is not None and runs.notes == (f"- {why}",)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -113,6 +126,37 @@ def test_nothing_is_wider_than_the_console_or_cut(
     assert "…" not in text
     if not terminal:
         assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_names_stand_beside_every_part_of_the_runs(width: int) -> None:
+    """Many columns, as of the report on thirteen of them: none takes the room of the names."""
+    names = ("single_unpinned", "prefork_epoll_exclusive")
+    headings = tuple(f"context switches of the clients, {place}" for place in range(12))
+    rows = tuple(
+        RunRow("1600", name, str(run), tuple(f"{1000 * place + run}.25" for place in range(12)), False)
+        for name in names
+        for run in (1, 2)
+    )
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
+    print_runs(Runs("Every run", "connections", headings, rows), console)
+    text = stream.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    parts = text.count("Contender")
+    assert parts >= 1
+    for name in names:
+        assert len(re.findall(rf"\b{name}\b", text)) == parts
+    assert all(cell in text for row in rows for cell in row.cells)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("repetitions", [None, 3])
+def test_names_are_whole_in_every_table(width: int, repetitions: int | None) -> None:
+    of = synthetic_sweeps.summary(repetitions=repetitions)
+    text = printed(of, width)
+    for name in {each.base for each in of.contenders}:
+        assert re.search(rf"(?m)^.*\b{name}\b", text), name
 
 
 def test_columns_that_do_not_fit_stand_below() -> None:
@@ -182,6 +226,32 @@ def test_mean_and_deviation_are_the_summarys() -> None:
             assert cell.mark == "", "nothing is judged"
     assert main_runs(of) is not None and main_runs(judged()) is None
     assert all(not each.spread and not each.runs for each in judged().contenders)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_judged_blocks_may_show_their_first_runs(width: int) -> None:
+    """As the source has its three runs: beside the estimates, without a mean that would rest on three."""
+    study = synthetic_sweeps.study()
+    of = synthetic_sweeps.summary_of(
+        study.model_copy(update={"measure": study.measure.model_copy(update={"single_runs": 3})})
+    )
+    runs = sweep_runs(of, next(each for each in of.sweeps if each.name == "delay"))
+    assert runs is not None
+    assert runs.caption == "Single runs: the first 3 of 14 accepted; what is judged rests on all"
+    assert runs.headings == ("Req#", "Time (s)", "Throughput (/s)", "Paper")
+    own = [row for row in runs.rows if (row.point, row.contender) == ("small", "prethread_queue")]
+    assert [row.run for row in own] == ["1", "2", "3"]
+    first = synthetic_sweeps.trials(study, 5)
+    for row, block in zip(own, (1, 2, 3), strict=True):
+        (trial,) = [
+            each for each in first if (each.block, each.contender) == (block, "prethread_queue@delay=small")
+        ]
+        assert row.cells[0].replace(",", "") == str((trial.metrics or {})["requests"])
+    text = printed(of, width)
+    assert "no bounds" not in text and runs.caption[:40] in text
+    assert all(cell in text for row in own for cell in row.cells)
+    assert all(not each.spread for each in of.contenders)
+    assert matrix(of, "delay").rows == matrix(judged(), "delay").rows, "what is judged stays as it was"
 
 
 def test_one_repetition_has_no_deviation() -> None:

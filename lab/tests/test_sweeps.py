@@ -117,6 +117,14 @@ def test_a_sweep_of_cpus_stands_on_an_axis_of_numbers(tmp_path: Path) -> None:
     assert study.contender("prefork@pool_size=0+1").lab.server_cpus == (0, 1)
 
 
+def test_a_sweep_that_is_not_well_formed_is_still_a_part(tmp_path: Path) -> None:
+    said = f'{QUICK}\nparts = ["pool_size"]\n[sizes.quick.points]\npool_size = [5, 30]'
+    text = STUDY.replace(QUICK, said, 1)
+    keyless = text[: text.index("[[sweeps.paper]]")].replace('key = "settings.pool"\n', "")
+    lines = refused(tmp_path, keyless)
+    assert lines and all("values: what is" in line for line in lines), lines
+
+
 def test_parts_and_repetitions(tmp_path: Path) -> None:
     text = STUDY.replace("alpha_split = [1.0]", 'alpha_split = [1.0]\nparts = ["pool_size"]')
     study = loaded(tmp_path, text)

@@ -48,6 +48,15 @@ TIMED = FORMS.replace(
 )
 
 
+def test_a_load_that_ends_by_time_is_not_told_how_many_requests_to_make(tmp_path: Path) -> None:
+    """The engine refuses to be told both."""
+    for text, told in ((TIMED, False), (FORMS, True)):
+        load = loaded(tmp_path, text).contender("prefork@pool_size=5").load
+        assert "loops" in load.settings
+        assert ("loops" in load.told) == told
+        assert load.told.keys() | {"loops"} == load.settings.keys()
+
+
 def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fake, tmp_path: Path) -> None:
     fake_engine()
     study = loaded(tmp_path, TIMED)

@@ -204,6 +204,13 @@ def test_h69_is_about_blocking_accept_and_shows_the_others() -> None:
     assert tested == [*woken, ("server_cpu_per_connection", growth, 0.0)]
     shown = {name.partition("@")[0] for figure in claim.figures for name in figure.weights}
     assert shown == {"prefork", "prefork_select", "prefork_epoll", "prefork_epoll_exclusive"}
+    at_sixty = {name for figure in claim.figures for name in figure.weights if name.endswith("@herd=60")}
+    assert at_sixty == {f"{base}@herd=60" for base in shown}
+    # Blocking accept shows 2: who does not know why takes it for two children.
+    sweep = next(each for each in study(size="pools").sweeps if each.name == "herd")
+    question = next(each for each in load_questions(study(size="pools")) if each.id == "Q6")
+    for text in (claim.reading, sweep.note, question.note):
+        assert "sleeps once in accept" in (text or "") and "once more for the request" in (text or "")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
-from statistics import pstdev, stdev
+from statistics import pstdev
 from typing import Any
 
 from thunderherd.claims import judge
@@ -35,6 +35,7 @@ from thunderherd.records import (
     TrialRecord,
 )
 from thunderherd.selection import Block, Selection, blocks_of, most_blocks, select
+from thunderherd.slopes import slopes
 from thunderherd.statistics import (
     Look,
     PairResult,
@@ -79,7 +80,7 @@ def summarise(
         study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
         machine=dict(machine),
         contenders=contenders,
-        sweeps=[_sweep(sweep) for sweep in study.sweeps],
+        sweeps=[_sweep(study, sweep, values, unavailable) for sweep in study.sweeps],
         paper=list(study.paper),
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
@@ -277,13 +278,14 @@ def _contender(
         load=None if contender.load == study.load else contender.load.model_dump(mode="json"),
         lab=None if contender.lab == study.lab else contender.lab.model_dump(mode="json"),
         trial=contender.trial,
+        scale=contender.scale,
         metric=contender.metric,
         blocks=len(measured),
         metrics={
             metric: found for metric in in_order(values) if (found := interval(column(metric))) is not None
         },
         runs=(runs := _runs(study, contender, blocks)),
-        spread=_spread(runs),
+        spread=_spread(runs) if study.repetitions is not None else {},
         cpu_seconds=interval([cost * shown for cost in costs.get(name, [])]),
         process_control_seconds=control,
         clients_per_worker=spread,
@@ -298,9 +300,9 @@ def _contender(
 
 
 def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[TrialMetrics]:
-    """Every run, where the study repeats instead of judging."""
+    """Every run, where the study repeats instead of judging; else as many as it shows beside its verdicts."""
     if study.repetitions is None:
-        return []
+        blocks = blocks[: study.measure.single_runs]
     trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
     return [trial.metrics for trial in trials if trial.metrics is not None]
 
@@ -314,12 +316,7 @@ def _spread(runs: Sequence[TrialMetrics]) -> dict[str, Spread]:
     for name, column in columns.items():
         known = [float(value) for value in column if value is not None]
         if len(known) == len(runs):
-            found[name] = Spread(
-                mean=_mean(known),
-                standard_deviation=stdev(known) if len(known) > 1 else None,
-                minimum=min(known),
-                maximum=max(known),
-            )
+            found[name] = Spread.of(known)
     return found
 
 
@@ -350,8 +347,12 @@ def _mean(column: Sequence[float]) -> float:
     return sum(column) / len(column)
 
 
-def _sweep(sweep: Sweep) -> SweepSummary:
-    return SweepSummary(**sweep.model_dump(), unit=metric_named(sweep.metric).unit)
+def _sweep(study: Study, sweep: Sweep, values: MetricValues, unavailable: Mapping[str, str]) -> SweepSummary:
+    return SweepSummary(
+        **sweep.model_dump(),
+        unit=metric_named(sweep.metric).unit,
+        slopes=slopes(study, sweep, values, unavailable),
+    )
 
 
 # The run as a whole

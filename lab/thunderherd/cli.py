@@ -2,7 +2,7 @@
 
 Nothing is decided here. What a command needs is imported when it runs, so that `list`, `serve` and mistakes
 answer at once. Exit status: 0, or 2 for a mistake in what was asked, 130 for Ctrl-C, 1 for whatever else
-failed; `serve` and `load` become the engine and end with its status.
+failed; `serve`, `load` and `count` become the engine and end with its status.
 """
 
 from __future__ import annotations
@@ -262,6 +262,13 @@ def serve(context: typer.Context) -> None:
 def load(context: typer.Context) -> None:
     """Load a server with requests and check its replies (the engine's own command; see load --help)."""
     _become_engine("load", context.args)
+
+
+@app.command(cls=EngineCommand, add_help_option=False)
+def count(context: typer.Context) -> None:
+    """Run serve or load and count what it used from exec to exit (the engine's own command; see
+    count --help)."""
+    _become_engine("count", context.args)
 
 
 def _become_engine(command: str, arguments: list[str]) -> NoReturn:

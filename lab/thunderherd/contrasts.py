@@ -21,6 +21,9 @@ from thunderherd.study import Study
 Values = Mapping[str, Mapping[str, Sequence[float]]]
 """By metric, then contender: one value a block, all contenders of a metric aligned."""
 
+MOST_OF_NOTHING = 3
+"""Decimals of a figure that is zero in all that its interval lets show."""
+
 CONSTANT = ""
 """In the columns of a contrast, the name of its constant: no contender is called so."""
 
@@ -64,7 +67,9 @@ class Measured:
     def digits(self) -> int:
         """Two significant digits of half the interval's width; without an interval, three of the value."""
         if self.low is not None and self.high is not None and self.high > self.low:
-            return min(6, decimals([(self.high - self.low) / 2], significant=2))
+            digits = min(6, decimals([(self.high - self.low) / 2], significant=2))
+            # Of nothing at all, more decimals say no more.
+            return digits if round(self.value or 0.0, digits) else min(digits, MOST_OF_NOTHING)
         known = METRICS.get(self.metric)
         if self.over is None and known and known.whole and float(self.value or 0).is_integer():
             return 0
@@ -118,7 +123,7 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
 
 def measure(what: Contrast, study: Study, values: Values) -> Measured:
     """What the blocks say about a contrast or figure; its contenders must all have its metric (`lacks`)."""
-    columns = {name: _own(_column(what, name, values), what.of) for name in what.contenders()}
+    columns = _columns(what, values)
     confidence = 1 - study.measure.alpha
     common: dict[str, Any] = {
         "label": what.label,
@@ -130,8 +135,7 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
     }
     over = what.over if isinstance(what, Figure) else None
     if over is not None:
-        above = _sums(columns, what.weights) + what.constant
-        found = ratio(above, _sums(columns, over), confidence)
+        found = ratio(by_block(what, values), _sums(columns, over), confidence)
         return Measured(
             **common,
             unit="times",
@@ -171,6 +175,16 @@ def units(shown: Sequence[Measured]) -> list[str]:
     bounded = {each.confidence for each in shown if each.low is not None or each.high is not None}
     parts = [*sorted(per), *([f"in brackets {percent(min(bounded))} intervals"] if bounded else [])]
     return [f"({'; '.join(parts)})"] if parts else []
+
+
+def by_block(what: Contrast, values: Values) -> NDArray[np.float64]:
+    """A contrast (of a ratio, what stands above the line) in each block, in its metric's own unit."""
+    return _sums(_columns(what, values), what.weights) + what.constant
+
+
+def _columns(what: Contrast, values: Values) -> dict[str, list[float]]:
+    """What each of its contenders had in each block."""
+    return {name: _own(_column(what, name, values), what.of) for name in what.contenders()}
 
 
 def _column(what: Contrast, name: str, values: Values) -> list[float]:

@@ -9,6 +9,7 @@ weights alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -238,18 +239,28 @@ def weights_of(table: SumTable, study: Study) -> dict[str, float]:
         numbers = points_of(study, slope.sweep)
         signs = {slope.base: 1.0, **({slope.minus: -1.0} if slope.minus else {})}
         for base, sign in signs.items():
-            for point, weight in _least_squares(numbers).items():
+            for point, weight in straight_line(numbers).slope.items():
                 name = at_point(base, slope.sweep, point)
                 weights[name] = weights.get(name, 0.0) + sign * slope.weight * weight
     return {name: weight for name, weight in weights.items() if weight}
 
 
-def _least_squares(numbers: Mapping[str, float | None]) -> dict[str, float]:
-    """The weights whose sum with the values is the slope of the straight line through them."""
+@dataclass(frozen=True)
+class Line:
+    """A straight line through values at points: its slope, and its height at zero. Each is a sum over the
+    points of weight x value; these are the weights."""
+
+    slope: dict[str, float]
+    start: dict[str, float]
+
+
+def straight_line(numbers: Mapping[str, float | None]) -> Line:
+    """The line of least squares; two different numbers at least. Points that are no numbers are left out."""
     known = {name: number for name, number in numbers.items() if number is not None}
     mean = sum(known.values()) / len(known)
     squares = sum((number - mean) ** 2 for number in known.values())
-    return {name: (number - mean) / squares for name, number in known.items()}
+    slope = {name: (number - mean) / squares for name, number in known.items()}
+    return Line(slope, {name: 1 / len(known) - mean * weight for name, weight in slope.items()})
 
 
 def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contrast:

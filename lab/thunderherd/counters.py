@@ -221,13 +221,15 @@ def _cell(
     name, unit = paper.metric_of(event, side), paper.events[event]
     found = contender.metrics.get(name) if contender and name else None
     is_time = name is not None and metric(name, study.measure.counters).unit == "s"
+    shown = Unit(UNITS_OF_TIME[unit], unit) if is_time else Unit(1, unit)
     return CountedCell(
         event=event,
         side="server" if side == "server" else "client",
         base=base,
         unit=unit,
         metric=name,
-        value=Unit(UNITS_OF_TIME[unit], unit).interval(found) if is_time else found,
+        value=shown.interval(found),
+        spread=shown.spread(contender.spread.get(name)) if contender and name else None,
         why=None if found else _why_not(paper, study, event, name, base, contender, unavailable),
         paper=paper.figures.get((event, side, base)),
     )

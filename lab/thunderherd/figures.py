@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import overload
 
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
-from thunderherd.records import ContenderSummary, Interval, Summary
+from thunderherd.records import ContenderSummary, Interval, Spread, Summary
 
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
@@ -50,6 +50,10 @@ class Unit:
         }
         return interval.model_copy(update=ends)
 
+    def spread(self, spread: Spread | None) -> Spread | None:
+        """A spread in this unit."""
+        return spread and Spread(**{name: self.of(value) for name, value in spread.model_dump().items()})
+
 
 def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapping[str, str]) -> Unit:
     """The unit in which `values` of a metric are read most easily.
@@ -86,6 +90,13 @@ def heading_of(name: str) -> str:
         return metric(name).short
     except KeyError:
         return words_of(name)
+
+
+def estimator(summary: Summary) -> str:
+    """How the figures of a run come about."""
+    if summary.study.repetitions:
+        return f"Means of {count(summary.study.repetitions, 'run')}, and their standard deviation (sd)"
+    return "Figures: Hodges-Lehmann estimates over the blocks"
 
 
 def main_of(summary: Summary) -> list[ContenderSummary]:

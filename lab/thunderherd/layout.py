@@ -22,6 +22,8 @@ from thunderherd.figures import ABSENT, printable
 
 PLAIN_WIDTH = 120
 LONGEST_PROSE = 100
+NAME_WIDTH = 14
+"""Names in the narrowest tables are divided for lines of about this length."""
 
 
 def make_console(stream: IO[str] | None = None) -> Console:
@@ -42,6 +44,7 @@ class Layout:
     terminal: bool
     one_line: bool
     labels: bool
+    narrow: bool = False
 
     def table(self) -> Table:
         """An empty table in this layout."""
@@ -55,9 +58,19 @@ class Layout:
             collapse_padding=not self.one_line,
         )
 
+    def name(self, name: str) -> str:
+        """A name as it is printed: whole, but in the narrowest layout."""
+        return divided(printable(name), NAME_WIDTH) if self.narrow else printable(name)
+
     def figure(self, value: str, interval: str) -> list[Text]:
         """A figure and its interval: beside it where there is room, else below it."""
         return [Text(value), Text(interval)] if self.one_line else [below(value, interval)]
+
+
+def divided(name: str, width: int) -> str:
+    """A name or a head on several lines of about that width, divided at blanks and behind underscores."""
+    lines = textwrap.wrap(name.replace("_", "_\0 "), width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("_\0 ", "_").replace("\0", "")
 
 
 def below(value: str, detail: str) -> Text:
@@ -68,7 +81,12 @@ def below(value: str, detail: str) -> Text:
 def print_table(console: Console, make: Callable[[Layout], Table]) -> None:
     """Prints a table in the roomiest layout that fits the console."""
     terminal = console.is_terminal
-    layouts = [Layout(terminal, True, True), Layout(terminal, True, False), Layout(terminal, False, False)]
+    layouts = [
+        Layout(terminal, True, True),
+        Layout(terminal, True, False),
+        Layout(terminal, False, False),
+        Layout(terminal, False, False, narrow=True),
+    ]
     print_first_that_fits(console, map(make, layouts))
 
 

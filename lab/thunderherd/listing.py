@@ -11,6 +11,7 @@ from thunderherd.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 SECTIONS = ("designs", "primitives", "workloads", "loads", "counters", "studies")
 
@@ -23,10 +24,14 @@ HEADINGS = {
     "studies": "Studies: a question and all that it takes (thunderherd run STUDY)",
 }
 
-SHARED_SETTINGS = {"designs": "server_settings", "loads": "load_settings"}
-"""The settings that all entries of a section have, beside those of their own."""
+SHARED_SETTINGS = {
+    "designs": ("server_settings", "every server"),
+    "loads": ("load_settings", "every load"),
+}
+"""The settings that all entries of a section have, beside those of their own, and whose they are."""
 
-SETTING_LISTS = ("settings", "service_settings", "client_settings")
+SETTING_LISTS = {"settings": "", "service_settings": "serve", "client_settings": "load"}
+"""An entry's lists of settings, and the command that takes them where its two ends have their own."""
 
 PLAIN_WIDTH = 160
 """Columns where the output is no terminal: wide enough that a pipe sees one entry a line."""
@@ -52,7 +57,8 @@ def print_list(what: str | None, as_json: bool) -> None:
         return
     console = _console()
     for name in wanted:
-        _print_section(console, HEADINGS[name], offered[name], offered.get(SHARED_SETTINGS.get(name, ""), []))
+        shared, whose = SHARED_SETTINGS.get(name, ("", ""))
+        _print_section(console, HEADINGS[name], offered[name], offered.get(shared, []), whose)
 
 
 def print_matrix(as_json: bool) -> None:
@@ -145,7 +151,9 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
 
 
-def _print_section(console: Console, heading: str, entries: list[Entry], shared: list[Entry]) -> None:
+def _print_section(
+    console: Console, heading: str, entries: list[Entry], shared: list[Entry], everybody: str
+) -> None:
     """A heading, name and summary of each entry, then every setting once, however many entries have it."""
     from rich.table import Table
     from rich.text import Text
@@ -153,20 +161,16 @@ def _print_section(console: Console, heading: str, entries: list[Entry], shared:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    settings: dict[str, Entry] = {}
     for entry in entries:
-        own = [setting for key in SETTING_LISTS for setting in entry.get(key) or []]
-        settings |= {setting["name"]: setting for setting in own}
-        named = [_option(setting) for setting in own] or [f"--size {size}" for size in entry.get("sizes", ())]
-        names = f"  ({', '.join(named)})" if named else ""
+        names = f"  ({options})" if (options := _options(entry)) else ""
         table.add_row(
             Text(f"  {entry['name']}", style="bold"), Text.assemble(_summary(entry), (names, "dim"))
         )
-    settings |= {setting["name"]: setting for setting in shared}
-    for setting in settings.values():
-        table.add_row(
-            Text(f"    {_option(setting)} {_default(setting)}"), Text(_meaning(setting), style="dim")
-        )
+    own = [setting for entry in entries for key in SETTING_LISTS for setting in entry.get(key) or []]
+    for setting in {setting["name"]: setting for setting in own}.values():
+        table.add_row(*_setting_row(setting, _owners(setting, entries)))
+    for setting in shared:
+        table.add_row(*_setting_row(setting, everybody))
     console.print(Text(heading, style="bold underline" if console.is_terminal else ""))
     _print(console, table)
     console.print()
@@ -185,6 +189,45 @@ def _summary(entry: Entry) -> str:
     if entry.get("available") is False:
         return f"{summary}; unavailable here: {entry.get('reason')}"
     return summary
+
+
+def _options(entry: Entry) -> str:
+    """The options of an entry; those of its two ends apart: `serve: --form; load: --form, --closes`."""
+    sides = {side: entry.get(key) or [] for key, side in SETTING_LISTS.items()}
+    named = [
+        _of_side(side, [_option(setting) for setting in settings])
+        for side, settings in sides.items()
+        if settings
+    ]
+    return "; ".join(named) or ", ".join(f"--size {size}" for size in entry.get("sizes", ()))
+
+
+def _owners(setting: Entry, entries: list[Entry]) -> str:
+    """Whose setting it is: `prefork, prethread`; of which end: `serve: bytes; serve and load: bucket`."""
+    owners: dict[str, list[str]] = {}
+    for entry in entries:
+        sides = [
+            side
+            for key, side in SETTING_LISTS.items()
+            if any(other["name"] == setting["name"] for other in entry.get(key) or [])
+        ]
+        if sides:
+            owners.setdefault(" and ".join(sides), []).append(entry["name"])
+    return "; ".join(_of_side(side, names) for side, names in owners.items())
+
+
+def _of_side(side: str, names: list[str]) -> str:
+    return f"{side}: {', '.join(names)}" if side else ", ".join(names)
+
+
+def _setting_row(setting: Entry, owners: str) -> tuple[Text, Text]:
+    """An option with its default; what it is for, what may be given, and whose it is."""
+    from rich.text import Text
+
+    return (
+        Text(f"    {_option(setting)} {_default(setting)}"),
+        Text(f"{_meaning(setting)} [{owners}]", style="dim"),
+    )
 
 
 def _option(setting: Entry) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from thunderherd.figures import (
     ABSENT,
     Unit,
-    count,
     decimals,
+    estimator,
     main_of,
     number,
     percent,
@@ -21,13 +21,15 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import in_order, metric
+from thunderherd.metrics import METRICS, in_order, metric
 from thunderherd.papers import as_printed, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
     WORKERS,
     ContenderSummary,
     CountedCell,
+    Interval,
+    Spread,
     Summary,
     SweepSummary,
 )
@@ -40,16 +42,19 @@ __all__ = [
     "Shown",
     "at_points",
     "caption_of",
+    "counted_legend",
     "counted_matrices",
     "counted_title",
     "digits_for",
     "main_further",
     "main_papers",
     "metrics_of",
+    "shown",
     "shown_of",
     "sweep_matrices",
     "sweeps_legend",
     "unit_for",
+    "why_none",
 ]
 
 BEST, LEVEL = "*", "~"
@@ -111,15 +116,18 @@ def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) ->
     """A contender's figure of a metric; None where it has none. Runs that are repeated have a mean."""
     if contender is None:
         return None
-    if summary.study.repetitions:
-        spread = contender.spread.get(name)
-        if spread is None:
-            return None
-        around = spread.standard_deviation
-        low, high = (None, None) if around is None else (spread.mean - around, spread.mean + around)
-        return Shown(spread.mean, low, high, around, is_mean=True)
-    found = contender.metrics.get(name)
-    return Shown(found.value, found.low, found.high) if found else None
+    return shown(summary, contender.metrics.get(name), contender.spread.get(name))
+
+
+def shown(summary: Summary, estimate: Interval | None, spread: Spread | None) -> Shown | None:
+    """What is shown of the two: of blocks the estimate, of repeated runs the mean."""
+    if not summary.study.repetitions:
+        return Shown(estimate.value, estimate.low, estimate.high) if estimate else None
+    if spread is None:
+        return None
+    around = spread.standard_deviation
+    low, high = (None, None) if around is None else (spread.mean - around, spread.mean + around)
+    return Shown(spread.mean, low, high, around, is_mean=True)
 
 
 def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
@@ -177,7 +185,7 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
     the main table itself; None where it has no more."""
     named = in_order(each.metric for each in summary.paper if each.sweep is None)
     names = [name for name in named if name not in (paper_metric(summary), PROCESS_CONTROL, WORKERS)]
-    main, reasons = main_of(summary), _Reasons()
+    main, reasons = main_of(summary), Reasons()
     columns: list[tuple[str, list[Cell]]] = []
     notes: list[str] = []
     for name in names:
@@ -191,7 +199,7 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
                 value=ABSENT if figure is None else number(unit.of(figure.value), digits),
                 span="" if figure is None else figure.span(unit, digits, between),
                 paper=texts.get((each.name, None), ABSENT),
-                mark="" if figure else reasons.mark(_why_none(name, each)),
+                mark="" if figure else reasons.mark(why_none(name, each)),
             )
             for each in main
             for figure in [figures[each.name]]
@@ -233,9 +241,9 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     paper = paper_texts(papers, unit.name)
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
-    absent = _Reasons()
+    absent, labels = Reasons(), [point.label for point in sweep.points]
     rows = []
-    for row, digits in zip(keys, _digits_of_rows(values, name), strict=True):
+    for label, row, digits in zip(labels, keys, _digits_of_rows(values, name), strict=True):
         cells = []
         for key in row:
             figure, printed = figures.get(key), paper.get(key, ABSENT)
@@ -250,11 +258,11 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     else absent.mark(_why_not(sweep, name, *key, contenders.get(key))),
                 )
             )
-        rows.append((row[0][1], tuple(cells)))
+        rows.append((label, tuple(cells)))
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
-    notes = [*notes, *paper_notes(papers)]
+    notes = [*notes, *paper_notes(papers), *([f"note: {sweep.note}"] if is_first and sweep.note else [])]
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     caption = f"{caption_of(name, unit)}{remarks}"
     return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
@@ -271,7 +279,7 @@ def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], Co
     return {(each.base, each.point or ""): each for each in summary.contenders if each.sweep == sweep.name}
 
 
-class _Reasons:
+class Reasons:
     """Why cells are empty, each reason once, by mark."""
 
     def __init__(self) -> None:
@@ -290,12 +298,15 @@ def _why_not(
 ) -> str:
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
-    return _why_none(name, contender)
+    return why_none(name, contender)
 
 
-def _why_none(name: str, contender: ContenderSummary) -> str:
+def why_none(name: str, contender: ContenderSummary) -> str:
+    """Why a contender has no figure of a metric."""
     if contender.blocks == 0:
         return "no valid trials"
+    if name in METRICS and (fewest := METRICS[name].fewest_requests):
+        return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
     return f"has no {words_of(name)} in each of its trials"
 
 
@@ -348,8 +359,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
             "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
         )
     if summary.study.repetitions:
-        repeated = count(summary.study.repetitions, "run")
-        lines.append(f"Means of {repeated}, and their standard deviation (sd); nothing is judged.")
+        lines.append(f"{estimator(summary)}; nothing is judged.")
     confidences = {
         found.confidence
         for each in summary.contenders
@@ -359,7 +369,9 @@ def sweeps_legend(summary: Summary) -> list[str]:
         and found.confidence
     }
     if confidences and not summary.study.repetitions:
-        lines.append(f"Intervals: {percent(min(confidences))}, each for its own figure.")
+        lines.append(
+            f"{estimator(summary)}; intervals: {percent(min(confidences))}, each for its own figure."
+        )
     return lines
 
 
@@ -380,7 +392,7 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
     if table is None:
         raise ValueError("the summary has no table of counters")
     cells = {(cell.event, cell.base): cell for cell in table.cells if cell.side == side}
-    reasons = _Reasons()
+    reasons = Reasons()
     rows = []
     for event in table.events:
         row = [cells.get((event, base)) for base in table.contenders]
@@ -388,26 +400,35 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
         if not known:
             continue
         unit = known[0].unit
-        figures = [cell.value.value for cell in known if cell.value] or [cell.paper or 0.0 for cell in known]
-        digits = decimals(_not_tiny(figures))
+        figures = [shown(summary, cell.value, cell.spread) for cell in known]
+        measured = [figure.value for figure in figures if figure] or [cell.paper or 0.0 for cell in known]
+        digits = decimals(_not_tiny(measured))
         head = event if unit in ("", "count") else f"{event} ({unit})"
         if note := table.notes.get(event):
             head += reasons.mark(f"the source: {note}")
-        rows.append((head, tuple(_counted_cell(cell, digits, between, reasons) for cell in row)))
+        rows.append((head, tuple(_counted_cell(summary, cell, digits, between, reasons) for cell in row)))
     return Matrix(
         f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
     )
 
 
-def _counted_cell(cell: CountedCell | None, digits: int, between: str, reasons: _Reasons) -> Cell:
+def _counted_cell(
+    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons
+) -> Cell:
     if cell is None:
         return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
+    figure = shown(summary, cell.value, cell.spread)
     return Cell(
-        value=ABSENT if cell.value is None else number(cell.value.value, digits),
-        span="" if cell.value is None else span(cell.value.low, cell.value.high, digits, between),
+        value=ABSENT if figure is None else number(figure.value, digits),
+        span="" if figure is None else figure.span(Unit(1, cell.unit), digits, between),
         paper=ABSENT if cell.paper is None else as_printed(cell.paper),
-        mark=reasons.mark(cell.why or "not measured") if cell.value is None else "",
+        mark=reasons.mark(cell.why or "not measured") if figure is None else "",
     )
+
+
+def counted_legend(summary: Summary) -> str:
+    """How to read the tables of counters."""
+    return f"{estimator(summary)}. Paper: the source's figure, on its own machine."
 
 
 def counted_title(summary: Summary) -> str:

@@ -42,6 +42,8 @@ class Metric:
     """Of the clients is also what a timed load tells by itself, whenever its server was read."""
     heading: str = ""
     """As the head of a narrow column; empty: its words."""
+    fewest_requests: int = 0
+    """A trial with fewer has none: ten must lie beyond a percentile (the engine's rule)."""
 
     @property
     def short(self) -> str:
@@ -91,10 +93,19 @@ METRICS = _table(
     Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more", side="client"),
     Metric("share_of_queueing_bound", "share of the queueing bound", better="more", side="client"),
     Metric("latency_mean_seconds", "mean latency", "s", side="client"),
-    Metric("latency_p50_seconds", "median latency", "s", side="client", heading="p50"),
-    Metric("latency_p90_seconds", "90th percentile of latency", "s", side="client"),
-    Metric("latency_p99_seconds", "99th percentile of latency", "s", side="client", heading="p99"),
-    Metric("latency_p999_seconds", "99.9th percentile of latency", "s", side="client"),
+    Metric("latency_p50_seconds", "median latency", "s", side="client", heading="p50", fewest_requests=20),
+    Metric("latency_p90_seconds", "90th percentile of latency", "s", side="client", fewest_requests=100),
+    Metric(
+        "latency_p99_seconds",
+        "99th percentile of latency",
+        "s",
+        side="client",
+        heading="p99",
+        fewest_requests=1_000,
+    ),
+    Metric(
+        "latency_p999_seconds", "99.9th percentile of latency", "s", side="client", fewest_requests=10_000
+    ),
     Metric("latency_maximum_seconds", "longest latency", "s", side="client"),
     Metric(
         "voluntary_switches_per_connection",

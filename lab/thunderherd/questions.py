@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,10 @@ from thunderherd.records import QuestionSummary
 from thunderherd.statistics import hodges_lehmann, holm, signed_rank
 from thunderherd.study import Study
 
-__all__ = ["answers"]
+__all__ = ["NOT_JUDGED", "answers"]
+
+NOT_JUDGED = "[not judged]"
+"""In place of a verdict's words, where no test may be made yet, or none at all."""
 
 
 def answers(
@@ -79,7 +82,7 @@ def _verdicts(
     questions: Sequence[Question], study: Study, values: Values, unavailable: Mapping[str, str], alpha: float
 ) -> dict[tuple[str, str], _Verdict]:
     """The outcome of every test that can be made, by question and placeholder. All that are asked count."""
-    asked = {(each.id, name): words for each in questions for name, words in each.verdicts.items()}
+    asked = {(each.id, name): words for each in questions for name, words in each.tests().items()}
     tested = {
         key: measure(words, study, values)
         for key, words in asked.items()
@@ -125,18 +128,22 @@ def _answer(
         measured = measure(figure, study, values)
         filled[name] = measured.figure(per=True)
         figures.append({"name": name, **measured.as_dict("figure")})
-    for name, words in question.verdicts.items():
+    for name, words in question.tests().items():
         verdict = verdicts.get((question.id, name))
         if verdict is None:
             filled[name] = _missing(lacks(words, values, unavailable), study)
             continue
-        filled[name] = verdict.words
+        filled[name] = NOT_JUDGED if early else verdict.words
         tested = verdict.measured.as_dict("test")
-        figures.append({"name": name, **tested, "p_adjusted": verdict.p, "outcome": verdict.outcome})
+        judged = {"p_adjusted": None if early else verdict.p, "outcome": None if early else verdict.outcome}
+        figures.append({"name": name, **tested, **judged})
+    for name, points in question.turns.items():
+        found = {point: verdicts.get((question.id, f"{name}={point}")) for point in points}
+        filled[name] = NOT_JUDGED if early else _turn(found)
     for name, best in question.best.items():
         filled[name] = _best(best, values, alpha if early is None else None)
     notes = [question.note] if question.note else []
-    if early and (question.verdicts or question.best):
+    if early and (question.tests() or question.best):
         notes.append(f"nothing is judged: {early}")
     return QuestionSummary(
         id=question.id,
@@ -149,7 +156,7 @@ def _answer(
 
 def _outside(question: Question, study: Study) -> str | None:
     """What stands in place of an answer all of whose figures belong to parts that this size does not run."""
-    asked = [*question.figures.values(), *question.verdicts.values()]
+    asked = [*question.figures.values(), *question.tests().values()]
     names = {name for each in asked for name in each.contenders()}
     has_best = any(each.points for each in question.best.values())
     if has_best or not names or names - set(study.absent):
@@ -162,6 +169,21 @@ def _missing(reasons: Sequence[str], study: Study) -> str:
     """In place of a figure that the run does not have."""
     known = {f"the run has no valid trials of {name}": f"{name}: {why}" for name, why in study.absent.items()}
     return f"[not measured: {'; '.join(known.get(reason, reason) for reason in reasons)}]"
+
+
+def _turn(verdicts: Mapping[str, _Verdict | None]) -> str:
+    """`between 250 and 1000 (from "is not separated from" to "is less than")`; or that it never changes."""
+    known = [(point, verdict.words) for point, verdict in verdicts.items() if verdict]
+    if not known:
+        return "[not measured: no point has both]"
+    changes = [
+        f'between {point} and {following} (from "{words}" to "{others}")'
+        for (point, words), (following, others) in pairwise(known)
+        if words != others
+    ]
+    if changes:
+        return " and ".join(changes)
+    return f'nowhere ("{known[0][1]}" at {", ".join(point for point, _ in known)})'
 
 
 def _best(best: Best, values: Values, alpha: float | None) -> str:

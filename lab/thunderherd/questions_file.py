@@ -6,6 +6,7 @@ from
 - a *figure*: a contrast or ratio, with its unit and its interval;
 - a *verdict*: the words for a contrast that is shown to be above zero, or below, or neither;
 - a *best* point of a sweep, with the points that are not separated from it;
+- a *turn* along a sweep: the neighbouring points between which the verdict on two contenders changes;
 - a *given*: a setting or the number of clients, as configured.
 
 ```toml
@@ -16,6 +17,7 @@ metric = "server_cpu_per_connection"
 answer = [
     "For {clients} clients, {small} of CPU with {fewest} workers and {large} with 120.",
     "The larger pool's CPU {more} that of the smaller; the least was seen with {best} workers.",
+    "Against prefork_mutex the verdict changes {turn}.",
 ]
 [questions.figures]
 small = { weights = { "prefork@pool_size=10" = 1 } }
@@ -24,6 +26,8 @@ large = { weights = { "prefork@pool_size=120" = 1 } }
 more = { weights = { "prefork@pool_size=120" = 1, "prefork@pool_size=10" = -1 } }
 [questions.best]
 best = { base = "prefork", sweep = "pool_size" }
+[questions.turns]
+turn = { sweep = "pool_size", base = "prefork", against = "prefork_mutex" }
 [questions.given]
 clients = { contender = "prefork@pool_size=10", key = "load.processes", times = "load.settings.children" }
 fewest = { contender = "prefork@pool_size=10", key = "settings.pool" }
@@ -43,10 +47,12 @@ from thunderherd.contrasts_file import (
     FileTable,
     SumTable,
     Weights,
+    at_point,
     bases_of,
     check_sum,
     declared_sweeps,
     known_contenders,
+    points_of,
     resolved_figure,
     unknown_contender,
     weights_of,
@@ -54,7 +60,6 @@ from thunderherd.contrasts_file import (
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, near, show, unknown
-from thunderherd.study_resolved import Contender
 
 
 class QuestionFigureTable(SumTable):
@@ -63,8 +68,8 @@ class QuestionFigureTable(SumTable):
     over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
 
 
-class VerdictTable(SumTable):
-    """A contrast that is tested, and the words for each outcome."""
+class WordsTable(FileTable):
+    """The words for each outcome of a test."""
 
     above: str = Field(default="is more than", min_length=1, description="the words where it is above zero")
     below: str = Field(default="is less than", min_length=1, description="the words where it is below zero")
@@ -73,11 +78,24 @@ class VerdictTable(SumTable):
     )
 
 
+class VerdictTable(WordsTable, SumTable):
+    """A contrast that is tested, and the words for each outcome."""
+
+
 class BestTable(FileTable):
     """The point of a sweep at which a contender's metric is best."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
     sweep: str = Field(description="the name of a sweep")
+    metric: str | None = Field(default=None, description="where it differs from the question's")
+
+
+class TurnTable(WordsTable):
+    """Between which points of a sweep the verdict on a contender against another changes."""
+
+    sweep: str = Field(description="the name of a sweep")
+    base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
+    against: str = Field(description="another one, whose metric is taken from it at each point")
     metric: str | None = Field(default=None, description="where it differs from the question's")
 
 
@@ -103,6 +121,7 @@ class QuestionTable(FileTable):
     figures: dict[str, QuestionFigureTable] = Field(default={}, description="a table [questions.figures]")
     verdicts: dict[str, VerdictTable] = Field(default={}, description="a table [questions.verdicts]")
     best: dict[str, BestTable] = Field(default={}, description="a table [questions.best]")
+    turns: dict[str, TurnTable] = Field(default={}, description="a table [questions.turns]")
     given: dict[str, GivenTable] = Field(default={}, description="a table [questions.given]")
 
     def placeholders(self) -> dict[str, str]:
@@ -111,6 +130,7 @@ class QuestionTable(FileTable):
             "figures": self.figures,
             "verdicts": self.verdicts,
             "best": self.best,
+            "turns": self.turns,
             "given": self.given,
         }
         return {name: table for table, names in tables.items() for name in names}
@@ -134,7 +154,9 @@ class Best(BaseModel):
 
 
 class Question(BaseModel):
-    """A question resolved against a study; `given` are texts already."""
+    """A question resolved against a study; `given` are texts already. A turn is the verdict at each point of
+    its sweep in this run (or, where the run lacks the sweep, of all), in the order of the axis.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -145,7 +167,15 @@ class Question(BaseModel):
     figures: dict[str, Figure]
     verdicts: dict[str, VerdictWords]
     best: dict[str, Best]
+    turns: dict[str, dict[str, VerdictWords]]
     given: dict[str, str]
+
+    def tests(self) -> dict[str, VerdictWords]:
+        """Every test that its words rest on, by the name of its placeholder; of a turn NAME=POINT."""
+        turned = {
+            f"{name}={point}": words for name, points in self.turns.items() for point, words in points.items()
+        }
+        return {**self.verdicts, **turned}
 
 
 # Checking ---------------------------------------------------------------------------------------------------
@@ -160,6 +190,8 @@ def check_question(question: QuestionTable, here: KeyPath, study: Study, problem
             check_sum(entry, (*here, table, name), study, problems)
     for name, best in question.best.items():
         _check_best(best, (*here, "best", name), study, problems)
+    for name, turn in question.turns.items():
+        _check_turn(turn, (*here, "turns", name), study, problems)
     for name, given in question.given.items():
         _check_given(given, (*here, "given", name), study, problems)
     _check_answer(question, here, problems)
@@ -168,7 +200,7 @@ def check_question(question: QuestionTable, here: KeyPath, study: Study, problem
 def _check_answer(question: QuestionTable, here: KeyPath, problems: Problems) -> None:
     known, used = question.placeholders(), set[str]()
     tables: list[Mapping[str, object]] = [
-        question.figures, question.verdicts, question.best, question.given
+        question.figures, question.verdicts, question.best, question.turns, question.given
     ]  # fmt: skip
     for name in known:
         if sum(name in entries for entries in tables) > 1:
@@ -216,6 +248,20 @@ def _check_best(best: BestTable, here: KeyPath, study: Study, problems: Problems
         problems.add((*here, "base"), unknown(f"contender of sweep {best.sweep}", best.base, bases))
 
 
+def _check_turn(turn: TurnTable, here: KeyPath, study: Study, problems: Problems) -> None:
+    if turn.metric is not None:
+        check_metric(turn.metric, (*here, "metric"), study.measure.counters_named, problems)
+    if turn.sweep not in (sweeps := declared_sweeps(study)):
+        problems.add((*here, "sweep"), unknown("sweep", turn.sweep, sweeps))
+        return
+    bases = bases_of(study, turn.sweep)
+    for key, base in (("base", turn.base), ("against", turn.against)):
+        if base not in bases:
+            problems.add((*here, key), unknown(f"contender of sweep {turn.sweep}", base, bases))
+    if turn.base == turn.against:
+        problems.add((*here, "against"), f"against = {show(turn.against)}: nothing differs from itself")
+
+
 def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Problems) -> None:
     if given.contender not in known_contenders(study):
         problems.add((*here, "contender"), unknown_contender(given.contender, study))
@@ -223,7 +269,7 @@ def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Probl
     contender = next((each for each in study.contenders if each.name == given.contender), None)
     if contender is None:
         return  # not in this run: what it is configured with is not known
-    values = configured(contender)
+    values = contender.configured()
     for key, name in (("key", given.key), ("times", given.times)):
         if name is None:
             continue
@@ -233,18 +279,6 @@ def _check_given(given: GivenTable, here: KeyPath, study: Study, problems: Probl
             problems.add((*here, key), why)
         elif (given.times or given.plus) and not _is_number(values[name]):
             problems.add((*here, key), f"{name} is {show(values[name])}: no number to reckon with")
-
-
-def configured(contender: Contender) -> dict[str, object]:
-    """What a contender is configured with, by key."""
-    return {
-        "design": contender.design,
-        "primitive": contender.primitive,
-        **{f"settings.{name}": value for name, value in contender.settings.items()},
-        "load.primitive": contender.load.primitive,
-        "load.processes": contender.load.processes,
-        **{f"load.settings.{name}": value for name, value in contender.load.settings.items()},
-    }
 
 
 def _is_number(value: object) -> bool:
@@ -276,8 +310,31 @@ def resolved_question(question: QuestionTable, study: Study) -> Question:
             name: Best(metric=each.metric or question.metric, points=_points(each, study))
             for name, each in question.best.items()
         },
+        turns={
+            name: _turn(each, each.metric or question.metric, study) for name, each in question.turns.items()
+        },
         given={name: _given(each, study) for name, each in question.given.items()},
     )
+
+
+def _turn(turn: TurnTable, metric: str, study: Study) -> dict[str, VerdictWords]:
+    here = [point.name for sweep in study.sweeps if sweep.name == turn.sweep for point in sweep.points]
+    numbers = points_of(study, turn.sweep)
+    names = here or list(numbers)
+    if all(numbers[name] is not None for name in names):
+        names.sort(key=lambda name: numbers[name] or 0.0)
+    return {
+        name: VerdictWords(
+            label=name,
+            metric=metric,
+            weights={
+                at_point(turn.base, turn.sweep, name): 1.0,
+                at_point(turn.against, turn.sweep, name): -1.0,
+            },
+            **turn.model_dump(include={"above", "below", "open"}),
+        )
+        for name in names
+    }
 
 
 def _points(best: BestTable, study: Study) -> dict[str, str]:
@@ -292,7 +349,7 @@ def _given(given: GivenTable, study: Study) -> str:
     contender = next((each for each in study.contenders if each.name == given.contender), None)
     if contender is None:
         return f"(not in this run: {study.absent.get(given.contender, given.contender)})"
-    values = configured(contender)
+    values = contender.configured()
     value = values[given.key]
     if not _is_number(value):
         return str(value)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from statistics import fmean, stdev
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -205,6 +207,16 @@ class Spread(Record):
     minimum: float
     maximum: float
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """That of these runs, one at least."""
+        return cls(
+            mean=fmean(values),
+            standard_deviation=stdev(values) if len(values) > 1 else None,
+            minimum=min(values),
+            maximum=max(values),
+        )
+
 
 class ContenderSummary(Record):
     """One contender. CPU figures are seconds for `normalise_connections` connections.
@@ -226,13 +238,15 @@ class ContenderSummary(Record):
     load: dict[str, Any] | None = Field(description="null: that of the study's settings")
     lab: dict[str, Any] | None = Field(description="null: that of the study's settings")
     trial: TrialForm
+    scale: str | None = Field(default=None, description="how it is smaller than the source's, where it is")
     metric: str = Field(description="what its verdicts rest on")
     blocks: int = Field(description="accepted blocks in which its trial was valid")
     metrics: dict[str, Interval] = Field(
         description="every metric that it has in each of these blocks, in the metric's own unit"
     )
     runs: list[TrialMetrics] = Field(
-        description="with repetitions in place of verdicts: the metrics of each run, by block"
+        description="the metrics of each run, by block, where runs are repeated in place of verdicts; of the "
+        "first accepted ones where a study shows some beside its verdicts"
     )
     spread: dict[str, Spread] = Field(
         default_factory=dict, description="with repetitions: of every metric that each of these runs has"
@@ -287,6 +301,14 @@ class SweepPoint(Record):
 
     name: str
     number: float | None = Field(description="where it stands on the axis; null: it has a name only")
+    here: int | None = Field(
+        default=None, description="what ran in place of that number, where the source's experiment is scaled"
+    )
+
+    @property
+    def label(self) -> str:
+        """As tables have it: `3200 (here 128)`."""
+        return self.name if self.here is None else f"{self.name} (here {self.here})"
 
 
 PROCESS_CONTROL, WORKERS = "process_control_seconds", "worker_connections"
@@ -314,6 +336,19 @@ class PaperFigure(Record):
     note: str | None = None
 
 
+class SlopeSummary(Record):
+    """The straight line of a metric over a sweep, by least squares within each block: what one more on the
+    axis adds, and what is there at none. In the metric's own unit."""
+
+    base: str = Field(description="the contender, without its @SWEEP=POINT")
+    metric: str
+    each: Interval | None = Field(description="what one more adds: the slope; null: it has none, and why")
+    start: Interval | None = Field(description="the line at zero; of whole lives, what starting up costs")
+    each_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' slopes")
+    start_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' starts")
+    why: str | None = Field(default=None, description="where there is no slope: why not")
+
+
 class SweepSummary(Record):
     """A sweep: contenders over the points of an axis. The figures are those of `contenders` with its name."""
 
@@ -332,6 +367,13 @@ class SweepSummary(Record):
     absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
     remarks: list[str] = Field(
         default_factory=list, description="how its figures differ from the source's experiment; beside each"
+    )
+    slope: str | None = Field(
+        default=None, description="what one more on its axis is called, where the study asks what each adds"
+    )
+    note: str | None = Field(default=None, description="what to know about its figures")
+    slopes: list[SlopeSummary] = Field(
+        default_factory=list, description="of each metric that is shown and each contender"
     )
 
 
@@ -374,6 +416,7 @@ class CountedCell(Record):
     unit: str = Field(description="the source's unit, of both figures")
     metric: str | None = Field(description="what it is here; null: this program does not count it")
     value: Interval | None
+    spread: Spread | None = Field(default=None, description="with repetitions: of the runs, in this unit")
     why: str | None = Field(description="where there is no value: why not")
     paper: float | None
 

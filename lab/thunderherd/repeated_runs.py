@@ -1,5 +1,5 @@
-"""Every run of a study that repeats instead of judging, as rows of texts, beside the source's runs where it
-gives them.
+"""Every run of a study that repeats instead of judging, or the single runs that it shows beside its verdicts:
+rows of texts, beside the source's runs where it gives them.
 
 Everything is taken from the summary. The printed tables and the report show the same rows.
 """
@@ -7,12 +7,12 @@ Everything is taken from the summary. The printed tables and the report show the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from thunderherd.figures import ABSENT, heading_of, number, printable, unit_of
-from thunderherd.matrices import at_points, digits_for, metrics_of
+from thunderherd.matrices import at_points, digits_for, metrics_of, why_none
 from thunderherd.metrics import metric
 from thunderherd.papers import as_printed, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
@@ -33,20 +33,26 @@ class RunRow:
 
 @dataclass(frozen=True)
 class Runs:
-    """Every run, where a study repeats instead of judging. Heads say their unit."""
+    """Runs of a sweep or of the main table; the caption says which. Heads say their unit."""
 
+    caption: str
     corner: str
     headings: tuple[str, ...]
     rows: tuple[RunRow, ...]
     notes: tuple[str, ...] = ()
     """What to know about the source's figures."""
 
+    def part(self, columns: slice) -> Runs:
+        """Some of its columns; its notes stay with the whole."""
+        rows = tuple(replace(row, cells=row.cells[columns]) for row in self.rows)
+        return Runs(self.caption, self.corner, self.headings[columns], rows)
+
 
 def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
-    """Every run of a sweep with the metrics that it shows; None where blocks are judged."""
-    if not summary.study.repetitions:
-        return None
+    """The runs of a sweep with the metrics that it shows; None where blocks are judged and no runs shown."""
     contenders = at_points(summary, sweep)
+    if not _has_runs(summary, contenders.values()):
+        return None
     found = [
         (point.name, base, contenders.get((base, point.name)))
         for point in sweep.points
@@ -54,7 +60,11 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
     ]
     # What is judged stands last, as the sources have it: time, requests, throughput.
     runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
-    return _beside_the_source(runs, summary, sweep)
+    runs = _beside_the_source(runs, summary, sweep)
+    labels = {point.name: point.label for point in sweep.points}
+    rows = tuple(replace(row, point=labels[row.point]) for row in runs.rows)
+    remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
+    return replace(runs, caption=f"{runs.caption}{remarks}", rows=rows)
 
 
 def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Runs:
@@ -81,7 +91,20 @@ def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Run
     # Those of the metric of verdicts stand below the table of means.
     further = [note for name in names[:-1] for note in paper_notes(papers_of(summary, sweep.name, name))]
     headings = (*runs.headings, *(column.heading for column in columns))
-    return Runs(runs.corner, headings, tuple(rows), tuple(dict.fromkeys(further)))
+    notes = (*runs.notes, *dict.fromkeys(further))
+    return Runs(runs.caption, runs.corner, headings, tuple(rows), notes)
+
+
+def _has_runs(summary: Summary, contenders: Iterable[ContenderSummary]) -> bool:
+    return summary.study.repetitions is not None or any(each.runs for each in contenders)
+
+
+def _caption(summary: Summary, contenders: Iterable[ContenderSummary]) -> str:
+    """Which runs these are."""
+    if summary.study.repetitions:
+        return "Every run"
+    most = max(len(each.runs) for each in contenders)
+    return f"Single runs: the first {most} of {summary.study.blocks} accepted; what is judged rests on all"
 
 
 @dataclass(frozen=True)
@@ -103,12 +126,11 @@ class _SourceColumn:
 def _columns_of_source(summary: Summary, sweep: SweepSummary, name: str) -> Iterator[_SourceColumn]:
     """A column for each system of the source.
 
-    A single figure of the metric of verdicts stands in the table of means; of another one it stands here.
+    A single figure stands in the metric's own table, if it has one; else it stands here.
     """
     is_first = name == sweep.metric
-    figures = [
-        each for each in papers_of(summary, sweep.name, name) if len(each.runs) >= (2 if is_first else 1)
-    ]
+    fewest = 2 if is_first or not summary.study.repetitions else 1
+    figures = [each for each in papers_of(summary, sweep.name, name) if len(each.runs) >= fewest]
     for system in dict.fromkeys(each.system for each in figures):
         own = [each for each in figures if each.system == system]
         what = [] if is_first else [heading_of(name)]
@@ -130,9 +152,10 @@ MAIN_METRICS = ("requests", "elapsed_seconds", "requests_per_second")
 
 
 def main_runs(summary: Summary) -> Runs | None:
-    """Every run of the main table; None where there is no such table, or where blocks are judged."""
+    """The runs of the main table; None where there is no such table, or where blocks are judged and no runs
+    shown."""
     main = [("", each.name, each) for each in summary.contenders if each.sweep is None]
-    if not summary.study.repetitions or not main:
+    if not main or not _has_runs(summary, [each for _, _, each in main]):
         return None
     return _runs(summary, main, list(dict.fromkeys([*MAIN_METRICS, summary.study.metric])), "")
 
@@ -143,7 +166,8 @@ def _runs(
     metrics: Sequence[str],
     corner: str,
 ) -> Runs:
-    columns = [_RunColumn(summary, name, [each for _, _, each in found if each]) for name in metrics]
+    known = [each for _, _, each in found if each]
+    columns = [_RunColumn(summary, name, known) for name in metrics]
     rows = []
     for point, base, contender in found:
         runs = contender.runs if contender else []
@@ -153,6 +177,8 @@ def _runs(
         if contender is None or not runs:
             rows.append(RunRow(point, base, ABSENT, (ABSENT,) * len(columns), is_summary=True))
             continue
+        if not summary.study.repetitions:
+            continue  # the estimate of all blocks stands in the tables
         spreads = [contender.spread.get(column.name) for column in columns]
         for head, values in (
             ("mean", [each.mean if each else None for each in spreads]),
@@ -162,7 +188,14 @@ def _runs(
                 column.text(value, is_run=False) for column, value in zip(columns, values, strict=True)
             )
             rows.append(RunRow(point, base, head, cells, is_summary=True))
-    return Runs(corner, tuple(column.heading for column in columns), tuple(rows))
+    lacking = [
+        f"{ABSENT} {why_none(column.name, each)}"
+        for column in columns
+        for each in known
+        if each.runs and any(run.get(column.name) is None for run in each.runs)
+    ]
+    caption, heads = _caption(summary, known), tuple(column.heading for column in columns)
+    return Runs(caption, corner, heads, tuple(rows), tuple(dict.fromkeys(lacking)))
 
 
 class _RunColumn:
@@ -181,7 +214,10 @@ class _RunColumn:
             self.is_count = False
         short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
-        self.heading = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
+        head = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short
+        # The source's own runs, which may stand beside, are not scaled.
+        scales = dict.fromkeys(each.scale for each in contenders if each.scale)
+        self.heading = f"{head} [{'; '.join(scales)}]" if scales else head
 
     def text(self, value: float | None, *, is_run: bool = True) -> str:
         """A figure of a run, or a mean of them, which has decimals even of a count."""

@@ -39,6 +39,7 @@ from thunderherd.matrices import Matrix
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
 from thunderherd.results import load
+from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study import typed
 from thunderherd.sweep_plots import sweep_chart
 
@@ -126,6 +127,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         main_runs=repeated_runs.main_runs(summary),
         counted_title=printable(matrices.counted_title(summary)),
         counted=matrices.counted_matrices(summary, between=" to "),
+        counted_legend=matrices.counted_legend(summary),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
         palette={
             "ink": drawing.INK,
@@ -197,6 +199,7 @@ class _Sweep:
     about: str
     charts: list[_Chart]
     matrices: list[Matrix]
+    slopes: Matrix | None
     runs: repeated_runs.Runs | None
 
 
@@ -223,6 +226,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         about=_about(summary, sweep),
         charts=charts,
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
+        slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
     )
 

@@ -249,19 +249,22 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
 # Arithmetic -------------------------------------------------------------------------------------------------
 
 
-def check_size(form: StudyForm, size: str, comparisons: int | None, problems: Problems) -> None:
+def check_size(
+    form: StudyForm, size: str, sweeps: Sequence[str], comparisons: int | None, problems: Problems
+) -> None:
     """A size has parts that exist, and either a number of repetitions or looks.
 
-    Looks increase, each has its share of alpha, and the first is enough for so many comparisons.
+    Looks increase, each has its share of alpha, and the first is enough for so many comparisons. `sweeps` are
+    the names of all, also where the form lacks them since one of them is not well formed.
     """
     table, key = form.sizes[size], ("sizes", size)
-    names = [*([MAIN] if form.contenders else []), *(sweep.name for sweep in form.sweeps)]
+    names = [*([MAIN] if form.contenders else []), *sweeps]
     for index, part in enumerate(table.parts or ()):
         if part not in names:
             problems.add((*key, "parts", index), unknown("part", part, names))
         elif part in (table.parts or ())[:index]:
             problems.add((*key, "parts", index), f"parts = {show(table.parts)}: {show(part)} is named twice")
-    _check_points(form, size, problems)
+    _check_points(form, size, sweeps, problems)
     if table.repetitions is not None:
         for name in ("looks", "alpha_split"):
             if getattr(table, name) is not None:
@@ -279,13 +282,14 @@ def check_size(form: StudyForm, size: str, comparisons: int | None, problems: Pr
     _check_looks(form, size, table.looks, table.alpha_split, comparisons, problems)
 
 
-def _check_points(form: StudyForm, size: str, problems: Problems) -> None:
+def _check_points(form: StudyForm, size: str, names: Sequence[str], problems: Problems) -> None:
     """A size's points are some of their sweep's."""
     sweeps = {sweep.name: index for index, sweep in enumerate(form.sweeps)}
     for name, chosen in form.sizes[size].points.items():
         key: KeyPath = ("sizes", size, "points", name)
+        if name not in names:
+            problems.add(key, unknown("sweep", name, names))
         if name not in sweeps:
-            problems.add(key, unknown("sweep", name, sweeps))
             continue
         here: KeyPath = ("sweeps", sweeps[name])
         known = [point.name for point in points(form.sweeps[sweeps[name]], here)]

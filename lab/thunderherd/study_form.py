@@ -52,6 +52,12 @@ class MeasureTable(Table):
         default="window",
         description='"window": a warm-up, then a measured window; "whole_life": all from exec to exit',
     )
+    single_runs: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="so many single runs, the first that are accepted, stand beside judged figures",
+    )
     counters: list[str] = Field(
         default=[], description='counters that both sides are asked for, such as ["context_switches"]'
     )
@@ -309,6 +315,12 @@ class SweepTable(Table):
     )
     axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
     x_label: str | None = Field(default=None, description="a word for its axis")
+    note: str | None = Field(default=None, description="what to know about its figures; stands below them")
+    slope: str | None = Field(
+        default=None,
+        min_length=1,
+        description='what one more on its axis is called, such as "connection": what each adds is then told',
+    )
     skip_unavailable: bool = Field(
         default=False, description="leave out what this machine cannot run, with a note"
     )

@@ -29,9 +29,9 @@ class _Resolved(BaseModel):
 class Measure(_Resolved):
     """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
 
-    `counters` are read on both sides in every trial; each with its unit, as the engine has it.
-    `uncounted` are those that the engine does not have yet,
-    and why: metrics may be about them, and are unavailable.
+    `single_runs` is how many stand beside judged figures. `counters` are read on both sides in every trial;
+    each with its unit, as the engine has it. `uncounted` are those that the engine does not have yet, and
+    why: metrics may be about them, and are unavailable.
     """
 
     metric: str
@@ -40,6 +40,7 @@ class Measure(_Resolved):
     normalise_connections: int
     equivalence_percent: float
     alpha: float
+    single_runs: int = 0
     counters: dict[str, str]
     uncounted: dict[str, str] = {}
 
@@ -52,8 +53,9 @@ class Measure(_Resolved):
 class LoadPlan(_Resolved):
     """The load of a trial: so many load `processes` at once, each with these settings.
 
-    `requests` names the settings whose product is the number of requests of one process, `duration` the
-    setting that ends it by time where it is not 0; the engine says so.
+    `requests` names the settings whose product is the number of requests of one process, the last of them
+    the number of each client; `duration` the setting that ends it by time where it is not 0. The engine says
+    so.
     """
 
     kind: str
@@ -69,6 +71,13 @@ class LoadPlan(_Resolved):
     def is_timed(self) -> bool:
         """Whether it ends by time: the number of its requests is not known beforehand."""
         return bool(self.duration and self.settings.get(self.duration))
+
+    @property
+    def told(self) -> Settings:
+        """The settings that its processes are started with: those of a load that ends by time do not say how
+        many requests each client makes, which the engine refuses."""
+        overruled = self.requests[-1:] if self.is_timed else ()
+        return {name: value for name, value in self.settings.items() if name not in overruled}
 
     @property
     def requests_per_trial(self) -> int | None:
@@ -118,6 +127,17 @@ class Contender(_Resolved):
     queueing_bound: float | None = None
     control_of: str | None
 
+    def configured(self) -> dict[str, object]:
+        """What it is configured with, by key."""
+        return {
+            "design": self.design,
+            "primitive": self.primitive,
+            **{f"settings.{name}": value for name, value in self.settings.items()},
+            "load.primitive": self.load.primitive,
+            "load.processes": self.load.processes,
+            **{f"load.settings.{name}": value for name, value in self.load.settings.items()},
+        }
+
 
 class Comparison(_Resolved):
     """A pair of the declared family, by names: of the main table, or at one point of a sweep."""
@@ -134,7 +154,8 @@ class Sweep(_Resolved):
     """Contenders over the points of an axis; `contenders` are their bases, those that can run here.
 
     `absent` are declared contenders that this machine cannot run, by name, and why. `remarks` say how its
-    figures differ from the source's experiment and belong beside each.
+    figures differ from the source's experiment and belong beside each. `slope` is what one more on the axis
+    is called, where what each adds is told.
     """
 
     name: str
@@ -150,6 +171,8 @@ class Sweep(_Resolved):
     contenders: tuple[str, ...]
     absent: dict[str, str]
     remarks: tuple[str, ...] = ()
+    slope: str | None = None
+    note: str | None = None
 
 
 class Look(_Resolved):

@@ -42,12 +42,15 @@ from thunderherd.study_resolved import (
 from thunderherd.study_scale import (
     OF_LOAD,
     OF_SERVER,
+    check_remainders,
     check_scale,
     divided,
+    here,
     in_words,
     is_scaled,
     note_of,
     remarks,
+    titled,
 )
 from thunderherd.study_shape import shaped
 from thunderherd.study_sweeps import check_measurable, check_sweeps
@@ -90,6 +93,7 @@ class Resolver:
         self.form, _, unchanged = shaped(changed, problems)
         self.whole = whole and unchanged
         self.declared = form
+        self.remainders: dict[str, set[int]] = {}
 
     def _set(
         self, data: dict[str, Any], keys: SettableKeys, key: str, value: Any, origin: str
@@ -110,7 +114,7 @@ class Resolver:
 
     def study(self, *, on_this_machine: bool) -> Study | None:
         """The study of this pass; None if anything is wrong with it."""
-        problems = self.problems
+        problems, sweep_names = self.problems, [sweep.name for sweep in self.form.sweeps]
         self.form, everything = self._configurations()
         form = self.form
         chosen = [each for each in everything if self._is_of_size(each)]
@@ -121,7 +125,7 @@ class Resolver:
         if missing:
             absent |= missing
             chosen = [each for each in chosen if each.name not in missing]
-        load = self._load(form.load, form.scale, "the study's load")
+        load = self._load(form.load, form.scale)
         contenders = [self._contender(each) for each in chosen]
         sweeps = [
             self._sweep(sweep, chosen, contenders, missing)
@@ -130,6 +134,8 @@ class Resolver:
         ]
         size = form.sizes[self.size]
         family = [] if size.repetitions else self._family(chosen)
+        if not len(problems):  # a wrong value is not divided either, and that is no second mistake
+            check_remainders(form.scale, self.remainders, problems)
         if self.whole:
             loads = [
                 (each, made.settings, made.load.settings)
@@ -138,7 +144,7 @@ class Resolver:
             workload = self.catalogue.workload(form.server.workload)
             checks.check_agreements(loads, workload.agreements if workload else (), problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
-        checks.check_size(form, self.size, len(family) if self.whole else None, problems)
+        checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
             for each, made in zip(chosen, contenders, strict=True):
                 checks.check_ports(each, made.load.requests, made.load.connections_per_trial, problems)
@@ -274,10 +280,12 @@ class Resolver:
             | _known(self.form.server.settings, allowed)
             | _known(each.table.settings, allowed)
         )
-        settings = divided(settings, OF_SERVER, scale, each.name, self.problems)
-        load = self._load(each.load, scale, each.name)
+        settings = divided(settings, OF_SERVER, scale, self.remainders)
+        load = self._load(each.load, scale)
         if each.sweep and each.point:
-            label = f"{label}; {x_label(each.sweep)} {each.point.name}"
+            ran = here(scale, each.point)
+            point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
+            label = f"{label}; {x_label(each.sweep)} {point.label}"
         is_main = each.sweep is None
         return Contender(
             name=each.name,
@@ -300,7 +308,7 @@ class Resolver:
             control_of=table.control_of if is_main else None,
         )
 
-    def _load(self, load: LoadTable, scale: ScaleTable | None, whose: str) -> LoadPlan:
+    def _load(self, load: LoadTable, scale: ScaleTable | None) -> LoadPlan:
         workload = self.form.server.workload
         allowed = self.catalogue.settings_of_load(load.kind, load.primitive, workload)
         kind = self.catalogue.load(load.kind)
@@ -310,7 +318,7 @@ class Resolver:
             workload=workload,
             processes=load.processes,
             settings=divided(
-                defaults(allowed) | _known(load.settings, allowed), OF_LOAD, scale, whose, self.problems
+                defaults(allowed) | _known(load.settings, allowed), OF_LOAD, scale, self.remainders
             ),
             warm_up_connections=load.warm_up_connections,
             requests=kind.requests if kind else (),
@@ -326,22 +334,27 @@ class Resolver:
     ) -> Sweep:
         own = [each for each in chosen if each.sweep is sweep]
         metric = sweep.metric or self.form.measure.metric
-        index = self.form.sweeps.index(sweep)
+        place: KeyPath = ("sweeps", self.form.sweeps.index(sweep))
+        resolved = [each for each in contenders if each.sweep == sweep.name]
+        scale = self.form.scale if sweep.scaled else None
+        shown = [
+            SweepPoint(name=point.name, number=point.number, here=here(scale, point))
+            for point in points(sweep, place)
+            if self._has_point(sweep, point.name)
+        ]
+        is_smaller = any(point.here is not None for point in shown)
         return Sweep(
-            **sweep.model_dump(include={"name", "title", "key", "axis"}),
-            x_label=x_label(sweep),
+            **sweep.model_dump(include={"name", "key", "axis", "slope", "note"}),
+            title=titled(sweep, resolved, place, self.problems),
+            x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
             metric=metric,
             better=sweep.better or better_of(metric),
             metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
             trial=sweep.trial or self.form.measure.trial,
-            points=tuple(
-                SweepPoint(name=point.name, number=point.number)
-                for point in points(sweep, ("sweeps", index))
-                if self._has_point(sweep, point.name)
-            ),
+            points=tuple(shown),
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
             absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},
-            remarks=remarks(sweep, [each for each in contenders if each.sweep == sweep.name]),
+            remarks=remarks(sweep, resolved),
         )
 
     def _family(self, chosen: Sequence[Configuration]) -> list[Comparison]:

@@ -8,13 +8,17 @@ stays as it was. A division leaves no remainder, or the factor is refused.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 from thunderherd.catalogue import SettingValue
-from thunderherd.study_configurations import Configuration
-from thunderherd.study_file import Problems, show, unknown
+from thunderherd.study_configurations import Configuration, Point
+from thunderherd.study_file import KeyPath, Problems, show, unknown
 from thunderherd.study_form import ScaleTable, StudyForm, SweepTable
 from thunderherd.study_resolved import Contender, Settings
+
+ABSENT = "-"
+"""In a title, what nothing that runs here has."""
 
 OF_SERVER, OF_LOAD = "settings", "load.settings"
 """The two tables whose settings can be divided."""
@@ -34,10 +38,21 @@ def check_scale(form: StudyForm, known: Sequence[str], problems: Problems) -> No
         problems.add(("scale",), "time and of go together: which setting says how long a unit of time is")
 
 
+def check_remainders(
+    scale: ScaleTable | None, remainders: Mapping[str, set[int]], problems: Problems
+) -> None:
+    """The factor divides every value of what it divides: one complaint for them all."""
+    if scale is None or not remainders:
+        return
+    told = "; ".join(f"{key} = {', '.join(map(str, sorted(own)))}" for key, own in remainders.items())
+    problems.add(("scale", "factor"), f"factor = {scale.factor} does not divide {told}")
+
+
 def divided(
-    settings: Settings, table: str, scale: ScaleTable | None, whose: str, problems: Problems
+    settings: Settings, table: str, scale: ScaleTable | None, remainders: dict[str, set[int]]
 ) -> Settings:
-    """The settings of one table (`OF_SERVER`, `OF_LOAD`), those that are scaled divided by the factor."""
+    """The settings of one table (`OF_SERVER`, `OF_LOAD`), those that are scaled divided by the factor; what
+    it does not divide is noted among `remainders`, by key."""
     if scale is None or scale.factor == 1:
         return settings
     found: dict[str, SettingValue] = dict(settings)
@@ -47,10 +62,7 @@ def divided(
         if of != table or not isinstance(value, int) or isinstance(value, bool):
             continue
         if value % scale.factor:
-            problems.add(
-                ("scale", "factor"),
-                f"factor = {scale.factor}: {key} of {whose} is {value}, which it does not divide",
-            )
+            remainders.setdefault(key, set()).add(value)
         found[name] = value // scale.factor
     return found
 
@@ -86,6 +98,34 @@ def note_of(scale: ScaleTable | None) -> str | None:
         f"scaled 1:{scale.factor}: {names} are the source's divided by {scale.factor}, so that their "
         "proportions are the source's; no claim is judged by it"
     )
+
+
+def here(scale: ScaleTable | None, point: Point) -> int | None:
+    """What runs at a point that is named by a number which is divided; None where it is what it says."""
+    if scale is None or scale.factor == 1:
+        return None
+    for change in point.changes:
+        if ".".join(map(str, change.path)) in scale.divides and str(change.value) == point.name:
+            return int(change.value) // scale.factor
+    return None
+
+
+PLACEHOLDER = re.compile(r"\{([a-z_]+(?:\.[a-z_]+)+)\}")
+
+
+def titled(sweep: SweepTable, contenders: Sequence[Contender], place: KeyPath, problems: Problems) -> str:
+    """A sweep's title, with what ran in place of each `{settings.pool}`: what a scaled run had differs from
+    what the source had."""
+    configured = [each.configured() for each in contenders]
+
+    def value(found: re.Match[str]) -> str:
+        values = dict.fromkeys(str(each[found[1]]) for each in configured if found[1] in each)
+        if configured and not values:
+            known = dict.fromkeys(key for each in configured for key in each)
+            problems.add((*place, "title"), unknown("key of its contenders", found[1], known))
+        return ", ".join(values) or ABSENT
+
+    return PLACEHOLDER.sub(value, sweep.title)
 
 
 def cpus_in_words(source_cpus: int | None, contenders: Sequence[Contender]) -> str | None:

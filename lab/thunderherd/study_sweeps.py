@@ -59,6 +59,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
                 check_metric(name, key, form.measure.counters_named, problems)
         if _check_values(sweep, here, problems):
             _check_changes(form, index, catalogue, problems)
+            _check_slope(sweep, here, problems)
     return len(problems) == before
 
 
@@ -97,6 +98,21 @@ def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
             problems.add(point.place, f"values: the point {point.name} is there twice")
         names.setdefault(point.name, index)
     return True
+
+
+def _check_slope(sweep: SweepTable, here: KeyPath, problems: Problems) -> None:
+    """What each further one adds is a slope, which takes two points that are numbers."""
+    if sweep.slope is None:
+        return
+    named = points(sweep, here)
+    key = (*here, "slope")
+    if names := [point.name for point in named if point.number is None]:
+        why = f"points that are no numbers ({', '.join(names)})"
+        problems.add(key, f"slope = {show(sweep.slope)}: the sweep has {why}, so no slope; leave slope out")
+    elif len({point.number for point in named}) < 2 and (*here, "values") not in problems.overridden:
+        problems.add(
+            key, f"slope = {show(sweep.slope)}: one point has no slope; give more, or leave slope out"
+        )
 
 
 def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: Problems) -> None:

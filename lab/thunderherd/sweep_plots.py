@@ -135,7 +135,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
                 "text": number(unit.of(float(value)), digits),
             }
             | {"low": None, "high": None, "interval": "one run", "spoken": f"a run of {base} at {point}"}
-            for run in contenders[(base, point)].runs
+            for run in (contenders[(base, point)].runs if summary.study.repetitions else [])
             if (value := run.get(name)) is not None
         ]
     return rows

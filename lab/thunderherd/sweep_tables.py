@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from thunderherd.figures import ABSENT, printable
-from thunderherd.layout import Layout, fits, print_first_that_fits, prose, show_table
+from thunderherd.layout import Layout, divided, fits, print_first_that_fits, prose
 from thunderherd.matrices import (
     Cell,
     Matrix,
+    counted_legend,
     counted_matrices,
     counted_title,
     main_further,
@@ -22,22 +22,26 @@ from thunderherd.matrices import (
 )
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
+from thunderherd.slope_matrix import slope_matrix
 
 __all__ = ["print_counted", "print_main_further", "print_main_runs", "print_sweeps"]
 
-HEAD_WIDTH = 12
-"""The heads of narrow columns are divided at their underscores, for lines of about this length."""
+HEAD_WIDTH, ROW_WIDTH = 12, 30
+"""The heads of narrow columns, and of their rows, are divided for lines of about this length."""
 
 
 def print_sweeps(summary: Summary, console: Console) -> None:
-    """Prints every sweep: title, points x contenders for each metric, every run where they are repeated."""
+    """Prints every sweep: title, points x contenders for each metric, slopes, and runs where repeated."""
     for sweep in summary.sweeps:
         console.print()
-        console.print(Text(printable(sweep.title), style="bold"))
+        prose(console, sweep.title, style="bold")
         for place, matrix in enumerate(sweep_matrices(summary, sweep)):
             if place:
                 console.print()
             print_matrix(matrix, console)
+        if slopes := slope_matrix(summary, sweep):
+            console.print()
+            print_matrix(slopes, console)
         if runs := sweep_runs(summary, sweep):
             console.print()
             print_runs(runs, console)
@@ -53,12 +57,12 @@ def print_counted(summary: Summary, console: Console) -> None:
     if not matrices:
         return
     console.print()
-    console.print(Text(printable(counted_title(summary)), style="bold"))
+    prose(console, counted_title(summary), style="bold")
     for place, matrix in enumerate(matrices):
         if place:
             console.print()
         print_matrix(matrix, console)
-    prose(console, "Paper: the source's figure, on its own machine.")
+    prose(console, counted_legend(summary))
 
 
 def print_main_further(summary: Summary, console: Console) -> None:
@@ -89,14 +93,22 @@ def print_matrix(matrix: Matrix, console: Console) -> None:
 
 
 def _parts(matrix: Matrix, console: Console) -> list[Matrix]:
-    """The matrix in the fewest parts that fit the console, of about the same size."""
-    columns = len(matrix.columns)
+    """The matrix in the fewest parts that fit the console."""
+
+    def fit(part: slice) -> bool:
+        return any(fits(console, table) for table in _tables(matrix.part(part), console))
+
+    return [matrix.part(part) for part in _slices(len(matrix.columns), fit)]
+
+
+def _slices(columns: int, fit: Callable[[slice], bool]) -> list[slice]:
+    """The fewest parts of so many columns that all fit, of about the same size; at worst one column each."""
     for count in range(1, columns + 1):
         size = -(-columns // count)
-        parts = [matrix.part(slice(start, start + size)) for start in range(0, columns, size)]
-        if all(any(fits(console, table) for table in _tables(part, console)) for part in parts):
-            return parts
-    return [matrix.part(slice(place, place + 1)) for place in range(columns)] or [matrix]
+        parts = [slice(start, start + size) for start in range(0, columns, size)]
+        if all(map(fit, parts)):
+            break
+    return parts if columns else [slice(None)]
 
 
 def _tables(matrix: Matrix, console: Console) -> Iterator[Table]:
@@ -109,14 +121,15 @@ def _tables(matrix: Matrix, console: Console) -> Iterator[Table]:
 
 def _matrix_table(matrix: Matrix, layout: Layout, *, narrow: bool) -> Table:
     table = layout.table()
-    table.add_column(printable(matrix.corner), no_wrap=not narrow, overflow="fold", style="bold")
+    corner = divided(printable(matrix.corner), ROW_WIDTH) if narrow else printable(matrix.corner)
+    table.add_column(corner, no_wrap=not narrow, overflow="fold", style="bold")
     papers = [
         any(cells[place].paper != ABSENT and cells[place].paper for _, cells in matrix.rows)
         for place in range(len(matrix.columns))
     ]
     bounds = [any(cells[place].bound for _, cells in matrix.rows) for place in range(len(matrix.columns))]
     for name, has_paper, has_bound in zip(matrix.columns, papers, bounds, strict=True):
-        head = _divided(printable(name)) if narrow else printable(name)
+        head = divided(printable(name), HEAD_WIDTH) if narrow else printable(name)
         table.add_column(head, justify="right", no_wrap=True)
         if layout.one_line:
             table.add_column("interval", style="dim", no_wrap=True)
@@ -130,7 +143,8 @@ def _matrix_table(matrix: Matrix, layout: Layout, *, narrow: bool) -> Table:
             for cell, has_paper, has_bound in zip(cells, papers, bounds, strict=True)
             for text in _texts(cell, layout, has_paper, has_bound)
         ]
-        table.add_row(Text(printable(head)), *texts)
+        name = divided(printable(head), ROW_WIDTH) if narrow else printable(head)
+        table.add_row(Text(name), *texts)
     return table
 
 
@@ -146,40 +160,49 @@ def _texts(cell: Cell, layout: Layout, has_paper: bool, has_bound: bool) -> list
     return [Text.assemble(value, *(("\n" + line, "dim") for line in lines))]
 
 
-def _divided(name: str) -> str:
-    """A head on several lines, divided at blanks and behind underscores."""
-    lines = textwrap.wrap(
-        name.replace("_", "_\0 "), HEAD_WIDTH, break_long_words=False, break_on_hyphens=False
-    )
-    return "\n".join(lines).replace("_\0 ", "_").replace("\0", "")
-
-
 # Runs -------------------------------------------------------------------------------------------------------
 
 
 def print_runs(runs: Runs, console: Console) -> None:
-    """Prints every run, and the mean and deviation of each contender's at each point."""
-    layout = Layout(console.is_terminal, True, False)
-    table = layout.table()
+    """Prints every run, and the mean and deviation of each contender's at each point.
+
+    Where the columns do not stand side by side, some of them stand below the others, with the names again.
+    """
+
+    def fit(part: slice) -> bool:
+        return fits(console, _runs_table(runs.part(part), console, narrow=False))
+
+    prose(console, runs.caption, style="")
+    for part in map(runs.part, _slices(len(runs.headings), fit)):
+        # Only where names leave no room for a single column are they divided.
+        tables = (_runs_table(part, console, narrow=narrow) for narrow in (False, True))
+        print_first_that_fits(console, tables)
+    for note in runs.notes:
+        prose(console, note)
+
+
+def _runs_table(runs: Runs, console: Console, *, narrow: bool) -> Table:
+    table = Layout(console.is_terminal, True, False).table()
     has_points = any(row.point for row in runs.rows)
     if has_points:
-        table.add_column(printable(runs.corner), overflow="fold", style="bold")
-    table.add_column("Contender", overflow="fold")
+        table.add_column(
+            divided(printable(runs.corner), HEAD_WIDTH), no_wrap=not narrow, overflow="fold", style="bold"
+        )
+    table.add_column("Contender", no_wrap=not narrow, overflow="fold")
     table.add_column("Run", justify="right", no_wrap=True)
     for heading in runs.headings:
-        table.add_column(_divided(heading), justify="right", no_wrap=True)
+        table.add_column(divided(heading, HEAD_WIDTH), justify="right", no_wrap=True)
     previous = ("", "")
     for row in runs.rows:
         is_new = (row.point, row.contender) != previous
         point = row.point if row.point != previous[0] else ""
         previous = (row.point, row.contender)
         style = "dim" if row.is_summary else ""
+        name = divided(printable(row.contender), HEAD_WIDTH) if narrow else printable(row.contender)
         table.add_row(
             *([Text(printable(point))] if has_points else []),
-            Text(printable(row.contender) if is_new else ""),
+            Text(name if is_new else ""),
             Text(row.run, style=style),
             *(Text(cell, style=style) for cell in row.cells),
         )
-    show_table(console, table)
-    for note in runs.notes:
-        prose(console, note)
+    return table

@@ -20,6 +20,7 @@ from rich.text import Text
 from thunderherd.figures import (
     ABSENT,
     count,
+    estimator,
     interval_span,
     interval_value,
     main_of,
@@ -228,10 +229,8 @@ def legend(summary: Summary) -> list[str]:
     controls = [each.process_control_seconds for each in main] if shows_process_control(summary) else []
     if any(control.value < 0 for control in controls if control):
         lines.append(f"Below zero: it used less CPU than {study.baseline} for the same connections.")
-    if confidences:
-        lines.append(f"Intervals: {percent(min(confidences))}, each for its own figure.")
-    if study.repetitions:
-        lines.append(f"Means of {count(study.repetitions, 'run')}, and their standard deviation (sd).")
+    intervals = f"; intervals: {percent(min(confidences))}, each for its own figure" if confidences else ""
+    lines += [f"{estimator(summary)}{intervals}."] if main else []
     if any(each.clients_per_worker for each in main):
         measured = study.connections_per_trial
         number = "" if measured is None else f"{measured:,} "
@@ -307,7 +306,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         Where the results lie, for the lines that say so and name the next command.
     """
     console.print()
-    console.print(Text(printable(summary.study.title), style="bold"))
+    prose(console, summary.study.title, style="bold")
     prose(console, summary.study.question)
     if main_of(summary):
         console.print()
@@ -360,7 +359,7 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
             table.add_column("sd", justify="right", style="dim", no_wrap=True)
     table.add_column("Rank", no_wrap=True)
     for row in rows:
-        name = Text(printable(row.name), style="italic" if row.is_control else "bold")
+        name = Text(layout.name(row.name), style="italic" if row.is_control else "bold")
         deviation = "" if row.workers_deviation == ABSENT else row.workers_deviation
         workers = [Text(row.workers), Text(deviation)]
         if not layout.one_line:
@@ -386,6 +385,9 @@ def heading_of(summary: Summary) -> str:
 
 def print_pairs(summary: Summary, console: Console) -> None:
     """Prints the table of comparisons: who against whom, the ratio, its interval, the verdict."""
+    if not summary.pairs:
+        prose(console, f"Comparisons: {verdict_counts(summary)}", style="")
+        return
     print_table(console, lambda layout: _pairs_table(summary, layout))
     for line in pairs_legend(summary):
         prose(console, line)
@@ -411,10 +413,10 @@ def _pairs_table(summary: Summary, layout: Layout) -> Table:
     for row in rows:
         blocks = [Text(row.blocks), Text(row.detectable)]
         table.add_row(
-            *([Text(printable(row.where))] if has_place else []),
-            Text(printable(row.a), style="bold"),
+            *([Text(layout.name(row.where))] if has_place else []),
+            Text(layout.name(row.a), style="bold"),
             Text(row.verdict, style=VERDICT_STYLES.get(row.verdict, "")),
-            Text(printable(row.b)),
+            Text(layout.name(row.b)),
             *layout.figure(row.ratio, row.span),
             *(blocks if layout.one_line else [below(row.detectable, f"{row.blocks} blocks")]),
         )

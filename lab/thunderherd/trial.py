@@ -123,7 +123,7 @@ class _Trial:
             settle(server)
             quiet = noise.sample(server.ready.supervisor_pid)
             seen.rest_before = seen.before = server.snapshot()
-            with self._started(server.ready.address, [load.settings] * load.processes) as running:
+            with self._started(server.ready.address, [load.told] * load.processes) as running:
                 if load.is_timed:
                     self._snapshots_at_marks(server, running)
                 seen.loads = self._results(running)
@@ -141,7 +141,7 @@ class _Trial:
         with self._server() as server:
             seen.ready = server.ready
             self._count_ports(server.ready.port)
-            with self._started(server.ready.address, [load.settings] * load.processes) as running:
+            with self._started(server.ready.address, [load.told] * load.processes) as running:
                 seen.loads = self._results(running)
                 seen.client_lives = [client.life for client in running if client.life is not None]
             seen.summary = server.stop()

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Error, Result};
 
 use crate::about::About;
 use crate::inbox;
+use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
@@ -20,7 +21,7 @@ use crate::workload::{
     Agreement, Answer, Client, Conversation, Input, Next, Relation, Service, Session, Then, Workload,
 };
 
-use processes::{Process, top_two};
+use processes::{Process, is_shortage, top_two};
 
 pub static ENTRY: Workload = Workload {
     about: About {
@@ -76,7 +77,7 @@ const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 
 fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
     let proc = Path::new(settings.word(PROC.name));
-    top_two(proc).with_context(|| format!("the processes in {} could not be read (--proc)", proc.display()))?;
+    check(proc)?;
     let server_closes = match settings.word(CLOSES.name) {
         "by_design" => waits == Waits::InTheCall,
         word => word == "server",
@@ -88,6 +89,22 @@ fn service(settings: &Settings, waits: Waits) -> Result<Box<dyn Service>> {
         wait: Duration::from_micros(settings.integer(WAIT.name)),
         then: if server_closes { Then::Close } else { Then::Receive(BUFFER) },
     }))
+}
+
+/// Refuses a folder that is no proc file system, before anybody asks.
+fn check(proc: &Path) -> Result<()> {
+    let refused = |why: String| {
+        mistake(format!(
+            "--proc is '{}', {why}; it takes where a proc file system is mounted, for instance /proc",
+            proc.display()
+        ))
+    };
+    match top_two(proc) {
+        Ok([first, _]) if first != Process::default() => Ok(()),
+        Ok(_) => Err(refused("in which there is no process".to_owned())),
+        Err(error) if is_shortage(&error) => Err(Error::new(error).context("the processes could not be read")),
+        Err(error) => Err(refused(format!("which cannot be read: {error}"))),
+    }
 }
 
 #[derive(Clone)]
@@ -203,6 +220,10 @@ impl Conversation for Asker {
         outbox.push(Piece::Bytes(Arc::clone(&self.request), 0..self.request.len()));
         outbox.end_message();
         BUFFER
+    }
+
+    fn kept_by(&self) -> Option<&'static str> {
+        Some("--closes client")
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {

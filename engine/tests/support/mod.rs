@@ -84,6 +84,21 @@ pub fn run(command: &mut Command) -> Ran {
     }
 }
 
+/// One line with all of these words, no sign of a panic, nothing on standard output, this exit status.
+#[track_caller]
+pub fn one_line(ran: &Ran, status: i32, words: &[&str]) {
+    assert_eq!(ran.errors.trim_end().lines().count(), 1, "not one line: {ran:?}");
+    for word in words {
+        assert!(ran.errors.contains(word), "'{word}' is not in: {}", ran.errors);
+    }
+    assert!(ran.errors.starts_with("thunderherd-engine: "), "{ran:?}");
+    for word in ["panicked", "RUST_BACKTRACE", "Error {", "Os {", "\u{1b}"] {
+        assert!(!ran.errors.contains(word), "'{word}' is in: {}", ran.errors);
+    }
+    assert_eq!(ran.output, "", "nothing is to be on standard output");
+    assert_eq!(ran.status, Some(status), "{ran:?}");
+}
+
 /// A copy of the program that every user may run, and a user of whom no other process is: to meet what only those meet
 /// who are not root, and limits that count a user's processes.
 pub struct Unprivileged {

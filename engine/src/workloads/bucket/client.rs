@@ -130,6 +130,10 @@ impl Conversation for BucketConversation {
         Want::AtMost(LONGEST_REPLY)
     }
 
+    fn kept_by(&self) -> Option<&'static str> {
+        Some("--keep-connections true")
+    }
+
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         self.reply.extend_from_slice(input.bytes());
         input.take(input.bytes().len());

@@ -67,7 +67,8 @@ pub fn top_two(proc: &Path) -> io::Result<[Process; 2]> {
 /// Room for a name and fifty numbers of twenty digits. The kernel gives all of a stat to the first read that has room.
 const LONGEST_STAT: usize = 4096;
 
-fn is_shortage(error: &io::Error) -> bool {
+/// Whether what reading takes was not to be had, whatever is read.
+pub fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 

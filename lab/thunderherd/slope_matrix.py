@@ -1,0 +1,64 @@
+"""What each further one on a sweep's axis adds, and what starting up costs, as rows and columns of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from thunderherd.figures import ABSENT, count, number
+from thunderherd.matrices import Cell, Matrix, Reasons, Shown, caption_of, digits_for, shown, unit_for
+from thunderherd.records import SlopeSummary, Summary, SweepSummary
+
+__all__ = ["slope_matrix"]
+
+
+def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> Matrix | None:
+    """Metrics x contenders: the slope, and in the row below it the start; None where the sweep asks for
+    none, or this run has too few of its points."""
+    if sweep.slope is None or not sweep.slopes:
+        return None
+    start = "start-up" if sweep.trial == "whole_life" else "at none"
+    reasons = Reasons()
+    rows: list[tuple[str, tuple[Cell, ...]]] = []
+    for name in dict.fromkeys(each.metric for each in sweep.slopes):
+        own = {each.base: each for each in sweep.slopes if each.metric == name}
+        lines = [own.get(base) for base in sweep.contenders]
+        adds = [shown(summary, each.each, each.each_spread) if each else None for each in lines]
+        starts = [shown(summary, each.start, each.start_spread) if each else None for each in lines]
+        rows.append(_row(summary, name, f"each {sweep.slope}", adds, lines, reasons, between))
+        rows.append(_row(summary, name, start, starts, lines, reasons, between))
+    points = ", ".join(point.label for point in sweep.points)
+    remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
+    runs = summary.study.repetitions
+    how = (
+        f"in each run; mean of {count(runs, 'run')} and standard deviation (sd)"
+        if runs
+        else "in each block; Hodges-Lehmann estimate and its interval over the blocks"
+    )
+    return Matrix(
+        f"What each {sweep.slope} adds, and {start} beside it{remarks}",
+        "metric",
+        tuple(sweep.contenders),
+        tuple(rows),
+        (*reasons.notes, f"slope: least squares over {sweep.x_label} {points} {how}"),
+    )
+
+
+def _row(
+    summary: Summary,
+    name: str,
+    what: str,
+    figures: Sequence[Shown | None],
+    lines: Sequence[SlopeSummary | None],
+    reasons: Reasons,
+    between: str,
+) -> tuple[str, tuple[Cell, ...]]:
+    """A row has a unit of its own: what one adds may be a thousandth of the start."""
+    unit = unit_for(summary, name, figures)
+    digits = digits_for([unit.of(each.value) for each in figures if each], name)
+    cells = tuple(
+        Cell(number(unit.of(figure.value), digits), figure.span(unit, digits, between))
+        if figure
+        else Cell(ABSENT, mark=reasons.mark((line.why if line else None) or "not measured"))
+        for figure, line in zip(figures, lines, strict=True)
+    )
+    return f"{caption_of(name, unit)}, {what}", cells

@@ -1,0 +1,87 @@
+"""What each further one on a sweep's axis adds to a metric, and what is there at none.
+
+A whole life of few requests is mostly the start of a program; what a request costs is the slope of such
+lives over their number. The line is that of least squares through a contender's points, in each block by
+itself, as in a claim with a slope. Of judged blocks there follow the Hodges-Lehmann estimate and its
+interval; of repeated runs, which are too few for one, mean and standard deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from thunderherd.contrasts import Values, by_block
+from thunderherd.contrasts_file import Contrast, at_point, straight_line
+from thunderherd.records import Interval, SlopeSummary, Spread
+from thunderherd.statistics import hodges_lehmann
+from thunderherd.study import Study, Sweep
+
+__all__ = ["slopes"]
+
+
+def slopes(study: Study, sweep: Sweep, values: Values, unavailable: Mapping[str, str]) -> list[SlopeSummary]:
+    """The lines of a sweep that asks for them: of each of its metrics, for each of its contenders.
+
+    Parameters
+    ----------
+    study
+        As resolved for the run.
+    sweep
+        One of its sweeps. Where this run has one of its points only there is no line.
+    values
+        The blocks that count.
+    unavailable
+        Why this machine does not offer a metric, by metric.
+    """
+    numbers = {
+        point.name: point.number if point.here is None else float(point.here) for point in sweep.points
+    }
+    if sweep.slope is None or None in numbers.values() or len(set(numbers.values())) < 2:
+        return []
+    return [
+        _slope(study, sweep, base, metric, numbers, values, unavailable)
+        for metric in sweep.metrics
+        for base in sweep.contenders
+    ]
+
+
+def _slope(
+    study: Study,
+    sweep: Sweep,
+    base: str,
+    metric: str,
+    numbers: Mapping[str, float | None],
+    values: Values,
+    unavailable: Mapping[str, str],
+) -> SlopeSummary:
+    names = {point: at_point(base, sweep.name, point) for point in numbers}
+    if lacking := [name for name in names.values() if name not in values.get(metric, {})]:
+        reasons = [unavailable.get(metric), *(sweep.absent.get(name) for name in lacking)]
+        why = next((each for each in reasons if each), "it has no figure at each of the points")
+        return SlopeSummary(base=base, metric=metric, each=None, start=None, why=why)
+    line = straight_line(numbers)
+    each, start = (
+        by_block(
+            Contrast(
+                label=base, metric=metric, weights={names[point]: weight for point, weight in part.items()}
+            ),
+            values,
+        ).tolist()
+        for part in (line.slope, line.start)
+    )
+    repeated = study.repetitions is not None
+    return SlopeSummary(
+        base=base,
+        metric=metric,
+        each=_interval(each, 1 - study.measure.alpha),
+        start=_interval(start, 1 - study.measure.alpha),
+        each_spread=Spread.of(each) if repeated else None,
+        start_spread=Spread.of(start) if repeated else None,
+    )
+
+
+def _interval(by_blocks: list[float], confidence: float) -> Interval:
+    found = hodges_lehmann(by_blocks, confidence)
+    return Interval(
+        value=found.value, low=found.low, high=found.high, confidence=found.confidence, blocks=found.n
+    )
