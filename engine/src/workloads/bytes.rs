@@ -13,8 +13,8 @@ use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
-use crate::workload::{End, 
-    Agreement, Answer, Client, Conversation, Input, Next, Relation, Service, Session, Then, Workload,
+use crate::workload::{
+    Agreement, Answer, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };
 
 pub static ENTRY: Workload = Workload {

@@ -12,7 +12,7 @@ use crate::pattern::{BYTES, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::Settings;
 use crate::tally::ErrorKind;
-use crate::workload::{End, Answer, Client, Conversation, Input, Next, Service, Session, Then, Workload};
+use crate::workload::{Answer, Client, Conversation, End, Input, Next, Service, Session, Then, Workload};
 
 pub static ENTRY: Workload = Workload {
     about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },
