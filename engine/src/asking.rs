@@ -9,6 +9,7 @@ use crate::about::Entry;
 use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
+use crate::linger;
 use crate::load::{Edge, FirstError, Load, LoadRun};
 use crate::measure::{Measured, Window};
 use crate::process_tree::Tree;
@@ -65,6 +66,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
+    linger::wait();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let counters = counters::between(&counted_before, &counting.read()?);
     let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
