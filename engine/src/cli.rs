@@ -18,6 +18,7 @@ use crate::counting;
 use crate::cpu_time;
 use crate::design::Design;
 use crate::designs::DESIGNS;
+use crate::holes;
 use crate::lines;
 use crate::load::Load;
 use crate::loads::LOADS;
@@ -29,7 +30,7 @@ use crate::registry;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
 use crate::sys::process::{self, Pid};
-use crate::workload::{End, Workload};
+use crate::workload::Workload;
 use crate::workloads::WORKLOADS;
 
 const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
@@ -146,7 +147,11 @@ fn list_command() -> Command {
         .about("List what is registered")
         .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
         .arg(flag("json").help("Print JSON"))
-        .arg(flag("matrix").help("Show which design runs with which primitive").conflicts_with_all(["kind", "json"]))
+        .arg(
+            flag("matrix")
+                .help("Show what runs with which primitive, and why not")
+                .conflicts_with_all(["kind", "json"]),
+        )
 }
 
 fn common(command: Command) -> Command {
@@ -335,30 +340,12 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     Some(matches.get_many("cpus")?.copied().collect())
 }
 
-/// The primitives run here, and at this end of the workload.
-fn fits(way: Way, workload: &Entry<Workload>, end: End) -> Result<()> {
-    for primitive in [way.out, way.into] {
-        if let Some(reason) = (primitive.item.unavailable)() {
-            return Err(mistake(format!("{} cannot run here: {reason}", primitive.name)));
-        }
-        if let Some(reason) = registry::hole_of_end(workload.item, end, primitive.item) {
-            return Err(mistake(format!("{} with {}: {reason}", workload.name, primitive.name)));
-        }
-    }
-    Ok(())
-}
-
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     follow_parent(matches)?;
     let design = registry::find(DESIGNS, word(matches, "design"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    fits(way, workload, End::Service)?;
-    for primitive in [way.out, way.into] {
-        if let Some(reason) = registry::hole(design.item, primitive.item) {
-            return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
-        }
-    }
+    holes::check_server(design, way, workload)?;
     if let Some(reason) = (design.item.unavailable)() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
@@ -385,7 +372,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let load = registry::find(LOADS, word(matches, "load"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    fits(way, workload, End::Client)?;
+    holes::check_load(load, way, workload)?;
     let settings = given_settings(matches, &Chosen::load(load, way, workload))?;
     load.item.check(&settings, |name| matches.contains_id(name))?;
     let connect = word(matches, "connect");
@@ -459,7 +446,7 @@ fn is_loopback(address: IpAddr) -> bool {
 
 fn list(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("matrix") {
-        return say(&registry::matrix());
+        return say(&holes::matrix());
     }
     let catalogue = registry::catalogue();
     let only = matches.get_one::<String>("kind").map(String::as_str);
