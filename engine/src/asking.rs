@@ -9,7 +9,7 @@ use crate::about::Entry;
 use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
-use crate::load::{Edge, FirstError, Load, LoadRun};
+use crate::load::{ByClient, Edge, FirstError, Load, LoadRun};
 use crate::measure::{Measured, Window};
 use crate::process_tree::Tree;
 use crate::setting::Settings;
@@ -41,6 +41,7 @@ pub struct Plan {
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
+    let clients = plan.load.item.clients(&plan.settings);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: plan.target.clone(),
         settings: plan.settings.clone(),
@@ -48,6 +49,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         client: (plan.workload.item.client)(&plan.settings)?,
         way: plan.way,
         first_error: FirstError::new().context(UNMAPPED)?,
+        by_client: ByClient::new(clients).context(UNMAPPED)?,
         window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
         mark: {
@@ -80,19 +82,35 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
-        window: measured.window.clone().map(|window| lines::Window {
-            started_monotonic_ns: window.start,
-            ended_monotonic_ns: window.end,
-            requests: measured.requests,
-            connections: measured.connections,
-        }),
+        window: window(&measured),
         latency: latency(&measured)?,
         used: (&usage).into(),
         counters,
         unavailable: counting.unavailable(),
         account: run.client.account(),
+        figures: run.client.figures(),
+        requests_by_client: run.by_client.get(clients),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
+    })
+}
+
+/// What is known of the window; `None` where the load has none, or has not come so far.
+fn window(measured: &Measured) -> Option<lines::Window> {
+    let edges = measured.window.clone()?;
+    let [(first_read, before), (last_read, after)] = &measured.at_edges[..] else { return None };
+    Some(lines::Window {
+        started_monotonic_ns: edges.start,
+        ended_monotonic_ns: edges.end,
+        requests: measured.requests,
+        connections: measured.connections,
+        counted: lines::Counted {
+            elapsed_ns: last_read - first_read,
+            bytes_sent: after.bytes_sent - before.bytes_sent,
+            bytes_received: after.bytes_received - before.bytes_received,
+            send_calls: after.send_calls - before.send_calls,
+            receive_calls: after.receive_calls - before.receive_calls,
+        },
     })
 }
 
@@ -143,6 +161,7 @@ pub fn in_words(result: &LoadResult) -> String {
             window.requests as f64 / seconds,
             window.connections
         );
+        text += &counted_in_words(&window.counted);
     }
     if let Some(latency) = &result.latency {
         text += &latency_in_words(latency);
@@ -164,6 +183,17 @@ pub fn in_words(result: &LoadResult) -> String {
         text += "stopped by an interrupt before its end\n";
     }
     text
+}
+
+/// Bytes and calls of the load's own end.
+fn counted_in_words(counted: &lines::Counted) -> String {
+    let seconds = counted.elapsed_ns as f64 / 1e9;
+    let way = |bytes: u64, calls: u64| {
+        format!("{:.3} Gbit/s in {:.0} calls a second", bytes as f64 * 8e-9 / seconds, calls as f64 / seconds)
+    };
+    let (sent, received) =
+        (way(counted.bytes_sent, counted.send_calls), way(counted.bytes_received, counted.receive_calls));
+    format!("in it were sent {sent}, received {received}\n")
 }
 
 fn latency_in_words(latency: &Latency) -> String {

@@ -413,7 +413,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
-        say_line(&lines::Line::Load(result))?;
+        say_line(&lines::Line::Load(Box::new(result)))?;
     } else {
         say(&asking::in_words(&result))?;
     }

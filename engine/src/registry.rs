@@ -84,7 +84,7 @@ pub fn hole_of_end(workload: &Workload, end: End, primitive: &Primitive) -> Opti
     if !primitive.stores && !workload.takes_unstored.contains(&end) {
         return Some("what comes has to be read, and the primitive does not store it".to_owned());
     }
-    (primitive.laid_out && !workload.laid_out)
+    (primitive.laid_out && !workload.laid_out.contains(&end))
         .then(|| "the protocol's messages are of several buffers, and the primitive sends from one".to_owned())
 }
 
@@ -127,6 +127,7 @@ pub fn catalogue() -> Value {
                 json!({
                     "port": workload.port, "service_settings": workload.service_settings,
                     "client_settings": workload.client_settings, "agreements": agreements,
+                    "measured_by": workload.measured_by,
                 }),
             )
         }),

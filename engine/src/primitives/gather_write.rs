@@ -12,7 +12,8 @@ use crate::sys::descriptor;
 pub static ENTRY: Primitive = Primitive::sending::<GatherWrite>(About {
     summary: "The pieces of a message copied together, then one write",
     source: "write(2)",
-});
+})
+.gathering();
 
 /// What is left of a message after a partial write is copied together anew.
 #[derive(Default)]

@@ -18,7 +18,8 @@ pub static ENTRY: Primitive = Primitive::moving(
         source: "vmsplice(2), splice(2)",
     },
     Moves::Out(prepare),
-);
+)
+.gathering();
 
 /// Pieces held from which on each further one asks first what has been acknowledged.
 const HELD: usize = 16;
