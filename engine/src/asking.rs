@@ -16,7 +16,7 @@ use crate::setting::Settings;
 use crate::show::Show;
 use crate::sys::{process, signal};
 use crate::tally::Tally;
-use crate::workload::Workload;
+use crate::workload::{Figures, LAST, Outcome, PAYLOAD_BYTES, PAYLOAD_NANOSECONDS, REQUESTS, Workload};
 
 /// Whom to ask, and how.
 pub struct Plan {
@@ -77,6 +77,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         primitive: plan.way.out.name,
         receive: plan.way.into.name,
         settings: plan.settings.values().clone(),
+        measured_by: plan.workload.item.measured_by,
         expected_requests,
         tally: run.tally.counts(),
         elapsed_ns: ended - started,
@@ -92,6 +93,18 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         requests_by_client: run.by_client.get(clients),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
+    })
+}
+
+/// What the source's own client would print; `None` where that is not known.
+pub fn original(plan: &Plan, result: &LoadResult) -> Option<String> {
+    plan.workload.item.original.map(|original| {
+        original(&Outcome {
+            primitive: result.primitive,
+            settings: &plan.settings,
+            requests: result.requests_by_client.as_deref(),
+            figures: &result.figures,
+        })
     })
 }
 
@@ -166,6 +179,7 @@ pub fn in_words(result: &LoadResult) -> String {
     if let Some(latency) = &result.latency {
         text += &latency_in_words(latency);
     }
+    text += &figures_in_words(&result.figures, result.elapsed_ns);
     text += &format!(
         "client CPU: user {:.6} s, system {:.6} s\n",
         result.used.user_ns as f64 / 1e9,
@@ -194,6 +208,28 @@ fn counted_in_words(counted: &lines::Counted) -> String {
     let (sent, received) =
         (way(counted.bytes_sent, counted.send_calls), way(counted.bytes_received, counted.receive_calls));
     format!("in it were sent {sent}, received {received}\n")
+}
+
+/// What the workload has measured itself, of the mean request; the payload, over the whole load where its own time is not
+/// known.
+fn figures_in_words(figures: &Figures, elapsed: u64) -> String {
+    let figure = |name: &str| figures.get(name).copied();
+    let mut text = String::new();
+    for (name, sum) in figures {
+        let (Some(requests @ 1..), Some(last)) = (figure(REQUESTS), figure(&format!("{LAST}{name}"))) else { continue };
+        let mean = *sum as f64 / requests as f64;
+        text += &match name.strip_suffix("_ns") {
+            Some(name) => {
+                format!("{}: {:.0} µs a request, {} µs the last\n", name.replace('_', " "), mean / 1e3, last / 1000)
+            }
+            None => format!("{}: {mean:.1} a request, {last} the last\n", name.replace('_', " ")),
+        };
+    }
+    if let Some(bytes @ 1..) = figure(PAYLOAD_BYTES) {
+        let time = figure(PAYLOAD_NANOSECONDS).filter(|&time| time > 0).unwrap_or(elapsed);
+        text += &format!("payload: {bytes} bytes, {:.3} Gbit/s\n", bytes as f64 * 8.0 / time as f64);
+    }
+    text
 }
 
 fn latency_in_words(latency: &Latency) -> String {

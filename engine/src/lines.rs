@@ -12,7 +12,7 @@ use crate::cpu_time::CpuSource;
 use crate::setting::Value;
 use crate::sys::process::Usage;
 use crate::tally::Counts;
-use crate::workload::{Account, Figures};
+use crate::workload::{Account, Figures, MeasuredBy};
 
 /// Version of the lines.
 pub const SCHEMA: u32 = 3;
@@ -203,6 +203,8 @@ pub struct LoadResult {
     pub receive: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
+    /// What of the workload is counted in a window.
+    pub measured_by: MeasuredBy,
     /// Requests that were to be made; null where the load ends by time.
     pub expected_requests: Option<u64>,
     /// What was counted.

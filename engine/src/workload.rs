@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::about::About;
@@ -63,7 +64,7 @@ pub const KEEP: Setting = Setting {
 };
 
 /// What of a workload is counted in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasuredBy {
     /// Requests, by the moment at which their reply was there.
@@ -196,8 +197,14 @@ pub trait Client: Send + Sync {
     }
 }
 
-/// Sums over the requests of a load that count, by name.
+/// Sums over the requests of a load that count, by name. One that begins with [`LAST`] is of the last request alone.
 pub type Figures = BTreeMap<&'static str, u64>;
+
+/// Among [`Figures`]: how many requests count.
+pub const REQUESTS: &str = "requests";
+
+/// What the names of [`Figures`] of the last request begin with.
+pub const LAST: &str = "last_";
 
 /// Among [`Figures`]: bytes of payload, by the workload's own definition.
 pub const PAYLOAD_BYTES: &str = "payload_bytes";
@@ -211,8 +218,8 @@ pub struct Outcome<'a> {
     pub primitive: &'static str,
     /// All effective settings.
     pub settings: &'a Settings,
-    /// The requests that count, of each client.
-    pub requests: &'a [u64],
+    /// The requests that count, of each client; `None` where there are too many to be told apart.
+    pub requests: Option<&'a [u64]>,
     /// See [`Client::figures`].
     pub figures: &'a Figures,
 }
