@@ -10,14 +10,14 @@ use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
-use crate::load::{Edge, FirstError, Load, LoadRun};
+use crate::load::{ByClient, Edge, FirstError, Load, LoadRun};
 use crate::measure::{Measured, Window};
 use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
 use crate::sys::{process, signal};
 use crate::tally::Tally;
-use crate::workload::Workload;
+use crate::workload::{Figures, LAST, Outcome, PAYLOAD_BYTES, PAYLOAD_NANOSECONDS, REQUESTS, Workload};
 
 /// Whom to ask, and how.
 pub struct Plan {
@@ -42,6 +42,7 @@ pub struct Plan {
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
+    let clients = plan.load.item.clients(&plan.settings);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: plan.target.clone(),
         settings: plan.settings.clone(),
@@ -49,6 +50,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         client: (plan.workload.item.client)(&plan.settings)?,
         way: plan.way,
         first_error: FirstError::new().context(UNMAPPED)?,
+        by_client: ByClient::new(clients).context(UNMAPPED)?,
         window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
         mark: {
@@ -77,24 +79,53 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         primitive: plan.way.out.name,
         receive: plan.way.into.name,
         settings: plan.settings.values().clone(),
+        measured_by: plan.workload.item.measured_by,
         expected_requests,
         tally: run.tally.counts(),
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
-        window: measured.window.clone().map(|window| lines::Window {
-            started_monotonic_ns: window.start,
-            ended_monotonic_ns: window.end,
-            requests: measured.requests,
-            connections: measured.connections,
-        }),
+        window: window(&measured),
         latency: latency(&measured)?,
         used: (&usage).into(),
         counters,
         unavailable: counting.unavailable(),
         account: run.client.account(),
+        figures: run.client.figures(),
+        requests_by_client: run.by_client.get(clients),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
+    })
+}
+
+/// What the source's own client would print; `None` where that is not known.
+pub fn original(plan: &Plan, result: &LoadResult) -> Option<String> {
+    plan.workload.item.original.map(|original| {
+        original(&Outcome {
+            primitive: result.primitive,
+            settings: &plan.settings,
+            requests: result.requests_by_client.as_deref(),
+            figures: &result.figures,
+        })
+    })
+}
+
+/// What is known of the window; `None` where the load has none, or has not come so far.
+fn window(measured: &Measured) -> Option<lines::Window> {
+    let edges = measured.window.clone()?;
+    let [(first_read, before), (last_read, after)] = &measured.at_edges[..] else { return None };
+    Some(lines::Window {
+        started_monotonic_ns: edges.start,
+        ended_monotonic_ns: edges.end,
+        requests: measured.requests,
+        connections: measured.connections,
+        counted: lines::Counted {
+            elapsed_ns: last_read - first_read,
+            bytes_sent: after.bytes_sent - before.bytes_sent,
+            bytes_received: after.bytes_received - before.bytes_received,
+            send_calls: after.send_calls - before.send_calls,
+            receive_calls: after.receive_calls - before.receive_calls,
+        },
     })
 }
 
@@ -145,10 +176,12 @@ pub fn in_words(result: &LoadResult) -> String {
             window.requests as f64 / seconds,
             window.connections
         );
+        text += &counted_in_words(&window.counted);
     }
     if let Some(latency) = &result.latency {
         text += &latency_in_words(latency);
     }
+    text += &figures_in_words(&result.figures, result.elapsed_ns);
     text += &format!(
         "client CPU: user {:.6} s, system {:.6} s\n",
         result.used.user_ns as f64 / 1e9,
@@ -164,6 +197,39 @@ pub fn in_words(result: &LoadResult) -> String {
     }
     if result.interrupted {
         text += "stopped by an interrupt before its end\n";
+    }
+    text
+}
+
+/// Bytes and calls of the load's own end.
+fn counted_in_words(counted: &lines::Counted) -> String {
+    let seconds = counted.elapsed_ns as f64 / 1e9;
+    let way = |bytes: u64, calls: u64| {
+        format!("{:.3} Gbit/s in {:.0} calls a second", bytes as f64 * 8e-9 / seconds, calls as f64 / seconds)
+    };
+    let (sent, received) =
+        (way(counted.bytes_sent, counted.send_calls), way(counted.bytes_received, counted.receive_calls));
+    format!("in it were sent {sent}, received {received}\n")
+}
+
+/// What the workload has measured itself, of the mean request; the payload, over the whole load where its own time is not
+/// known.
+fn figures_in_words(figures: &Figures, elapsed: u64) -> String {
+    let figure = |name: &str| figures.get(name).copied();
+    let mut text = String::new();
+    for (name, sum) in figures {
+        let (Some(requests @ 1..), Some(last)) = (figure(REQUESTS), figure(&format!("{LAST}{name}"))) else { continue };
+        let mean = *sum as f64 / requests as f64;
+        text += &match name.strip_suffix("_ns") {
+            Some(name) => {
+                format!("{}: {:.0} µs a request, {} µs the last\n", name.replace('_', " "), mean / 1e3, last / 1000)
+            }
+            None => format!("{}: {mean:.1} a request, {last} the last\n", name.replace('_', " ")),
+        };
+    }
+    if let Some(bytes @ 1..) = figure(PAYLOAD_BYTES) {
+        let time = figure(PAYLOAD_NANOSECONDS).filter(|&time| time > 0).unwrap_or(elapsed);
+        text += &format!("payload: {bytes} bytes, {:.3} Gbit/s\n", bytes as f64 * 8.0 / time as f64);
     }
     text
 }

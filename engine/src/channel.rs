@@ -1,9 +1,12 @@
 //! A connected socket and the primitives that move bytes over it: what both ends of a connection share.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+use socket2::SockRef;
 
 use crate::about::Entry;
 use crate::inbox::Inbox;
@@ -31,7 +34,8 @@ impl Way {
         let (Moves::Out(senders), Moves::In(receivers)) = (self.out.item.moves, self.into.item.moves) else {
             panic!("{} is to send and {} to receive", self.out.name, self.into.name);
         };
-        Ok(Openers { senders: senders(settings)?, receivers: receivers(settings)? })
+        let messages_at_once = self.out.item.messages_at_once(settings);
+        Ok(Openers { senders: senders(settings)?, receivers: receivers(settings)?, messages_at_once })
     }
 }
 
@@ -39,13 +43,16 @@ impl Way {
 pub struct Openers {
     senders: Box<dyn Opener<dyn Sender>>,
     receivers: Box<dyn Opener<dyn Receiver>>,
+    messages_at_once: usize,
 }
 
 impl Openers {
     /// Makes a channel of a connected socket, blocking or not.
     pub fn open(&mut self, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
         let (sender, receiver) = (self.senders.open(socket.as_fd())?, self.receivers.open(socket.as_fd())?);
-        Ok(Channel::new(socket, sender, receiver, slot))
+        let mut channel = Channel::new(socket, sender, receiver, slot);
+        channel.outbox = Outbox::gathering(self.messages_at_once);
+        Ok(channel)
     }
 }
 
@@ -103,6 +110,15 @@ impl Channel {
             self.slot.bytes_not_copied.fetch_add(bytes as u64, Relaxed);
         }
         result
+    }
+
+    /// Nothing more will be sent, and the peer is to see that (shutdown(2), SHUT_WR). Where the peer has reset the connection,
+    /// the next call says so.
+    pub fn end(&self) -> io::Result<()> {
+        match SockRef::from(&self.socket).shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            result => result,
+        }
     }
 
     /// Receive calls since the last time this was asked.

@@ -107,6 +107,11 @@ fn load_command() -> Command {
                 .conflicts_with("json")
                 .help("Print every connection, request and reply, and what failed, each with its client's number"),
         )
+        .arg(
+            flag("original")
+                .conflicts_with_all(["show", "json"])
+                .help("Print what the client of the workload's source prints, and nothing else"),
+        )
         .arg(flag("json").help("Print the result as a JSON line, and before it the marks of a load that ends by time"));
     let groups = [
         ("Settings of loads", settings(LOADS, |load| load.settings)),
@@ -385,7 +390,10 @@ fn load(matches: &ArgMatches) -> Result<()> {
         )));
     }
     pin(matches)?;
-    let result = asking::ask(&asking::Plan {
+    if matches.get_flag("original") && workload.item.original.is_none() {
+        return Err(mistake(format!("--original: {} has no client of its own whose words are known", workload.name)));
+    }
+    let plan = asking::Plan {
         load,
         way,
         workload,
@@ -395,12 +403,15 @@ fn load(matches: &ArgMatches) -> Result<()> {
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
         counters: asked(matches),
-    })?;
+    };
+    let result = asking::ask(&plan)?;
     let all = result.expected_requests.is_none_or(|expected| result.tally.requests == expected);
     let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
-        say_line(&lines::Line::Load(result))?;
+        say_line(&lines::Line::Load(Box::new(result)))?;
+    } else if matches.get_flag("original") {
+        say(&asking::original(&plan, &result).unwrap_or_default())?;
     } else {
         say(&asking::in_words(&result))?;
     }

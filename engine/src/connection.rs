@@ -10,7 +10,7 @@ use crate::channel::Channel;
 use crate::primitive::{Received, Sent, Want};
 use crate::sys::descriptor::{PollFlags, poll};
 use crate::tally::ErrorKind;
-use crate::workload::{Input, Job, Next, Session, Then};
+use crate::workload::{Input, Job, More, Next, Session, Then};
 
 /// How long a sender may hold a finished connection for the sake of pieces that the kernel still reads.
 const FINISH: Duration = Duration::from_secs(1);
@@ -18,6 +18,9 @@ const FINISH: Duration = Duration::from_secs(1);
 /// Answers in one turn, as many as memcached gives (its option -R): a client that never stops asking must not keep the
 /// others of its event loop waiting.
 const ANSWERS_IN_A_TURN: usize = 20;
+
+/// Parts of an answer that are sent in one turn, for the same reason: a client that takes all that comes as it comes.
+const PARTS_IN_A_TURN: usize = 8;
 
 /// One accepted connection.
 pub struct Connection {
@@ -28,6 +31,8 @@ pub struct Connection {
     not_stored: usize,
     /// Answers in the outbox that have not been sent in full.
     answers: u64,
+    /// An answer has been begun of which the session has more.
+    begun: bool,
     /// Something may be left in the outbox, or in a pipe or queue of the sender.
     unsent: bool,
     state: State,
@@ -40,10 +45,11 @@ pub struct Connection {
 struct Left {
     receives: usize,
     answers: usize,
+    parts: usize,
 }
 
 /// Of a connection that need not share its process or thread, and so never takes turns.
-const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX };
+const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, parts: usize::MAX };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -95,6 +101,7 @@ impl Connection {
             session,
             not_stored: 0,
             answers: 0,
+            begun: false,
             unsent: false,
             state: State::Open,
             left: UNBOUNDED,
@@ -123,7 +130,7 @@ impl Connection {
     }
 
     /// A turn among the connections of an event loop, of which the socket is said to be ready for `ready`: receives at
-    /// most once and answers at most 20 requests, computing right here what needs computing.
+    /// most once and answers at most 20 requests, or 8 parts of one, computing right here what needs computing.
     ///
     /// Errors (POLLERR; always to be given by whoever cannot tell, as with select) may be completions, which are collected
     /// first; a real error shows at the next transfer.
@@ -145,7 +152,7 @@ impl Connection {
     /// As [`Connection::turn`], for an event loop that has others compute: a request that needs it comes back as a job. When
     /// [`Connection::work`] has run the job, the next turn, for nothing in particular, sends the answer.
     pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
-        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN };
+        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, parts: PARTS_IN_A_TURN };
         if ready.contains(PollFlags::POLLERR)
             && let Err(error) = self.channel.reap()
         {
@@ -175,6 +182,13 @@ impl Connection {
             if self.unsent {
                 match self.channel.send().map_err(|error| ErrorKind::of(&error))? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
+                    Sent::Done if self.begun && self.next_part()? => {
+                        if self.left.parts == 0 {
+                            return Ok(Progress::Yields(PollFlags::POLLOUT));
+                        }
+                        self.left.parts -= 1;
+                        continue;
+                    }
                     Sent::Done => self.all_sent(),
                 }
             }
@@ -226,6 +240,20 @@ impl Connection {
         self.channel.finish(FINISH);
     }
 
+    /// Whether the session had one more part of the answer that has been begun.
+    fn next_part(&mut self) -> Result<bool, ErrorKind> {
+        let more = self.session.more(&mut self.channel.outbox);
+        if more == More::Part {
+            return Ok(true);
+        }
+        self.begun = false;
+        self.answered();
+        if more == More::End {
+            self.channel.end().map_err(|error| ErrorKind::of(&error))?;
+        }
+        Ok(false)
+    }
+
     fn all_sent(&mut self) {
         self.unsent = false;
         self.channel.slot().requests.fetch_add(std::mem::take(&mut self.answers), Relaxed);
@@ -248,6 +276,10 @@ impl Connection {
             Next::Receive(want) => (Then::Receive(want), None),
             Next::Answered(then) => {
                 self.answered();
+                (then, None)
+            }
+            Next::Begun(then) => {
+                (self.begun, self.unsent) = (true, true);
                 (then, None)
             }
             Next::Work(job, then) => (then, Some(job)),

@@ -31,12 +31,14 @@ pub struct Course<'run> {
     number: usize,
     left: u64,
     failures: u32,
+    /// Requests that count.
+    counted: u64,
 }
 
 impl<'run> Course<'run> {
     /// Of the client with this number, counted from 1 as it is shown, that makes so many requests.
     pub fn new(run: &'run LoadRun, slot: &'static Slot, number: usize, requests: u64) -> Self {
-        Course { run, slot, number, left: requests, failures: 0 }
+        Course { run, slot, number, left: requests, failures: 0, counted: 0 }
     }
 
     /// Whether the client makes another request at this moment.
@@ -44,10 +46,14 @@ impl<'run> Course<'run> {
         self.left > 0 && self.failures < FAILURES_IN_A_ROW && !self.run.window.is_over(at) && !signal::interrupted()
     }
 
-    /// A reply came and was right.
-    pub fn answered(&mut self) {
+    /// A reply came and was right. It counts if that was within the load's window.
+    pub fn answered(&mut self, caller: &mut Caller<'_>, at: u64) {
         self.left -= 1;
         self.failures = 0;
+        if self.run.window.contains(at) {
+            self.counted += 1;
+            caller.counts();
+        }
     }
 
     /// A request failed, or the connection that was made for it.
@@ -70,7 +76,14 @@ impl<'run> Course<'run> {
             Failure::system("preparing a connection", &error)
         })?;
         let shown = self.run.show.as_ref().map(|show| show.client(self.number));
-        Ok(Caller::new(channel, self.run.client.open(), shown))
+        Ok(Caller::new(channel, self.run.client.open(), shown, &self.run.window))
+    }
+}
+
+impl Drop for Course<'_> {
+    /// At its end: a counter that every request touched would be on a cache line with those of other clients.
+    fn drop(&mut self) {
+        self.run.by_client.set(self.number, self.counted);
     }
 }
 
@@ -116,9 +129,8 @@ impl<'run> Client<'run> {
         let (run, pause) = (self.course.run, pause(self.course.run));
         let mut at = now();
         while self.course.goes_on(at) {
-            match self.turn(&mut at) {
-                Ok(()) => self.course.answered(),
-                Err(failure) => self.course.failed(&failure),
+            if let Err(failure) = self.turn(&mut at) {
+                self.course.failed(&failure);
             }
             if pause > 0 {
                 sleep_until(at + pause, || self.course.goes_on(now()));
@@ -142,8 +154,11 @@ impl<'run> Client<'run> {
         let asked = now();
         let result = caller.exchange();
         *at = now();
-        if let (Ok(_), Some(measure)) = (&result, &mut self.measure) {
-            measure.answered(asked, *at);
+        if result.is_ok() {
+            self.course.answered(&mut caller, *at);
+            if let Some(measure) = &mut self.measure {
+                measure.answered(asked, *at);
+            }
         }
         match result {
             Ok(true) if self.keeps => self.caller = Some(caller),
@@ -212,8 +227,11 @@ impl<'run> Edges<'run> {
     pub fn cut(&mut self) {
         let at = now();
         self.look(at);
-        if self.to_come == [Edge::Ended] {
+        if !self.to_come.is_empty() {
+            // Also of one that has not begun: requests that go on until its end are over then.
             self.run.window.cut(at);
+        }
+        if self.to_come == [Edge::Ended] {
             self.look(at);
         }
         self.to_come.clear();
@@ -232,10 +250,12 @@ impl<'run> Edges<'run> {
     }
 
     fn mark(&self, edge: Edge, moment: u64) {
+        let mut measured = self.run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        measured.at_edges.push((now(), self.run.tally.counts()));
         if edge == Edge::Ended {
-            let mut measured = self.run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             measured.window = Some(self.run.window.edges());
         }
+        drop(measured);
         (self.run.mark)(edge, moment);
     }
 }

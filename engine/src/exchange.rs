@@ -10,12 +10,12 @@ use std::time::Duration;
 use socket2::{Domain, Socket, Type};
 
 use crate::channel::Channel;
-use crate::outbox::Piece;
+use crate::measure::Window;
 use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
-use crate::workload::{Answer, Conversation, Input};
+use crate::workload::{Answer, Conversation, Input, More};
 
 /// A request that failed: the kind that is counted, and the words for the user.
 #[derive(Debug)]
@@ -142,8 +142,9 @@ pub struct Caller<'run> {
     channel: Channel,
     conversation: Box<dyn Conversation>,
     shown: Option<Shown<'run>>,
+    window: &'run Window,
     want: Want,
-    /// Something may be left in the outbox, or in a pipe or queue of the sender.
+    /// Something may be left in the outbox, or in a pipe or queue of the sender, or to come of the request.
     unsent: bool,
     /// A request was answered, and nothing has come since.
     at_rest: bool,
@@ -154,6 +155,8 @@ pub struct Caller<'run> {
 pub enum Progress {
     /// The socket would block until it is ready for this.
     Blocked(PollFlags),
+    /// Its turn is over, and more of the request can be sent.
+    Yields,
     /// The reply came and was right.
     Answered {
         /// The connection takes another request.
@@ -162,23 +165,32 @@ pub enum Progress {
 }
 
 impl<'run> Caller<'run> {
-    /// Takes a channel of a connected socket, which blocks or not.
-    pub fn new(channel: Channel, conversation: Box<dyn Conversation>, shown: Option<Shown<'run>>) -> Self {
+    /// Takes a channel of a connected socket, which blocks or not, for a load with this window.
+    pub fn new(
+        channel: Channel,
+        conversation: Box<dyn Conversation>,
+        shown: Option<Shown<'run>>,
+        window: &'run Window,
+    ) -> Self {
         if let Some(shown) = &shown {
             shown.connected(channel.socket());
         }
-        Caller { channel, conversation, shown, want: Want::AtMost(0), unsent: false, at_rest: false }
+        Caller { channel, conversation, shown, window, want: Want::AtMost(0), unsent: false, at_rest: false }
     }
 
     /// Asks, and waits for the reply in the calls of a blocking socket, whose own time limit ends the waiting. Says
     /// whether the connection takes another request.
     pub fn exchange(&mut self) -> Result<bool, Failure> {
-        if self.ask()? == Progress::Blocked(PollFlags::POLLOUT) {
-            return Err(self.timed_out());
+        let mut progress = self.ask()?;
+        if progress == Progress::Blocked(PollFlags::POLLIN) {
+            progress = self.advance()?;
         }
-        match self.advance()? {
-            Progress::Answered { open } => Ok(open),
-            Progress::Blocked(_) => Err(self.timed_out()),
+        loop {
+            match progress {
+                Progress::Answered { open } => return Ok(open),
+                Progress::Blocked(_) => return Err(self.timed_out()),
+                Progress::Yields => progress = self.advance()?,
+            }
         }
     }
 
@@ -186,13 +198,15 @@ impl<'run> Caller<'run> {
     pub fn ask(&mut self) -> Result<Progress, Failure> {
         self.want = self.conversation.ask(&mut self.channel.outbox);
         if let Some(shown) = &mut self.shown {
-            shown.asks(self.channel.outbox.message().filter_map(|piece| match piece {
-                Piece::Bytes(bytes, range) => Some(&bytes[range.clone()]),
-                Piece::File(..) => None,
-            }));
+            shown.asks(&self.channel.outbox);
         }
         self.unsent = true;
         self.send().map_err(|failure| self.explained(failure))
+    }
+
+    /// The request that was answered last counts.
+    pub fn counts(&mut self) {
+        self.conversation.counts();
     }
 
     /// Goes on as far as the socket allows.
@@ -217,8 +231,11 @@ impl<'run> Caller<'run> {
     }
 
     fn go_on(&mut self) -> Result<Progress, Failure> {
-        if self.unsent && self.send()? == Progress::Blocked(PollFlags::POLLOUT) {
-            return Ok(Progress::Blocked(PollFlags::POLLOUT));
+        if self.unsent {
+            let progress = self.send()?;
+            if self.unsent {
+                return Ok(progress);
+            }
         }
         loop {
             let received = self.channel.receive(self.want).map_err(|error| Failure::system(RECEIVING, &error))?;
@@ -278,14 +295,27 @@ impl<'run> Caller<'run> {
         self.channel.finish(patience);
     }
 
+    /// Sends, and asks for more of the request when that is done.
     fn send(&mut self) -> Result<Progress, Failure> {
-        match self.channel.send().map_err(|error| Failure::system(SENDING, &error))? {
-            Sent::Blocked => Ok(Progress::Blocked(PollFlags::POLLOUT)),
-            Sent::Done => {
-                self.unsent = false;
-                Ok(Progress::Blocked(PollFlags::POLLIN))
+        let failure = |error| Failure::system(SENDING, &error);
+        for _ in 0..PARTS_IN_A_TURN {
+            if self.channel.send().map_err(failure)? == Sent::Blocked {
+                return Ok(Progress::Blocked(PollFlags::POLLOUT));
             }
+            match self.conversation.more(&mut self.channel.outbox, self.window) {
+                More::Part => {
+                    if let Some(shown) = &mut self.shown {
+                        shown.goes_on(&self.channel.outbox);
+                    }
+                    continue;
+                }
+                More::Nothing => {}
+                More::End => self.channel.end().map_err(failure)?,
+            }
+            self.unsent = false;
+            return Ok(Progress::Blocked(PollFlags::POLLIN));
         }
+        Ok(Progress::Yields)
     }
 
     /// A server that says more than it was asked would be taken at its word by the next request.
@@ -299,6 +329,10 @@ impl<'run> Caller<'run> {
         }
     }
 }
+
+/// Parts of a request that are sent in one turn: a server that takes all that comes as it comes must not keep the other
+/// connections of an event loop waiting.
+const PARTS_IN_A_TURN: usize = 8;
 
 const SENDING: &str = "sending a request";
 const RECEIVING: &str = "receiving a reply";

@@ -6,7 +6,8 @@
 use std::cell::Cell;
 use std::io;
 
-/// Bytes that an inbox can hold, the same for every design, so that a study compares designs and not buffers.
+/// Bytes that an inbox holds where nobody wants more at a time, the same for every design, so that a study compares designs
+/// and not buffers.
 pub const CAPACITY: usize = 16 * 1024;
 
 thread_local! {
@@ -25,7 +26,8 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Room for the next receive: at most `most` bytes, never empty while the session takes what it is given.
+    /// Room for the next receive: at most `most` bytes, never empty while the session takes what it is given. The buffer is
+    /// as large as the most that was ever wanted at a time.
     pub fn room(&mut self, most: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -33,8 +35,10 @@ impl Inbox {
         if self.buffer.is_empty() {
             self.buffer = SPARE.take();
         }
-        if self.buffer.is_empty() {
-            self.buffer = vec![0; CAPACITY].into_boxed_slice();
+        if self.buffer.len() < most.max(CAPACITY) {
+            let mut buffer = vec![0; most.max(CAPACITY)].into_boxed_slice();
+            buffer[self.start..self.end].copy_from_slice(&self.buffer[self.start..self.end]);
+            self.buffer = buffer;
         }
         let end = (self.end + most).min(self.buffer.len());
         &mut self.buffer[self.end..end]
@@ -114,6 +118,20 @@ mod tests {
         assert_eq!((one.unread(), other.unread()), (&b"bc"[..], &b"xyz"[..]));
         receive(&mut one, b"d");
         assert_eq!(one.unread(), b"bcd");
+    }
+
+    #[test]
+    fn there_is_room_for_as_much_as_is_wanted_and_what_is_unread_stays() {
+        let mut inbox = Inbox::default();
+        receive(&mut inbox, b"abc");
+        inbox.taken(1);
+        assert_eq!(inbox.room(5 * CAPACITY).len(), 5 * CAPACITY - 3);
+        assert_eq!(inbox.unread(), b"bc");
+        inbox.taken(2);
+        assert_eq!(inbox.room(5 * CAPACITY).len(), 5 * CAPACITY);
+        inbox.give_back();
+        let mut other = Inbox::default();
+        assert_eq!((other.room(10).len(), other.buffer.len()), (10, 5 * CAPACITY));
     }
 
     #[test]

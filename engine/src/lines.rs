@@ -12,7 +12,7 @@ use crate::cpu_time::CpuSource;
 use crate::setting::Value;
 use crate::sys::process::Usage;
 use crate::tally::Counts;
-use crate::workload::Account;
+use crate::workload::{Account, Figures, MeasuredBy};
 
 /// Version of the lines.
 pub const SCHEMA: u32 = 3;
@@ -33,7 +33,7 @@ pub enum Line {
     /// A timed load begins or ends to count.
     Mark(Mark),
     /// The load has ended.
-    Load(LoadResult),
+    Load(Box<LoadResult>),
     /// A server or load that `count` ran has ended.
     Life(Life),
 }
@@ -203,6 +203,8 @@ pub struct LoadResult {
     pub receive: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
+    /// What of the workload is counted in a window.
+    pub measured_by: MeasuredBy,
     /// Requests that were to be made; null where the load ends by time.
     pub expected_requests: Option<u64>,
     /// What was counted.
@@ -227,6 +229,11 @@ pub struct LoadResult {
     pub unavailable: BTreeMap<&'static str, String>,
     /// Sums that the workload keeps, to be held against the server's.
     pub account: Account,
+    /// What the workload has measured itself, summed over the requests that count: those of the window, where there is one.
+    pub figures: Figures,
+    /// The requests of each client that count; null where there are more than 1024 clients. A client process that was lost
+    /// has none.
+    pub requests_by_client: Option<Vec<u64>>,
     /// The first error in words.
     pub first_error: Option<String>,
     /// Stopped by an interrupt before its end.
@@ -263,6 +270,24 @@ pub struct Window {
     pub requests: u64,
     /// Connections made within it.
     pub connections: u64,
+    /// What the load's own end moved in it.
+    pub counted: Counted,
+}
+
+/// Bytes and calls of a load between two readings of its tally, at the edges of its window. A load that had to wait for its
+/// CPU reads late, so the time between the readings is told too.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Counted {
+    /// Time between the readings.
+    pub elapsed_ns: u64,
+    /// Bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Send calls.
+    pub send_calls: u64,
+    /// Receive calls.
+    pub receive_calls: u64,
 }
 
 /// How long replies took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -44,6 +44,12 @@ impl Load {
     pub fn expected_requests(&self, settings: &Settings) -> Option<u64> {
         let timed = self.duration.is_some_and(|duration| settings.integer(duration.name) > 0);
         (!timed).then(|| self.requests.iter().map(|setting| settings.integer(setting.name)).product())
+    }
+
+    /// How many clients there are.
+    pub fn clients(&self, settings: &Settings) -> usize {
+        let others = self.requests.split_last().map_or(&[][..], |(_, others)| others);
+        others.iter().map(|setting| settings.integer(setting.name) as usize).product()
     }
 
     /// Refuses what would go without effect: to be told both when to end and how many requests to make, or to warm up
@@ -145,6 +151,8 @@ pub struct LoadRun {
     pub way: Way,
     /// The first thing that went wrong.
     pub first_error: FirstError,
+    /// The requests of each client that count.
+    pub by_client: ByClient,
     /// The part of its life that is counted.
     pub window: Window,
     /// What was measured in that part; each thread of the load adds what it has as it ends.
@@ -243,6 +251,31 @@ impl FirstError {
     pub fn get(&self) -> Option<String> {
         let bytes: Vec<u8> = self.text.iter().map(|byte| byte.load(Relaxed)).take_while(|&byte| byte != 0).collect();
         (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// A number for each client of a load, in memory that its processes share.
+pub struct ByClient(SharedArray<AtomicU64>);
+
+impl ByClient {
+    /// More clients than these are not told apart.
+    const MOST: usize = 1024;
+
+    /// Zero for every client.
+    pub fn new(clients: usize) -> std::io::Result<Self> {
+        Ok(ByClient(SharedArray::new(if clients > Self::MOST { 1 } else { clients })?))
+    }
+
+    /// That of the client with this number, counted from 1.
+    pub fn set(&self, number: usize, value: u64) {
+        if let Some(place) = self.0.get(number - 1) {
+            place.store(value, Relaxed);
+        }
+    }
+
+    /// All of them; `None` where there are more clients than are told apart.
+    pub fn get(&self, clients: usize) -> Option<Vec<u64>> {
+        (clients == self.0.len()).then(|| self.0.iter().map(|value| value.load(Relaxed)).collect())
     }
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
 pub use crate::sys::process::monotonic_nanoseconds as now;
+use crate::tally::Counts;
 
 /// Digits of a latency that are kept: a recorded value is wrong by a thousandth at most.
 const DIGITS: u8 = 3;
@@ -47,6 +48,11 @@ impl Window {
         self.started.load(Relaxed)..self.ended.load(Relaxed)
     }
 
+    /// Whether what is complete at this moment is in it.
+    pub fn contains(&self, at: u64) -> bool {
+        self.edges().contains(&at)
+    }
+
     /// Whether it has ended.
     pub fn is_over(&self, at: u64) -> bool {
         at >= self.ended.load(Relaxed)
@@ -70,12 +76,12 @@ impl<'run> Measure<'run> {
 
     /// A connection was made.
     pub fn connected(&mut self, at: u64) {
-        self.connections += u64::from(self.window.edges().contains(&at));
+        self.connections += u64::from(self.window.contains(at));
     }
 
     /// A reply came to a request.
     pub fn answered(&mut self, asked: u64, at: u64) {
-        if self.window.edges().contains(&at) {
+        if self.window.contains(at) {
             self.requests += 1;
             // It grows as it must.
             self.latency.record(at.saturating_sub(asked)).expect("there is a bucket for every number");
@@ -97,11 +103,13 @@ pub struct Measured {
     pub connections: u64,
     /// How long replies took; empty where the load does not measure it.
     pub latency: Histogram<u64>,
+    /// What the load had counted at the edges of the window, each with the moment at which it was read.
+    pub at_edges: Vec<(u64, Counts)>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Measured { window: None, requests: 0, connections: 0, latency: histogram() }
+        Measured { window: None, requests: 0, connections: 0, latency: histogram(), at_edges: Vec::new() }
     }
 }
 

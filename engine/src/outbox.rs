@@ -11,8 +11,15 @@ use std::sync::Arc;
 /// Bytes of a file that are read at a time.
 const CAPACITY: usize = 16 * 1024;
 
+/// Bytes of a part of something long, which is put into an outbox when all before it has been sent: as many as a call sends
+/// well. A message that is longer goes in one part.
+pub const PART: usize = 64 * 1024;
+
 /// UIO_MAXIOV of linux/uio.h.
 const PIECES_IN_A_CALL: usize = 1024;
+
+/// Pieces that are gathered without taking memory.
+const FEW: usize = 16;
 
 /// A part of a message. Pieces are shared, not copied: a zero-copy transfer can hold one until the kernel is done with it.
 #[derive(Debug, Clone)]
@@ -65,59 +72,137 @@ impl Piece {
         }
     }
 
-    fn skip(&mut self, bytes: u64) {
+    /// Where it lies in its buffer or file.
+    fn place(&self) -> Range<u64> {
         match self {
-            Piece::Bytes(_, range) => range.start += bytes as usize,
-            Piece::File(_, range) => range.start += bytes,
+            Piece::Bytes(_, range) => range.start as u64..range.end as u64,
+            Piece::File(_, range) => range.clone(),
+        }
+    }
+
+    fn set_place(&mut self, place: Range<u64>) {
+        match self {
+            Piece::Bytes(_, range) => *range = place.start as usize..place.end as usize,
+            Piece::File(_, range) => *range = place,
+        }
+    }
+
+    /// What lies elsewhere in the same buffer or file.
+    pub fn at(&self, place: Range<u64>) -> Piece {
+        match self {
+            Piece::Bytes(bytes, _) => Piece::Bytes(Arc::clone(bytes), place.start as usize..place.end as usize),
+            Piece::File(file, _) => Piece::File(Arc::clone(file), place),
         }
     }
 }
 
+/// A run of bytes that lie side by side, cut into pieces, and these into messages: a thousand small messages cost no more
+/// than one. Places are those of the bytes in their buffer or file.
 #[derive(Debug)]
-struct Entry {
-    piece: Piece,
+struct Run {
+    /// The first piece, or what is left of it.
+    front: Piece,
+    /// Where the run ends.
+    end: u64,
+    /// Bytes of each piece but the last.
+    piece: u64,
+    /// Bytes of each message but the last, a multiple of those of a piece.
+    message: u64,
+    /// Where the first message ends, or what of it is in this run.
+    message_end: u64,
+    /// The end of the run ends a message.
     ends_message: bool,
 }
 
+impl Run {
+    fn bytes(&self) -> u64 {
+        self.end - self.front.place().start
+    }
+
+    /// Takes bytes away from the front, fewer than there are.
+    fn skip(&mut self, bytes: u64) {
+        let Range { start, end } = self.front.place();
+        let start = start + bytes;
+        let last = self.end;
+        // The end behind the new start, of those that lie so far apart.
+        let next = |end: u64, apart: u64| {
+            if start < end { end } else { last.min(end + ((start - end) / apart + 1) * apart) }
+        };
+        self.message_end = next(self.message_end, self.message);
+        self.front.set_place(start..next(end, self.piece));
+    }
+}
+
 /// What one connection has yet to send, piece by piece, with the ends of messages marked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Outbox {
-    entries: VecDeque<Entry>,
+    runs: VecDeque<Run>,
     bytes: u64,
     calls: Cell<u64>,
+    messages_at_once: usize,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Outbox::gathering(1)
+    }
 }
 
 impl Outbox {
+    /// An outbox of which a primitive may gather so many messages in a call.
+    pub fn gathering(messages_at_once: usize) -> Self {
+        Outbox { runs: VecDeque::new(), bytes: 0, calls: Cell::default(), messages_at_once }
+    }
+
     /// Appends a piece of the current message; an empty piece is dropped.
     pub fn push(&mut self, piece: Piece) {
-        if piece.length() > 0 {
-            self.bytes += piece.length();
-            self.entries.push_back(Entry { piece, ends_message: false });
-        }
+        let length = piece.length();
+        self.push_run(piece, length, length, false);
     }
 
     /// Marks the last piece as the end of its message.
     pub fn end_message(&mut self) {
-        if let Some(last) = self.entries.back_mut() {
+        if let Some(last) = self.runs.back_mut() {
             last.ends_message = true;
         }
     }
 
+    /// Appends whole messages that lie side by side: every `message` bytes are one, in pieces of `piece` bytes. The last one
+    /// may be shorter.
+    ///
+    /// # Panics
+    /// When a message is not of whole pieces.
+    pub fn push_messages(&mut self, messages: Piece, message: u64, piece: u64) {
+        assert!(piece > 0 && message.is_multiple_of(piece), "{message} bytes are not of pieces of {piece} bytes");
+        self.push_run(messages, message, piece, true);
+    }
+
+    fn push_run(&mut self, mut front: Piece, message: u64, piece: u64, ends_message: bool) {
+        let Range { start, end } = front.place();
+        if start >= end {
+            return;
+        }
+        self.bytes += end - start;
+        front.set_place(start..end.min(start + piece));
+        let message_end = end.min(start + message);
+        self.runs.push_back(Run { front, end, piece, message, message_end, ends_message });
+    }
+
     /// Appends all of another outbox: what was answered elsewhere.
     pub fn append(&mut self, mut other: Outbox) {
-        self.entries.append(&mut other.entries);
+        self.runs.append(&mut other.runs);
         self.bytes += other.bytes;
         self.calls.update(|calls| calls + other.calls.get());
     }
 
     /// True when nothing is left to send.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.runs.is_empty()
     }
 
     /// The next piece.
     pub fn front(&self) -> Option<&Piece> {
-        self.entries.front().map(|entry| &entry.piece)
+        self.runs.front().map(|run| &run.front)
     }
 
     /// As [`Outbox::front`], of an outbox that is not empty.
@@ -128,54 +213,97 @@ impl Outbox {
         self.front().expect("there is something to send")
     }
 
-    /// Gives the pieces of the first message to a call that takes several, as many as it takes (UIO_MAXIOV, readv(2)). A
-    /// piece of a file ends the row, and is read and goes alone where it is the first. An error is one of the call, or of
-    /// reading the file.
+    /// Gives the pieces at the front that a primitive may gather to a call that takes several, as many as it takes
+    /// (UIO_MAXIOV, readv(2)). A piece of a file ends the row, and is read and goes alone where it is the first. An error is
+    /// one of the call, or of reading the file.
     pub fn gather<T>(&self, call: impl FnOnce(&[IoSlice<'_>]) -> io::Result<T>) -> io::Result<T> {
-        match self.first() {
-            file @ Piece::File(..) => file.with_bytes(|bytes| call(&[IoSlice::new(bytes)])),
-            Piece::Bytes(..) => {
-                let pieces = self.message().map_while(|piece| match piece {
-                    Piece::Bytes(bytes, range) => Some(IoSlice::new(&bytes[range.clone()])),
-                    Piece::File(..) => None,
-                });
-                call(&pieces.take(PIECES_IN_A_CALL).collect::<Vec<_>>())
+        if let file @ Piece::File(..) = self.first() {
+            return file.with_bytes(|bytes| call(&[IoSlice::new(bytes)]));
+        }
+        let pieces = self.row().map_while(|(piece, place)| match piece {
+            Piece::Bytes(bytes, _) => Some(IoSlice::new(&bytes[place.start as usize..place.end as usize])),
+            Piece::File(..) => None,
+        });
+        // What lies behind a file is not asked for.
+        let mut pieces = pieces.fuse();
+        // Most messages are of few pieces: these need no memory from the heap.
+        let mut few = [IoSlice::new(&[]); FEW];
+        let mut count = 0;
+        for (place, piece) in few.iter_mut().zip(&mut pieces) {
+            *place = piece;
+            count += 1;
+        }
+        match pieces.next() {
+            None => call(&few[..count]),
+            Some(next) => {
+                let all = few.into_iter().chain([next]).chain(pieces);
+                call(&all.take(PIECES_IN_A_CALL).collect::<Vec<_>>())
             }
         }
     }
 
-    /// Gives the pieces at the front that lie side by side in one buffer, of one message, to a call as one. An error is one of
-    /// the call, or of reading a file.
+    /// Gives the bytes at the front that lie side by side in one buffer to a call as one, as far as a primitive may gather.
+    /// An error is one of the call, or of reading a file.
     pub fn side_by_side<T>(&self, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         let Piece::Bytes(buffer, first) = self.first() else { return self.first().with_bytes(call) };
-        let end = self.message().skip(1).try_fold(first.end, |end, piece| match piece {
-            Piece::Bytes(other, range) if Arc::ptr_eq(buffer, other) && range.start == end => Ok(range.end),
-            _ => Err(end),
-        });
-        let (Ok(end) | Err(end)) = end;
-        call(&buffer[first.start..end])
+        let (mut end, mut left) = (first.start as u64, self.messages_at_once as u64);
+        for run in &self.runs {
+            let beside = matches!(&run.front, Piece::Bytes(other, place)
+                if Arc::ptr_eq(buffer, other) && place.start as u64 == end);
+            if !beside {
+                break;
+            }
+            let row_end = run.message_end.saturating_add((left - 1).saturating_mul(run.message));
+            if row_end < run.end {
+                end = row_end;
+                break;
+            }
+            end = run.end;
+            left -= (run.end - run.message_end).div_ceil(run.message) + u64::from(run.ends_message);
+            if left == 0 {
+                break;
+            }
+        }
+        call(&buffer[first.start..end as usize])
     }
 
-    /// Whether so many bytes from the front are the end of a message, or all that there is of one.
+    /// Whether so many bytes from the front, no more than the first piece has, end a message, or are all that there is of one.
     pub fn ends_message(&self, bytes: u64) -> bool {
-        let whole = |front: &Entry| front.piece.length() == bytes && (front.ends_message || self.entries.len() == 1);
-        self.entries.front().is_some_and(whole)
+        self.runs.front().is_some_and(|run| {
+            let at_end = run.front.place().start + bytes == run.message_end;
+            bytes == self.bytes || (at_end && (run.message_end < run.end || run.ends_message))
+        })
     }
 
-    /// The pieces of the first message that are left, in order: a primitive may gather these, and no further.
-    pub fn message(&self) -> impl Iterator<Item = &Piece> {
-        let mut ended = false;
-        self.entries
-            .iter()
-            .take_while(move |entry| {
-                let within = !ended;
-                ended |= entry.ends_message;
-                within
-            })
-            .map(|entry| &entry.piece)
+    /// The pieces at the front that are left, in order: a primitive may gather these, and no further. They are those of the
+    /// first message, or of as many as the outbox was made for.
+    pub fn message(&self) -> impl Iterator<Item = Piece> {
+        self.row().map(|(piece, place)| piece.at(place))
     }
 
-    /// The pieces of the first message that are left, in memory: one of a file ends the row, or is read, as much as fits
+    /// As [`Outbox::message`]: what the piece is of, and its place there.
+    fn row(&self) -> impl Iterator<Item = (&Piece, Range<u64>)> {
+        let mut messages = self.messages_at_once;
+        let mut runs = self.runs.iter();
+        let mut run = runs.next();
+        let mut next = run.map(|run| (run.front.place(), run.message_end));
+        std::iter::from_fn(move || {
+            let (here, (place, message_end)) = (run?, next.take()?);
+            let within = place.end < here.end;
+            let ends = place.end == message_end && (within || here.ends_message);
+            messages -= usize::from(ends);
+            if messages > 0 && within {
+                let message_end = if ends { here.end.min(message_end + here.message) } else { message_end };
+                next = Some((place.end..here.end.min(place.end + here.piece), message_end));
+            } else if messages > 0 {
+                run = runs.next();
+                next = run.map(|run| (run.front.place(), run.message_end));
+            }
+            Some((&here.front, place))
+        })
+    }
+
+    /// The pieces at the front that a primitive may gather, in memory: one of a file ends the row, or is read, as much as fits
     /// into a buffer, where it is the first. At most as many as a call takes (UIO_MAXIOV, readv(2)). An error is one of
     /// reading the file.
     pub fn in_memory(&self) -> io::Result<Vec<Piece>> {
@@ -183,7 +311,7 @@ impl Outbox {
             Some(file @ Piece::File(..)) => file.in_memory().map(|(bytes, range)| vec![Piece::Bytes(bytes, range)]),
             _ => {
                 let pieces = self.message().take_while(|piece| matches!(piece, Piece::Bytes(..)));
-                Ok(pieces.take(PIECES_IN_A_CALL).cloned().collect())
+                Ok(pieces.take(PIECES_IN_A_CALL).collect())
             }
         }
     }
@@ -195,13 +323,13 @@ impl Outbox {
     pub fn sent(&mut self, mut bytes: u64) {
         self.bytes = self.bytes.checked_sub(bytes).expect("no more is sent than there was");
         while bytes > 0 {
-            let front = self.entries.front_mut().expect("the entries hold the bytes");
-            if front.piece.length() > bytes {
-                front.piece.skip(bytes);
-                return;
+            let front = self.runs.front_mut().expect("the runs hold the bytes");
+            let length = front.bytes();
+            if length > bytes {
+                return front.skip(bytes);
             }
-            bytes -= front.piece.length();
-            self.entries.pop_front();
+            bytes -= length;
+            self.runs.pop_front();
         }
     }
 
@@ -238,7 +366,7 @@ mod tests {
                 outbox.end_message();
             }
         }
-        let first = |outbox: &Outbox| outbox.message().map(Piece::length).collect::<Vec<_>>();
+        let first = |outbox: &Outbox| outbox.message().map(|piece| piece.length()).collect::<Vec<_>>();
         assert_eq!(first(&outbox), [3, 4]);
         outbox.sent(5);
         assert_eq!(first(&outbox), [2]);
@@ -261,10 +389,68 @@ mod tests {
         outbox.append(elsewhere);
         assert_eq!(outbox.bytes(), 12);
         outbox.sent(3);
-        assert_eq!(outbox.message().map(Piece::length).collect::<Vec<_>>(), [4]);
+        assert_eq!(outbox.message().map(|piece| piece.length()).collect::<Vec<_>>(), [4]);
+    }
+
+    /// What a primitive is offered: the pieces of a row, how far they lie side by side, whether the first ends a message.
+    fn offered(outbox: &Outbox) -> (Vec<u64>, usize, bool) {
+        let pieces: Vec<u64> = outbox.message().map(|piece| piece.length()).collect();
+        let gathered = outbox.gather(|pieces| Ok(pieces.iter().map(|piece| piece.len() as u64).collect::<Vec<_>>()));
+        assert_eq!(gathered.unwrap(), pieces[..pieces.len().min(PIECES_IN_A_CALL)]);
+        let side_by_side = outbox.side_by_side(|bytes| Ok(bytes.len())).unwrap();
+        (pieces, side_by_side, outbox.ends_message(outbox.first().length()))
+    }
+
+    /// Messages of so many pieces of so many bytes, the last one cut short, side by side: as one run, and piece by piece.
+    fn same_messages(at_once: usize, piece: usize, pieces: usize, bytes: usize) -> [Outbox; 2] {
+        let [mut run, mut singly] = [(); 2].map(|()| Outbox::gathering(at_once));
+        let buffer: Arc<[u8]> = vec![0; bytes].into();
+        let message = piece * pieces;
+        run.push_messages(Piece::Bytes(Arc::clone(&buffer), 0..bytes), message as u64, piece as u64);
+        for start in (0..bytes).step_by(piece) {
+            let end = bytes.min(start + piece);
+            singly.push(Piece::Bytes(Arc::clone(&buffer), start..end));
+            if end.is_multiple_of(message) || end == bytes {
+                singly.end_message();
+            }
+        }
+        [run, singly]
+    }
+
+    #[test]
+    fn many_messages_are_gathered_as_far_as_a_primitive_may() {
+        for (at_once, row) in [(1, 2), (3, 6), (1024, 20)] {
+            let [mut run, _] = same_messages(at_once, 5, 2, 100);
+            // What follows belongs to the row where that goes on, and does not lie beside it.
+            run.push(bytes(7));
+            let (pieces, side_by_side, _) = offered(&run);
+            assert_eq!((pieces.len(), side_by_side), (row + usize::from(row == 20), row * 5));
+        }
     }
 
     proptest::proptest! {
+        #[test]
+        fn a_run_is_the_same_as_its_pieces(
+            at_once in 1usize..5, piece in 1usize..20, pieces in 1usize..20, bytes in 1usize..2000,
+            twice in proptest::bool::ANY, cuts in proptest::collection::vec(1u64..300, 0..40),
+        ) {
+            let [mut run, mut singly] = same_messages(at_once, piece, pieces, bytes);
+            if twice {
+                let more = same_messages(at_once, piece, pieces, bytes);
+                [&mut run, &mut singly].into_iter().zip(more).for_each(|(outbox, more)| outbox.append(more));
+            }
+            for cut in cuts {
+                proptest::prop_assert_eq!(run.bytes(), singly.bytes());
+                if run.is_empty() {
+                    break;
+                }
+                proptest::prop_assert_eq!(offered(&run), offered(&singly));
+                let sent = cut.min(run.bytes());
+                run.sent(sent);
+                singly.sent(sent);
+            }
+        }
+
         #[test]
         fn whatever_the_cuts_no_byte_is_lost(lengths in proptest::collection::vec(0usize..50, 0..20), cuts in proptest::collection::vec(1u64..40, 0..60)) {
             let mut outbox = Outbox::default();

@@ -33,6 +33,11 @@ pub fn pattern(length: u64) -> Arc<[u8]> {
     bytes.into()
 }
 
+/// Where what came first differs from what was to come. Bytes are compared one by one only where there is a difference.
+pub fn difference(seen: &[u8], expected: &[u8]) -> Option<usize> {
+    if seen == expected { None } else { seen.iter().zip(expected).position(|(seen, expected)| seen != expected) }
+}
+
 /// A reply of a known length on its way in.
 #[derive(Clone)]
 pub struct Reception {
@@ -79,7 +84,7 @@ impl Reception {
         }
         if let Some(expected) = expected {
             let expected = &expected[self.received..][..part.len()];
-            if let Some(place) = part.iter().zip(expected).position(|(seen, expected)| seen != expected) {
+            if let Some(place) = difference(part, expected) {
                 return Err(format!(
                     "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
                     self.received + place,

@@ -6,7 +6,8 @@ use std::os::fd::BorrowedFd;
 use crate::about::About;
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
-use crate::setting::{Setting, Settings};
+use crate::setting::{Kind, Setting, Settings};
+use crate::sys::socket;
 
 /// A registered primitive. Its file's name is its name.
 pub struct Primitive {
@@ -18,7 +19,7 @@ pub struct Primitive {
     pub waits: &'static [Waits],
     /// Which way the bytes go.
     pub moves: Moves,
-    /// What it receives is stored in the inbox; otherwise its bytes are counted only.
+    /// What it receives is stored in the inbox; otherwise its bytes are counted only, but for [`Want::Stored`].
     pub stores: bool,
     /// It sends each message from one buffer.
     pub laid_out: bool,
@@ -40,6 +41,16 @@ impl Primitive {
         Self::moving(about, Moves::In(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Receiver>))))
     }
 
+    /// It sends several pieces by one call, and those of several messages where it is told so: [`MESSAGES_AT_ONCE`].
+    pub const fn gathering(self) -> Self {
+        Primitive { settings: &[MESSAGES_AT_ONCE], ..self }
+    }
+
+    /// The most messages that one of its calls gathers.
+    pub fn messages_at_once(&self, settings: &Settings) -> usize {
+        if self.settings.contains(&MESSAGES_AT_ONCE) { settings.integer(MESSAGES_AT_ONCE.name) as usize } else { 1 }
+    }
+
     /// As [`Primitive::sending`] or [`Primitive::receiving`], where there is something to prepare.
     pub const fn moving(about: About, moves: Moves) -> Self {
         Primitive {
@@ -54,6 +65,16 @@ impl Primitive {
         }
     }
 }
+
+/// Of a primitive that sends several pieces by one call: how many messages these may be of. With more than one, small
+/// messages take fewer calls, and what a call sends is no message any more.
+pub const MESSAGES_AT_ONCE: Setting = Setting {
+    name: "messages_at_once",
+    help: "The most messages that one call gathers, if so many are waiting to be sent",
+    unit: Some("messages"),
+    // UIO_MAXIOV of linux/uio.h.
+    kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
+};
 
 /// The direction of a primitive, and how a worker prepares for it.
 #[derive(Clone, Copy)]
@@ -117,7 +138,7 @@ impl<T: ?Sized, F: Send + FnMut() -> Box<T>> Opener<T> for F {
 /// How one connection's bytes go out.
 pub trait Sender: Send {
     /// Sends until all is with the kernel or the socket would block. Retries on EINTR and goes on after partial writes;
-    /// counts its system calls in the outbox, and never gathers across the end of a message.
+    /// counts its system calls in the outbox, and gathers no more than the outbox offers: a message, unless it is told more.
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent>;
 
     /// Collects completions. To be called on error readiness before it counts as a failure: unread completions keep
@@ -159,13 +180,16 @@ pub enum Want {
     Exactly(usize),
     /// What there is, up to this many bytes.
     AtMost(usize),
+    /// As [`Want::AtMost`], of bytes that have to be read, such as a head before bytes that need not be: stored in the inbox by
+    /// every primitive.
+    Stored(usize),
 }
 
 impl Want {
     /// The most bytes that may be taken.
     pub fn most(self) -> usize {
         match self {
-            Want::Exactly(bytes) | Want::AtMost(bytes) => bytes,
+            Want::Exactly(bytes) | Want::AtMost(bytes) | Want::Stored(bytes) => bytes,
         }
     }
 }
@@ -227,4 +251,10 @@ pub fn receive_once(
             Err(error) => Err(error),
         };
     }
+}
+
+/// Receives by one recv(2), into the inbox: also what has to be read ([`Want::Stored`]), for primitives that store nothing
+/// else.
+pub fn receive_stored(socket: BorrowedFd<'_>, most: usize, inbox: &mut Inbox) -> io::Result<Received> {
+    receive_once(inbox, |inbox| inbox.receive(most, |room| socket::recv(socket, room, 0)), Received::Bytes)
 }

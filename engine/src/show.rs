@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::SockRef;
 
+use crate::outbox::Outbox;
 use crate::sys::descriptor;
 use crate::sys::lock::SharedMutex;
 
@@ -59,12 +60,17 @@ impl Shown<'_> {
         self.show.say(self.number, &format!("connected from {address}\n"));
     }
 
-    /// A request is about to be sent.
-    pub fn asks<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) {
+    /// A request, or its beginning, is about to be sent.
+    pub fn asks(&mut self, outbox: &Outbox) {
         self.reply.clear();
         self.not_stored = 0;
-        let request: Vec<u8> = pieces.flatten().copied().collect();
+        let request: Vec<u8> = outbox.message().flat_map(|piece| piece.slice().to_vec()).collect();
         self.show.say(self.number, &format!("request sent: \"{}\"\n", printable(&request, Place::Quoted)));
+    }
+
+    /// A further part of the request is about to be sent, of which the length is enough.
+    pub fn goes_on(&mut self, outbox: &Outbox) {
+        self.show.say(self.number, &format!("{} bytes more of the request sent\n", outbox.bytes()));
     }
 
     /// A part of the reply has come.

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::about::About;
 use crate::inbox::Inbox;
+use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
-use crate::setting::{Setting, Settings};
+use crate::setting::{Kind, Setting, Settings};
 use crate::tally::ErrorKind;
 
 /// A registered workload. Its file's name is its name.
@@ -26,14 +28,52 @@ pub struct Workload {
     pub agreements: &'static [Agreement],
     /// The ends that only count what comes where a primitive does not store it; the others have to read it.
     pub takes_unstored: &'static [End],
-    /// Each of its messages lies in one buffer.
-    pub laid_out: bool,
+    /// The ends of which each message lies in one buffer.
+    pub laid_out: &'static [End],
     /// The ends whose messages lie in memory, as they are, for as long as the program lives.
     pub lasting: &'static [End],
+    /// What is counted of it in a window.
+    pub measured_by: MeasuredBy,
+    /// What the source's own client prints as it ends, where that is known.
+    pub original: Option<fn(&Outcome<'_>) -> String>,
     /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
     pub service: fn(&Settings, Waits) -> Result<Box<dyn Service>>,
     /// Makes the asking end, once for the whole load.
     pub client: fn(&Settings) -> Result<Box<dyn Client>>,
+}
+
+/// What most workloads have in common: the end of their entry is `..COMMON`.
+pub const COMMON: Workload = Workload {
+    about: About { summary: "", source: "" },
+    port: 0,
+    service_settings: &[],
+    client_settings: &[],
+    agreements: &[],
+    takes_unstored: &[],
+    laid_out: &[End::Service, End::Client],
+    lasting: &[],
+    measured_by: MeasuredBy::Requests,
+    original: None,
+    service: |_, _| bail!("a workload has a serving end of its own"),
+    client: |_| bail!("a workload has an asking end of its own"),
+};
+
+/// Whether another request may follow a reply, in protocols whose sources close after one.
+pub const KEEP: Setting = Setting {
+    name: "keep_connections",
+    help: "Another request may follow a reply on its connection; the source's server closes",
+    unit: None,
+    kind: Kind::Boolean { default: false },
+};
+
+/// What of a workload is counted in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasuredBy {
+    /// Requests, by the moment at which their reply was there.
+    Requests,
+    /// Bytes, as they come: a request takes as long as the load.
+    Bytes,
 }
 
 /// An end of a protocol.
@@ -95,6 +135,23 @@ pub trait Session: Send {
     /// `Next::Close`. An error is tallied and ends the connection; what was put into the outbox, such as an answer that
     /// says what was wrong, is sent before.
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind>;
+
+    /// Puts the next part of an answer into the outbox that was begun with [`Next::Begun`]: asked for when all before it has
+    /// been sent, so that an answer takes no more memory than a part, however long it is.
+    fn more(&mut self, _outbox: &mut Outbox) -> More {
+        More::Nothing
+    }
+}
+
+/// Whether there was more to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum More {
+    /// A part, which is in the outbox; there may be more behind it.
+    Part,
+    /// What was sent was all.
+    Nothing,
+    /// What was sent was all that this end ever sends, and the peer is to see the end (shutdown(2), SHUT_WR).
+    End,
 }
 
 /// What a session wants next.
@@ -103,6 +160,9 @@ pub enum Next {
     Receive(Want),
     /// The request was complete, and its answer is in the outbox.
     Answered(Then),
+    /// The request was complete, and the beginning of its answer is in the outbox, if there is any; [`Session::more`] has the
+    /// rest.
+    Begun(Then),
     /// The request needs computing. The design decides where; replies keep the order of requests, and no more input of
     /// this connection is taken meanwhile.
     Work(Job, Then),
@@ -132,15 +192,57 @@ pub trait Client: Send + Sync {
     fn account(&self) -> Account {
         Account::new()
     }
+
+    /// What it has measured itself of the requests that count ([`Conversation::counts`]), asked when the load has ended. Kept
+    /// in memory that the load's processes share.
+    fn figures(&self) -> Figures {
+        Figures::new()
+    }
+}
+
+/// Sums over the requests of a load that count, by name. One that begins with [`LAST`] is of the last request alone.
+pub type Figures = BTreeMap<&'static str, u64>;
+
+/// Among [`Figures`]: how many requests count.
+pub const REQUESTS: &str = "requests";
+
+/// What the names of [`Figures`] of the last request begin with.
+pub const LAST: &str = "last_";
+
+/// Among [`Figures`]: bytes of payload, by the workload's own definition.
+pub const PAYLOAD_BYTES: &str = "payload_bytes";
+
+/// Among [`Figures`]: nanoseconds that the payload took, where that is not the time of the load.
+pub const PAYLOAD_NANOSECONDS: &str = "payload_ns";
+
+/// What a load came to, for [`Workload::original`].
+pub struct Outcome<'a> {
+    /// The primitive that sent.
+    pub primitive: &'static str,
+    /// All effective settings.
+    pub settings: &'a Settings,
+    /// The requests that count, of each client; `None` where there are too many to be told apart.
+    pub requests: Option<&'a [u64]>,
+    /// See [`Client::figures`].
+    pub figures: &'a Figures,
 }
 
 /// One connection of the asking end.
 pub trait Conversation: Send {
-    /// Puts the next request into the outbox and says how the first receive of the reply is to be made.
+    /// Puts the next request, or its beginning, into the outbox and says how the first receive of the reply is to be made.
     fn ask(&mut self, outbox: &mut Outbox) -> Want;
+
+    /// Puts the next part of the request into the outbox: asked for when all before it has been sent, so that a request takes
+    /// no more memory than a part, however long it is. One that has no end of its own ends with the load's window.
+    fn more(&mut self, _outbox: &mut Outbox, _window: &Window) -> More {
+        More::Nothing
+    }
 
     /// Takes a part of the reply from the input. The error says what was wrong with it, for the user.
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String>;
+
+    /// The request that was answered last counts: its reply was there within the load's window.
+    fn counts(&mut self) {}
 
     /// The option by which a server of this protocol is told to take another request after a reply; `None` where every
     /// server does.

@@ -171,6 +171,8 @@ class Workload(_Part):
     service_settings: tuple[Setting, ...] = ()
     client_settings: tuple[Setting, ...] = ()
     agreements: tuple[Agreement, ...] = ()
+    measured_by: Literal["requests", "bytes"] = "requests"
+    """What of it is counted in the window of a load that ends by time."""
 
 
 class Counter(_Part):

@@ -123,6 +123,16 @@ class ServerSummary(Used):
     account_fault: str | None = Field(default=None, description="why those books do not balance")
 
 
+class Counted(EngineLine):
+    """Bytes and calls of a load's own end between two readings at the edges of its window."""
+
+    elapsed_ns: int = Field(description="time between the readings")
+    bytes_sent: int
+    bytes_received: int
+    send_calls: int
+    receive_calls: int
+
+
 class Window(EngineLine):
     """The measured part of a load that ends by time: replies that came within it."""
 
@@ -130,6 +140,7 @@ class Window(EngineLine):
     ended_monotonic_ns: int
     requests: int
     connections: int = Field(description="connections opened in it; 0 where they are kept")
+    counted: Counted | None = None
 
 
 class Latency(EngineLine):
@@ -154,6 +165,9 @@ class LoadResult(Used):
     load: str
     primitive: str
     settings: dict[str, Any]
+    measured_by: Literal["requests", "bytes"] = Field(
+        default="requests", description="what of the workload is counted in a window"
+    )
     expected_requests: int | None = Field(description="null: the load ended by time")
     tally: Tally
     elapsed_ns: int
@@ -164,6 +178,12 @@ class LoadResult(Used):
     window: Window | None = Field(default=None, description="null: all of it is measured")
     latency: Latency | None = Field(default=None, description="of the window, where there is one")
     account: dict[str, int] = Field(default_factory=dict, description="what the clients' own books say")
+    figures: dict[str, int] = Field(
+        default_factory=dict, description="what the workload has measured itself, summed over the requests that count"
+    )
+    requests_by_client: list[int] | None = Field(
+        default=None, description="the requests of each client that count; null: there are too many clients"
+    )
     counters: Counters = Field(default_factory=dict)
     unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
 

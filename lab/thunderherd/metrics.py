@@ -90,6 +90,14 @@ METRICS = _table(
         heading="Connections",
     ),
     Metric("requests_per_second", "requests per second", "1/s", "more", side="client", heading="Throughput"),
+    Metric(
+        "gigabits_per_second",
+        "payload moved, in 10⁹ bits a second",
+        "Gbit/s",
+        "more",
+        side="client",
+        heading="Gbit/s",
+    ),
     Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more", side="client"),
     Metric("share_of_queueing_bound", "share of the queueing bound", better="more", side="client"),
     Metric("latency_mean_seconds", "mean latency", "s", side="client"),
@@ -107,6 +115,16 @@ METRICS = _table(
         "latency_p999_seconds", "99.9th percentile of latency", "s", side="client", fewest_requests=10_000
     ),
     Metric("latency_maximum_seconds", "longest latency", "s", side="client"),
+    Metric("duration_per_message", "duration by messages, of all clients together", "s", side="client"),
+    Metric("sending_microseconds", "time until a request was sent", "µs", side="client", heading="Sending"),
+    Metric(
+        "round_trip_microseconds",
+        "time until the server had told its reads",
+        "µs",
+        side="client",
+        heading="Round trip",
+    ),
+    Metric("server_reads", "reads of the server per request", "reads", side="client", heading="Reads"),
     Metric(
         "voluntary_switches_per_connection",
         "voluntary context switches of the server per connection",

@@ -146,6 +146,8 @@ class Observation:
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
             latencies=[load.latency for load in self.loads],
+            figures=figures_of(self.loads),
+            received_bits_per_second=self._received_bits_per_second(),
             queueing_bound=self.contender.queueing_bound,
             switches_per_connection=self._switches_per_connection(work),
             listener_holders=self.listener_holders,
@@ -160,6 +162,20 @@ class Observation:
         if any(self._read_late()):
             return {name: value if is_of_clients(name) else None for name, value in found.items()}
         return found
+
+    def _received_bits_per_second(self) -> float | None:
+        """Of a workload whose bytes are counted in the window, those that its receiving end had: the server by
+        the clock of its snapshots, the clients by that of their own readings."""
+        windows = [load.window for load in self.loads if load.measured_by == "bytes" and load.window]
+        if not windows or len(windows) < len(self.loads):
+            return None
+        if self.loads[0].settings.get("direction") == "to_server":
+            if self.before is None or self.after is None:
+                return None
+            received = self.after.tally.bytes_received - self.before.tally.bytes_received
+            return share(received * 8e9, self.after.monotonic_ns - self.before.monotonic_ns)
+        counted = [window.counted for window in windows]
+        return total(share(each.bytes_received * 8e9, each.elapsed_ns) if each else None for each in counted)
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
@@ -281,8 +297,12 @@ class Observation:
         windows = [result.window for result in self.loads if result.window is not None]
         if self.contender.load.is_timed and len(windows) < len(self.loads):
             yield "load: it ends by time and told no window"
-        if not all(window.requests for window in windows):
+        if any(
+            load.window and load.measured_by == "requests" and not load.window.requests for load in self.loads
+        ):
             yield "load: no reply came within the window"
+        if self._received_bits_per_second() == 0:
+            yield "load: no byte came within the window"
         if not is_of_clients(self.contender.metric):
             yield from self._read_late()
 
@@ -358,6 +378,15 @@ class Observation:
 
 def _in_words(errors: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in errors.items() if count)
+
+
+def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
+    """What the workload has measured itself, added up; of the last request it is that of the last process."""
+    added: dict[str, int] = {}
+    for load in loads:
+        for name, amount in load.figures.items():
+            added[name] = amount if name.startswith("last_") else added.get(name, 0) + amount
+    return added
 
 
 LATE_SHARE = 0.1

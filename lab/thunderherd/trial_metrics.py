@@ -36,6 +36,10 @@ class Measured:
     elapsed_seconds: float
     latencies: Sequence[Latency | None]
     """Of each load process."""
+    figures: Mapping[str, int]
+    """What the workload has measured itself, of all load processes together."""
+    received_bits_per_second: float | None
+    """Of a workload whose bytes are counted in the window, as its receiving end has counted them."""
     queueing_bound: float | None
     switches_per_connection: float | None
     listener_holders: int | None
@@ -47,6 +51,19 @@ class Measured:
     def requests_per_second(self) -> float | None:
         """None where no time went by."""
         return share(self.answered, self.elapsed_seconds)
+
+    def gigabits_per_second(self) -> float | None:
+        """What the receiver got in the window, where bytes are counted in it; else the payload of the requests
+        that count, by the time that the workload took for it itself, or by that of the load."""
+        if self.received_bits_per_second is not None:
+            return self.received_bits_per_second / 1e9
+        payload = self.figures.get("payload_bytes")
+        seconds = self.figures.get("payload_ns", 0) / 1e9 or self.elapsed_seconds
+        return None if payload is None else share(payload * 8e-9, seconds)
+
+    def figure_per_request(self, name: str, unit: float = 1.0) -> float | None:
+        """A figure of the workload's own, of the mean request that counts."""
+        return share(self.figures.get(name), self.figures.get("requests", 0) * unit)
 
     def latency_mean(self) -> float | None:
         """Of all load processes together; None where one of them did not tell it."""
@@ -86,6 +103,7 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "elapsed_seconds": lambda trial: trial.elapsed_seconds,
     "connections_per_second": lambda trial: share(trial.opened or None, trial.elapsed_seconds),
     "requests_per_second": lambda trial: trial.requests_per_second,
+    "gigabits_per_second": Measured.gigabits_per_second,
     "queueing_bound": lambda trial: trial.queueing_bound,
     "share_of_queueing_bound": lambda trial: share(trial.requests_per_second, trial.queueing_bound or 0),
     "latency_mean_seconds": Measured.latency_mean,
@@ -94,6 +112,10 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "latency_p99_seconds": lambda trial: trial.latency_percentile("p99"),
     "latency_p999_seconds": lambda trial: trial.latency_percentile("p999"),
     "latency_maximum_seconds": Measured.latency_maximum,
+    "duration_per_message": lambda trial: share(trial.elapsed_seconds, trial.answered),
+    "sending_microseconds": lambda trial: trial.figure_per_request("sending_ns", 1e3),
+    "round_trip_microseconds": lambda trial: trial.figure_per_request("round_trip_ns", 1e3),
+    "server_reads": lambda trial: trial.figure_per_request("server_reads"),
     "voluntary_switches_per_connection": lambda trial: trial.switches_per_connection,
     "empty_wakeups_per_connection": lambda trial: share(trial.work.empty_wakeups, trial.work.connections),
     "listener_holders": lambda trial: trial.listener_holders,

@@ -284,9 +284,10 @@ impl Turns {
         }
     }
 
-    fn progressed(&mut self, index: usize, caller: Caller<'static>, progress: Result<Progress, Failure>) {
+    fn progressed(&mut self, index: usize, mut caller: Caller<'static>, progress: Result<Progress, Failure>) {
         match progress {
-            Ok(Progress::Blocked(flags)) => {
+            Ok(progress @ (Progress::Blocked(_) | Progress::Yields)) => {
+                let flags = if let Progress::Blocked(flags) = progress { flags } else { PollFlags::POLLOUT };
                 let watched = self.watch(index, caller.socket(), flags);
                 self.settle(index, caller, Place::Asking, watched);
             }
@@ -294,7 +295,7 @@ impl Turns {
                 let client = &mut self.clients[index];
                 self.at = now();
                 self.measure.answered(client.asked, self.at);
-                client.course.answered();
+                client.course.answered(&mut caller, self.at);
                 if open && self.run.keeps() {
                     client.place = Place::Connected(caller);
                 } else {

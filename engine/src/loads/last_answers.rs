@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use super::LOADS;
-use crate::load::{FirstError, Load, LoadRun, TIMEOUT};
+use crate::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::{Measured, Window};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
@@ -87,6 +87,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         client: Box::new(Letters::default()),
         way: registry::way("send_each", "recv"),
         first_error: FirstError::new().unwrap(),
+        by_client: ByClient::new(2).unwrap(),
         window: Window::whole_life(),
         measured: Mutex::new(Measured::default()),
         mark: Box::new(|_, _| panic!("a load that ends by count has no marks")),

@@ -13,7 +13,8 @@ use crate::sys::descriptor;
 pub static ENTRY: Primitive = Primitive::sending::<GatherWrite>(About {
     summary: "The pieces of a message copied together, then one write",
     source: "write(2)",
-});
+})
+.gathering();
 
 thread_local! {
     /// The buffer that was last given back in this thread: idle connections have none.

@@ -5,8 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_once};
-use crate::sys::socket;
+use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
@@ -18,6 +17,6 @@ struct Recv;
 
 impl Receiver for Recv {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        receive_once(inbox, |inbox| inbox.receive(want.most(), |room| socket::recv(socket, room, 0)), Received::Bytes)
+        receive_stored(socket, want.most(), inbox)
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
+use crate::primitive::{Primitive, Received, Receiver, Want, receive_once, receive_stored};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
@@ -21,6 +21,9 @@ struct RecvTruncate;
 
 impl Receiver for RecvTruncate {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
+        if let Want::Stored(most) = want {
+            return receive_stored(socket, most, inbox);
+        }
         receive_once(inbox, |inbox| socket::recv(socket, inbox.room(want.most()), libc::MSG_TRUNC), Received::Discarded)
     }
 }

@@ -9,11 +9,10 @@ use socket2::SockRef;
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_once};
+use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_stored};
 use crate::setting::Settings;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::mapped::{self, Mapped, Mapping};
-use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
@@ -53,6 +52,9 @@ struct RecvZeroCopy {
 
 impl Receiver for RecvZeroCopy {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
+        if let Want::Stored(most) = want {
+            return receive_stored(socket, most, inbox);
+        }
         if self.waits {
             let ready = descriptor::poll(&[(socket.as_fd(), PollFlags::POLLIN)], self.timeout)?;
             if ready[0].is_empty() {
@@ -68,6 +70,6 @@ impl Receiver for RecvZeroCopy {
             Err(error) => return Err(error),
         };
         let most = if not_mappable == 0 { want.most() } else { want.most().min(not_mappable) };
-        receive_once(inbox, |inbox| inbox.receive(most, |room| socket::recv(socket, room, 0)), Received::Bytes)
+        receive_stored(socket, most, inbox)
     }
 }

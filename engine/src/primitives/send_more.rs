@@ -12,7 +12,8 @@ use crate::sys::socket;
 pub static ENTRY: Primitive = Primitive::sending::<SendMore>(About {
     summary: "One send a piece, with MSG_MORE until the last of a message",
     source: "send(2), MSG_MORE",
-});
+})
+.gathering();
 
 #[derive(Default)]
 struct SendMore;

@@ -11,7 +11,8 @@ use crate::sys::socket;
 pub static ENTRY: Primitive = Primitive::sending::<Sendmsg>(About {
     summary: "One sendmsg a message, gathered by the kernel",
     source: "sendmsg(2)",
-});
+})
+.gathering();
 
 #[derive(Default)]
 struct Sendmsg;

@@ -19,7 +19,7 @@ use crate::about::Entry;
 use crate::channel::{Channel, Openers, Way};
 use crate::outbox::Piece;
 use crate::primitive::{Direction, Primitive, Sent};
-use crate::setting::Settings;
+use crate::setting::{Settings, Value};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::tally::Tally;
 
@@ -47,8 +47,15 @@ pub fn has(name: &str) -> bool {
 
 /// What a worker keeps that moves bytes by these primitives.
 pub fn openers(out: &str, into: &str) -> Openers {
+    openers_with(out, into, &BTreeMap::new())
+}
+
+/// As [`openers`], with settings of theirs.
+pub fn openers_with(out: &str, into: &str, given: &BTreeMap<&'static str, Value>) -> Openers {
     let find = |name| PRIMITIVES.iter().find(|entry| entry.name == name).unwrap();
-    Way { out: find(out), into: find(into) }.prepare(&Settings::new([], &BTreeMap::new())).unwrap()
+    let way = Way { out: find(out), into: find(into) };
+    let declared = [way.out.item.settings, way.into.item.settings].concat();
+    way.prepare(&Settings::new(&declared, given)).unwrap()
 }
 
 /// Sizes of the kernel's buffers, in bytes as asked for (socket(7)); `None` is the system's own choice.

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::test_bench::{openers, primitives};
+use super::test_bench::{openers, openers_with, primitives};
 use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
 use crate::exchange::Caller;
+use crate::measure::Window;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Direction, Sent, Waits, Want};
 use crate::setting::{Settings, Value};
 use crate::sys::descriptor::{self, PollFlags};
 use crate::tally::{Counts, Tally};
-use crate::workload::{Input, Job, Next, Session, Then, Workload};
+use crate::workload::{Input, Job, More, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
 
 fn pair() -> (TcpStream, TcpStream) {
@@ -181,9 +182,78 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     let conversation = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap().open();
     let tally = Tally::new(0).unwrap();
     let channel = openers("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
-    let mut caller = Caller::new(channel, conversation, None);
+    let window = Window::whole_life();
+    let mut caller = Caller::new(channel, conversation, None, &window);
     assert!(caller.exchange().is_ok());
     assert_eq!(tally.shared().bytes_received.load(Relaxed), 4000);
+}
+
+/// Answers whatever comes with a long reply in parts, of small messages, and then sends nothing more.
+struct InParts {
+    message: usize,
+    /// Those that are to come, the last one first. The test keeps them too: the peer may read from there, however late.
+    parts: Vec<Arc<[u8]>>,
+}
+
+const PART: usize = 64_000;
+
+impl Session for InParts {
+    fn first(&self) -> Want {
+        Want::AtMost(1)
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>, _outbox: &mut Outbox) -> Result<Next, crate::tally::ErrorKind> {
+        if input.ended {
+            return Ok(Next::Close);
+        }
+        input.take(input.bytes().len());
+        Ok(Next::Begun(Then::Receive(Want::AtMost(1))))
+    }
+
+    fn more(&mut self, outbox: &mut Outbox) -> More {
+        let Some(bytes) = self.parts.pop() else { return More::End };
+        outbox.push_messages(Piece::Bytes(bytes, 0..PART), self.message as u64, self.message as u64);
+        More::Part
+    }
+}
+
+/// Every primitive sends a reply that comes in parts, cut or gathered, to a peer that reads slowly, and then the end; the
+/// outbox never has more than a part.
+#[test]
+fn a_reply_in_parts_comes_whole_and_then_its_end() {
+    const PARTS: usize = 40;
+    let parts: Vec<Arc<[u8]>> = (0..PARTS as u8).map(|byte| vec![byte; PART].into()).collect();
+    for primitive in primitives(Direction::Out) {
+        for (message, at_once) in [(640, 1), (64, 1024), (PART, 1)] {
+            let (mut client, server) = pair();
+            server.set_nonblocking(true).unwrap();
+            let tally = Tally::new(0).unwrap();
+            let declared = primitive.item.settings;
+            let given = BTreeMap::from([("messages_at_once", Value::Integer(at_once))]);
+            let channel = openers_with(primitive.name, "recv", &given).open(server.into(), tally.shared()).unwrap();
+            let mut connection = Connection::new(channel, Box::new(InParts { message, parts: parts.clone() }));
+            let reader = std::thread::spawn(move || {
+                client.write_all(b"?").unwrap();
+                let mut received = Vec::new();
+                client.read_to_end(&mut received).unwrap();
+                received
+            });
+            drive(&mut connection);
+            connection.finish();
+            let received = reader.join().unwrap();
+            assert_eq!(received.len(), PARTS * PART, "{}", primitive.name);
+            assert!(received.chunks(PART).eq(parts.iter().rev().map(|part| &part[..])), "{}", primitive.name);
+            let counts = tally.counts();
+            assert_eq!((counts.bytes_sent, counts.requests), ((PARTS * PART) as u64, 1), "{}", primitive.name);
+            assert!(counts.errors.is_empty(), "{}: {:?}", primitive.name, counts.errors);
+            let messages = (PARTS * PART / message) as u64;
+            let calls_for_all = !declared.is_empty() && !matches!(primitive.name, "send_more" | "uring_send");
+            if at_once > 1 && calls_for_all {
+                // A pipe has places for 16 pieces, however small.
+                assert!(counts.send_calls < messages / 4, "{} gathers nothing: {counts:?}", primitive.name);
+            }
+        }
+    }
 }
 
 /// Answers each line by a job: what a workload does whose requests compute.

@@ -19,6 +19,7 @@ pub static ENTRY: Primitive = Primitive {
         },
         Moves::Out(prepare),
     )
+    .gathering()
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {

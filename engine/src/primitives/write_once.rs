@@ -15,6 +15,7 @@ pub static ENTRY: Primitive = Primitive {
         summary: "One write a message that was laid out beforehand",
         source: "write(2)",
     })
+    .gathering()
 };
 
 #[derive(Default)]

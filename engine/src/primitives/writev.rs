@@ -11,7 +11,8 @@ use crate::sys::descriptor;
 pub static ENTRY: Primitive = Primitive::sending::<Writev>(About {
     summary: "One writev a message, gathered by the kernel",
     source: "writev(2)",
-});
+})
+.gathering();
 
 #[derive(Default)]
 struct Writev;

@@ -17,7 +17,8 @@ pub static ENTRY: Primitive = Primitive::moving(
         source: "Linux, Documentation/networking/msg_zerocopy.rst",
     },
     Moves::Out(prepare),
-);
+)
+.gathering();
 
 /// Sends in flight from which on each further send collects completions first: the kernel's notes of them take memory of
 /// a limited kind (net.core.optmem_max), and the pieces are held.

@@ -1,5 +1,6 @@
 //! Descriptors: passing one to another process, waiting for several.
 
+use std::ffi::CStr;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -93,6 +94,11 @@ pub fn close_inherited(descriptor: &impl AsFd) {
 /// A pipe (pipe2(2)): the reading end, then the writing end.
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
+}
+
+/// A file that is in memory and has no name but for a person who looks (memfd_create(2)).
+pub fn memory_file(name: &CStr) -> io::Result<OwnedFd> {
+    Ok(nix::sys::memfd::memfd_create(name, nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?)
 }
 
 /// Writes from several places (writev(2)); may be fewer bytes than given.

@@ -15,7 +15,7 @@ use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::tally::ErrorKind;
-use crate::workload::{Account, Agreement, Input, Next, Relation, Service, Session, Then, Workload};
+use crate::workload::{Account, Agreement, COMMON, Input, KEEP, Next, Relation, Service, Session, Then, Workload};
 
 use buckets::Buckets;
 
@@ -34,11 +34,9 @@ pub static ENTRY: Workload = Workload {
         // A client that closes is no trouble to a server that would go on.
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
-    takes_unstored: &[],
-    laid_out: true,
-    lasting: &[],
     service,
     client: client::client,
+    ..COMMON
 };
 
 const BUCKETS: Setting = Setting {
@@ -83,13 +81,6 @@ const DELAY_LIMIT: Setting = Setting {
     help: "The longest delay that a client may ask for; the connection that asks for more is closed",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1000 },
-};
-
-const KEEP: Setting = Setting {
-    name: "keep_connections",
-    help: "Another request may follow a reply on its connection; the homework's server closes",
-    unit: None,
-    kind: Kind::Boolean { default: false },
 };
 
 /// The name of the sum that both ends account for: the delays of all requests that were served.

@@ -14,7 +14,7 @@ use crate::setting::{Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
 use crate::workload::{
-    Agreement, Answer, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
+    Agreement, Answer, COMMON, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };
 
 pub static ENTRY: Workload = Workload {
@@ -27,10 +27,10 @@ pub static ENTRY: Workload = Workload {
     client_settings: &[BYTES, CHECK],
     agreements: &[Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT }],
     takes_unstored: &[End::Client],
-    laid_out: true,
     lasting: &[End::Service, End::Client],
     service,
     client,
+    ..COMMON
 };
 
 const LIMIT: Setting = Setting {

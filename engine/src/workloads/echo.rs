@@ -12,20 +12,18 @@ use crate::pattern::{BYTES, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::Settings;
 use crate::tally::ErrorKind;
-use crate::workload::{Answer, Client, Conversation, End, Input, Next, Service, Session, Then, Workload};
+use crate::workload::{Answer, COMMON, Client, Conversation, End, Input, Next, Service, Session, Then, Workload};
 
 pub static ENTRY: Workload = Workload {
     about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },
     // The RFC's own port, 7, needs a privilege.
     port: 7777,
-    service_settings: &[],
     client_settings: &[BYTES, CHECK],
-    agreements: &[],
     takes_unstored: &[End::Client],
-    laid_out: true,
     lasting: &[End::Client],
     service: |_: &Settings, _: Waits| -> Result<Box<dyn Service>> { Ok(Box::new(Echo)) },
     client,
+    ..COMMON
 };
 
 const BUFFER: Want = Want::AtMost(inbox::CAPACITY);

@@ -20,7 +20,7 @@ use crate::pattern::{BYTES, CHECK, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::Settings;
 use crate::tally::ErrorKind;
-use crate::workload::{Agreement, End, Input, Next, Relation, Service, Session, Then, Workload};
+use crate::workload::{Agreement, COMMON, End, Input, Next, Relation, Service, Session, Then, Workload};
 
 use responses::{Responses, Status};
 
@@ -33,11 +33,11 @@ pub static ENTRY: Workload = Workload {
     service_settings: &[BYTES],
     client_settings: &[BYTES, CHECK, client::PATH],
     agreements: &[Agreement { client: BYTES, relation: Relation::Equal, service: BYTES }],
-    takes_unstored: &[],
-    laid_out: false,
+    laid_out: &[End::Client],
     lasting: &[End::Service, End::Client],
     service,
     client: client::client,
+    ..COMMON
 };
 
 /// The longest head of a request, 8 KiB as in nginx (large_client_header_buffers); a longer one is answered with 431.

@@ -2,6 +2,9 @@
 
 use crate::workload::Workload;
 
+#[cfg(test)]
+mod both_ends;
+
 crate::register! {
     /// All workloads.
     WORKLOADS: Workload {
@@ -10,5 +13,8 @@ crate::register! {
         top_processes,
         bucket,
         http,
+        stream,
+        fields,
+        blast,
     }
 }

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
 
-use super::{BUCKETS, DELAY_SUM, KEEP, number};
+use super::{BUCKETS, DELAY_SUM, number};
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
-use crate::workload::{Account, Answer, Client, Conversation, Input};
+use crate::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 
 /// The least delay that is asked for.
 pub const DELAY_MINIMUM: Setting = Setting {

@@ -126,8 +126,8 @@ mod tests {
                 let said = |head_only| {
                     let mut outbox = Outbox::default();
                     responses.say(Status::Ok, keep, head_only, &mut outbox);
-                    let one = |piece: &Piece| match piece {
-                        Piece::Bytes(bytes, range) => bytes[range.clone()].to_vec(),
+                    let one = |piece: Piece| match piece {
+                        Piece::Bytes(bytes, range) => bytes[range].to_vec(),
                         Piece::File(..) => panic!("a reply comes from memory"),
                     };
                     outbox.message().flat_map(one).collect::<Vec<u8>>()

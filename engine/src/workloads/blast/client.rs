@@ -1,0 +1,249 @@
+//! The asking end: 1500 bytes for each iteration, side by side in one buffer, in pieces of the size that is to be tried.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Context, Result};
+
+use super::{Count, CountForm, ITERATION, LONGEST_LINE, MOST_REPETITIONS, SERVER_READS};
+use crate::measure::{Window, now};
+use crate::mistake::mistake;
+use crate::outbox::{Outbox, PART, Piece};
+use crate::pattern::pattern;
+use crate::primitive::Want;
+use crate::setting::{Kind, Setting, Settings};
+use crate::sys::shared::SharedArray;
+use crate::workload::{
+    Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BYTES, PAYLOAD_NANOSECONDS,
+    REQUESTS,
+};
+
+/// How many iterations a request has.
+pub const REPETITIONS: Setting = Setting {
+    name: "repetitions",
+    help: "Iterations of a request, each of 1500 bytes",
+    unit: Some("iterations"),
+    kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 20_000 },
+};
+
+/// Into how many pieces the bytes of an iteration are cut.
+pub const BUFFERS: Setting = Setting {
+    name: "buffers",
+    help: "Pieces of an iteration: times the size of each it is 1500 bytes",
+    unit: Some("pieces"),
+    kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 15 },
+};
+
+/// How large these pieces are.
+pub const BUFFER_SIZE: Setting = Setting {
+    name: "buffer_size",
+    help: "Bytes of a piece: times the number of pieces they are 1500 bytes",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 100 },
+};
+
+/// Iterations that are put into the outbox at a time.
+const IN_A_PART: u64 = (PART / ITERATION) as u64;
+
+// Among the figures, beside the payload: sums over the requests, and what the last of them had.
+const SENDING: &str = "sending_ns";
+const ROUND_TRIP: &str = "round_trip_ns";
+
+/// Makes the asking end.
+pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
+    let [repetitions, buffers, buffer_size] =
+        [REPETITIONS, BUFFERS, BUFFER_SIZE].map(|setting| settings.integer(setting.name));
+    if buffers * buffer_size != ITERATION as u64 {
+        let (fitting, size) = nearest(buffers, buffer_size);
+        return Err(mistake(format!(
+            "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
+             nearest that fit: --buffers {fitting} --buffer-size {size}",
+            buffers * buffer_size
+        )));
+    }
+    Ok(Box::new(Blaster {
+        form: CountForm::of(settings),
+        repetitions,
+        piece: buffer_size,
+        announcement: CountForm::of(settings).encode(repetitions).into(),
+        // Nothing in a reply says whether the server closes behind it.
+        complete: if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last },
+        iterations: pattern(IN_A_PART * ITERATION as u64),
+        sums: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+    }))
+}
+
+/// The numbers whose product is 1500 bytes and that differ the least from these, each as a ratio.
+fn nearest(buffers: u64, buffer_size: u64) -> (u64, u64) {
+    let far = |seen: u64, fitting: u64| (seen as f64 / fitting as f64).ln().powi(2);
+    let all = 1..=ITERATION as u64;
+    let fitting = all.filter(|number| (ITERATION as u64).is_multiple_of(*number));
+    let pairs = fitting.map(|number| (number, ITERATION as u64 / number));
+    let distance = |&(number, size): &(u64, u64)| far(buffers, number) + far(buffer_size, size);
+    pairs.min_by(|one, other| distance(one).total_cmp(&distance(other))).expect("1 piece of all bytes fits")
+}
+
+/// What the source's client prints: `Test (1): time = 459085 usec, #reads = 22291, throughput 0.523 Gbps`, of the mean
+/// request. The number is that of its test with this way of writing; other ways have their names.
+pub fn original(outcome: &Outcome<'_>) -> String {
+    let figure = |name: &str| outcome.figures.get(name).copied().unwrap_or_default() as f64;
+    let requests = figure(REQUESTS);
+    let test = match outcome.primitive {
+        "write_each" => "1",
+        "writev" => "2",
+        "write_once" => "3",
+        other => other,
+    };
+    if requests == 0.0 {
+        return String::new();
+    }
+    format!(
+        "Test ({test}): time = {:.0} usec, #reads = {:.0}, throughput {:.3} Gbps\n",
+        figure(ROUND_TRIP) / requests / 1e3,
+        figure(SERVER_READS) / requests,
+        figure(PAYLOAD_BYTES) * 8.0 / figure(ROUND_TRIP)
+    )
+}
+
+#[derive(Clone)]
+struct Blaster {
+    form: CountForm,
+    repetitions: u64,
+    /// The count of iterations as it is sent.
+    announcement: Arc<[u8]>,
+    piece: u64,
+    complete: Answer,
+    /// The bytes of as many iterations as are put into the outbox at a time.
+    iterations: Arc<[u8]>,
+    sums: Arc<SharedArray<Sums>>,
+}
+
+/// What all processes and threads of a load have in common.
+#[derive(Default)]
+struct Sums {
+    /// Of all requests; the others are of those that count.
+    reads_told: AtomicU64,
+    requests: AtomicU64,
+    sending: AtomicU64,
+    round_trip: AtomicU64,
+    reads: AtomicU64,
+    last_sending: AtomicU64,
+    last_round_trip: AtomicU64,
+    last_reads: AtomicU64,
+}
+
+impl Client for Blaster {
+    fn open(&self) -> Box<dyn Conversation> {
+        let count = Count::new(self.form);
+        Box::new(BlastConversation {
+            blaster: self.clone(),
+            count,
+            left: 0,
+            began: None,
+            sent: 0,
+            answered: 0,
+            reads: 0,
+        })
+    }
+
+    fn account(&self) -> Account {
+        Account::from([(SERVER_READS, self.sums[0].reads_told.load(Relaxed))])
+    }
+
+    fn figures(&self) -> Figures {
+        let sums = &self.sums[0];
+        let requests = sums.requests.load(Relaxed);
+        Figures::from([
+            (REQUESTS, requests),
+            (SENDING, sums.sending.load(Relaxed)),
+            (ROUND_TRIP, sums.round_trip.load(Relaxed)),
+            (SERVER_READS, sums.reads.load(Relaxed)),
+            ("last_sending_ns", sums.last_sending.load(Relaxed)),
+            ("last_round_trip_ns", sums.last_round_trip.load(Relaxed)),
+            ("last_server_reads", sums.last_reads.load(Relaxed)),
+            (PAYLOAD_BYTES, requests * self.repetitions * ITERATION as u64),
+            (PAYLOAD_NANOSECONDS, sums.round_trip.load(Relaxed)),
+        ])
+    }
+}
+
+struct BlastConversation {
+    blaster: Blaster,
+    count: Count,
+    /// Iterations of the request that have not been put into an outbox.
+    left: u64,
+    /// When the count had been sent; times are those of CLOCK_MONOTONIC.
+    began: Option<u64>,
+    /// When the last byte had been handed over.
+    sent: u64,
+    /// When the count of reads was there.
+    answered: u64,
+    reads: u64,
+}
+
+impl Conversation for BlastConversation {
+    fn ask(&mut self, outbox: &mut Outbox) -> Want {
+        (self.left, self.began) = (self.blaster.repetitions, None);
+        self.count = Count::new(self.blaster.form);
+        let announcement = &self.blaster.announcement;
+        outbox.push(Piece::Bytes(Arc::clone(announcement), 0..announcement.len()));
+        outbox.end_message();
+        Want::AtMost(LONGEST_LINE)
+    }
+
+    /// The source's client takes the time when it has sent the count, and when it has sent everything.
+    fn more(&mut self, outbox: &mut Outbox, _window: &Window) -> More {
+        self.began.get_or_insert_with(now);
+        if self.left == 0 {
+            self.sent = now();
+            return More::Nothing;
+        }
+        let iterations = self.left.min(IN_A_PART);
+        self.left -= iterations;
+        let bytes = iterations as usize * ITERATION;
+        let all = Piece::Bytes(Arc::clone(&self.blaster.iterations), 0..bytes);
+        outbox.push_messages(all, ITERATION as u64, self.blaster.piece);
+        More::Part
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
+        if input.ended {
+            return Err(format!(
+                "the server ended before it had told its reads, after {} bytes",
+                self.count.bytes.len()
+            ));
+        }
+        let told = self.count.take(input).map_err(|bytes| {
+            format!("the server's count of reads is no number: {:?}", String::from_utf8_lossy(&bytes))
+        })?;
+        let Some(reads) = told else {
+            return Ok(Answer::Receive(Want::AtMost(LONGEST_LINE - self.count.bytes.len())));
+        };
+        self.answered = now();
+        let bytes = self.blaster.repetitions * ITERATION as u64;
+        if !(1..=bytes).contains(&reads) {
+            return Err(format!("the server says that it read {bytes} bytes by {reads} calls"));
+        }
+        self.reads = reads;
+        self.blaster.sums[0].reads_told.fetch_add(reads, Relaxed);
+        Ok(self.blaster.complete)
+    }
+
+    fn counts(&mut self) {
+        let (sums, began) = (&self.blaster.sums[0], self.began.unwrap_or(self.sent));
+        let (sending, round_trip) = (self.sent.saturating_sub(began), self.answered.saturating_sub(began));
+        for (sum, last, value) in [
+            (&sums.sending, &sums.last_sending, sending),
+            (&sums.round_trip, &sums.last_round_trip, round_trip),
+            (&sums.reads, &sums.last_reads, self.reads),
+        ] {
+            sum.fetch_add(value, Relaxed);
+            last.store(value, Relaxed);
+        }
+        sums.requests.fetch_add(1, Relaxed);
+    }
+
+    fn kept_by(&self) -> Option<&'static str> {
+        Some("--keep-connections true")
+    }
+}

@@ -1,0 +1,219 @@
+//! The asking end: sends a stream and is told how much came, or asks for one and counts.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+
+use super::reel::Reel;
+use super::{LONGEST_LINE, MOST_MICROSECONDS, Receiving, Request, Sums, say};
+use crate::load::MILLISECONDS;
+use crate::measure::{Window, now};
+use crate::mistake::mistake;
+use crate::outbox::Outbox;
+use crate::primitive::Want;
+use crate::setting::{Kind, Setting, Settings, Value};
+use crate::sys::shared::SharedArray;
+use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, More, PAYLOAD_BYTES};
+
+/// Who sends.
+pub const DIRECTION: Setting = Setting {
+    name: "direction",
+    help: "Which way the bytes of a stream go",
+    unit: None,
+    kind: Kind::Choice { choices: &["to_server", "to_client"], default: "to_server" },
+};
+
+/// How long a stream is.
+pub const STREAM_BYTES: Setting = Setting {
+    name: "stream_bytes",
+    help: "Bytes of each stream; 0: until the load ends by time",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 0, maximum: 1 << 50, default: 0 },
+};
+
+/// How much sooner than asked for a stream of a time may end, as a share of that time: clocks of two machines differ a little.
+const TOO_SOON: u64 = 1000;
+
+/// Makes the asking end.
+pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
+    let bytes = Some(settings.integer(STREAM_BYTES.name)).filter(|&bytes| bytes > 0);
+    let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
+    if bytes.is_none() && !timed {
+        return Err(mistake(
+            "a stream has to end: give --stream-bytes, or a load that ends by time: --load closed_threads \
+             --milliseconds 10000",
+        ));
+    }
+    let to_server = settings.word(DIRECTION.name) == "to_server";
+    let request = match (to_server, bytes) {
+        (true, bytes) => Some(Request::Put(bytes)),
+        (false, Some(bytes)) => Some(Request::Get(bytes)),
+        // For how long is known when it is sent.
+        (false, None) => None,
+    };
+    Ok(Box::new(Streamer {
+        to_server,
+        bytes,
+        request: request.map(Request::line),
+        sent: Arc::default(),
+        receiving: Receiving::new(settings),
+        reel: Arc::new(Reel::new(settings)?),
+        shared: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+    }))
+}
+
+#[derive(Clone)]
+struct Streamer {
+    to_server: bool,
+    /// Bytes of a stream that does not end with the load's window.
+    bytes: Option<u64>,
+    /// The line of each request, where all are the same.
+    request: Option<Arc<[u8]>>,
+    /// Those that are not: of each client one, in a load that ends by time. They stay, like all that the clients send: a peer
+    /// may read from there, however late.
+    sent: Arc<Mutex<Vec<Arc<[u8]>>>>,
+    receiving: Receiving,
+    reel: Arc<Reel>,
+    shared: Arc<SharedArray<Shared>>,
+}
+
+/// What all processes and threads of a load have in common.
+#[derive(Default)]
+struct Shared {
+    sums: Sums,
+    payload_bytes: AtomicU64,
+}
+
+impl Client for Streamer {
+    fn open(&self) -> Box<dyn Conversation> {
+        let streamer = self.clone();
+        Box::new(StreamConversation { streamer, asked: 0, time: 0, said: false, moved: 0, next: 0, line: Vec::new() })
+    }
+
+    fn account(&self) -> Account {
+        self.shared[0].sums.account()
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::from([(PAYLOAD_BYTES, self.shared[0].payload_bytes.load(Relaxed))])
+    }
+}
+
+struct StreamConversation {
+    streamer: Streamer,
+    /// When it was asked (CLOCK_MONOTONIC, nanoseconds), and for how many nanoseconds; 0 where that was not said.
+    asked: u64,
+    time: u64,
+    /// The request's line is in the outbox, or beyond.
+    said: bool,
+    /// Bytes of the stream that were sent, or that came.
+    moved: u64,
+    /// Where the reel goes on.
+    next: u64,
+    /// The server's count, as far as it has come.
+    line: Vec<u8>,
+}
+
+impl StreamConversation {
+    fn want(&self) -> Want {
+        match self.streamer.to_server {
+            true => Want::Stored(LONGEST_LINE - self.line.len()),
+            false => self.streamer.receiving.want(self.due()),
+        }
+    }
+
+    /// Bytes of the stream that are left.
+    fn due(&self) -> u64 {
+        self.streamer.bytes.map_or(u64::MAX, |bytes| bytes - self.moved)
+    }
+
+    fn complete(&mut self) -> Answer {
+        let sums = &self.streamer.shared[0].sums;
+        let sum = if self.streamer.to_server { &sums.to_server } else { &sums.to_client };
+        sum.fetch_add(self.moved, Relaxed);
+        if self.streamer.bytes.is_some() { Answer::Complete } else { Answer::Last }
+    }
+
+    fn receive_count(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
+        self.line.extend_from_slice(input.bytes());
+        input.take(input.bytes().len());
+        let seen = || String::from_utf8_lossy(&self.line);
+        if input.ended {
+            return Err(format!("the server ended before it had told how many bytes came: {:?}", seen()));
+        }
+        let Some((b'\n', digits)) = self.line.split_last() else {
+            return match LONGEST_LINE - self.line.len() {
+                0 => Err(format!("the server's count of bytes is no number: {:?}", seen())),
+                _ => Ok(Answer::Receive(self.want())),
+            };
+        };
+        if digits != self.moved.to_string().as_bytes() {
+            return Err(format!(
+                "the server says that {:?} bytes came, and {} were sent",
+                seen().trim_end(),
+                self.moved
+            ));
+        }
+        Ok(self.complete())
+    }
+
+    fn receive_stream(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
+        if !input.ended {
+            self.moved += self.streamer.receiving.take(input, self.moved, self.due())?;
+            return Ok(if self.due() == 0 { self.complete() } else { Answer::Receive(self.want()) });
+        }
+        let lasted = now().saturating_sub(self.asked);
+        match self.streamer.bytes {
+            Some(bytes) => Err(format!("the stream ended after {} of {bytes} bytes", self.moved)),
+            None if lasted < self.time - self.time / TOO_SOON => {
+                Err(format!("the stream ended after {} of {} milliseconds", lasted / 1_000_000, self.time / 1_000_000))
+            }
+            None => Ok(self.complete()),
+        }
+    }
+}
+
+impl Conversation for StreamConversation {
+    fn ask(&mut self, outbox: &mut Outbox) -> Want {
+        self.asked = now();
+        (self.time, self.moved, self.next) = (0, 0, 0);
+        self.line.clear();
+        self.said = self.streamer.request.is_some();
+        if let Some(request) = &self.streamer.request {
+            say(Arc::clone(request), outbox);
+        }
+        self.want()
+    }
+
+    fn more(&mut self, outbox: &mut Outbox, window: &Window) -> More {
+        if !self.streamer.to_server {
+            if std::mem::replace(&mut self.said, true) {
+                return More::Nothing;
+            }
+            self.asked = now();
+            let microseconds = window.edges().end.saturating_sub(self.asked).div_ceil(1000).clamp(1, MOST_MICROSECONDS);
+            self.time = microseconds * 1000;
+            let line = Request::GetFor(microseconds).line();
+            self.streamer.sent.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&line));
+            say(line, outbox);
+            return More::Part;
+        }
+        match self.streamer.bytes {
+            Some(_) if self.due() == 0 => return More::Nothing,
+            None if window.is_over(now()) => return More::End,
+            _ => {}
+        }
+        let due = self.due();
+        self.moved += self.streamer.reel.put(&mut self.next, due, outbox);
+        More::Part
+    }
+
+    fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
+        if self.streamer.to_server { self.receive_count(input) } else { self.receive_stream(input) }
+    }
+
+    fn counts(&mut self) {
+        self.streamer.shared[0].payload_bytes.fetch_add(self.moved, Relaxed);
+    }
+}

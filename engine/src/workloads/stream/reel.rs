@@ -1,0 +1,110 @@
+//! The bytes of a stream, in memory or in a file, which are sent again and again.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use anyhow::{Context, Result};
+
+use crate::outbox::{Outbox, PART, Piece};
+use crate::pattern::pattern;
+use crate::setting::{Kind, Setting, Settings};
+use crate::sys::descriptor;
+
+/// How a stream is cut.
+pub const MESSAGE_BYTES: Setting = Setting {
+    name: "message_bytes",
+    help: "Bytes of each message of a stream that is sent: what one call sends, as far as the primitive can",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
+};
+
+/// What a stream is sent from.
+pub const SOURCE: Setting = Setting {
+    name: "source",
+    help: "What a stream is sent from: memory, a file in memory (memfd), or a file in the directory for temporary files",
+    unit: None,
+    kind: Kind::Choice { choices: &["memory", "memfd", "file"], default: "memory" },
+};
+
+/// How large the file is.
+pub const SOURCE_BYTES: Setting = Setting {
+    name: "source_bytes",
+    help: "Size of the file that a stream is sent from, again and again; it holds a message at least",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 1, maximum: 1 << 36, default: 16 << 20 },
+};
+
+/// After so many bytes a stream repeats itself ([`pattern`]).
+pub const PERIOD: usize = 251;
+
+/// Bytes that are written to a file at a time: whole periods.
+const CHUNK: usize = PERIOD * 4096;
+
+/// A stretch of the bytes of a stream. Whatever is sent of it begins at a place that has the byte which is next.
+pub struct Reel {
+    /// All of it.
+    all: Piece,
+    message: u64,
+    /// Bytes that are put into an outbox at a time: whole messages, as many as fit into a part, or one.
+    part: u64,
+}
+
+impl Reel {
+    /// As the settings say. An error is one of making the file.
+    pub fn new(settings: &Settings) -> Result<Self> {
+        let message = settings.integer(MESSAGE_BYTES.name);
+        let part = (PART as u64 / message).max(1) * message;
+        // Room for a part from wherever in the period it begins.
+        let least = part + PERIOD as u64 - 1;
+        let length = settings.integer(SOURCE_BYTES.name).max(least);
+        let all = match settings.word(SOURCE.name) {
+            "memory" => Piece::Bytes(pattern(least), 0..least as usize),
+            "memfd" => {
+                let made = descriptor::memory_file(c"thunderherd stream").and_then(|file| filled(file.into(), length));
+                Piece::File(made.context("a file in memory could not be made")?, 0..length)
+            }
+            _ => {
+                let folder = std::env::temp_dir();
+                let made = temporary_file(&folder).and_then(|file| filled(file, length));
+                let advice = || format!("a file of {length} bytes could not be made in {} (TMPDIR)", folder.display());
+                Piece::File(made.with_context(advice)?, 0..length)
+            }
+        };
+        Ok(Reel { all, message, part })
+    }
+
+    /// Puts the next part into an outbox, or what is left of a stream where that is less; says how many bytes these are.
+    /// `next` is where it goes on.
+    pub fn put(&self, next: &mut u64, left: u64, outbox: &mut Outbox) -> u64 {
+        let bytes = self.part.min(left);
+        if *next + bytes > self.all.length() {
+            *next %= PERIOD as u64;
+        }
+        outbox.push_messages(self.all.at(*next..*next + bytes), self.message, self.message);
+        *next += bytes;
+        bytes
+    }
+}
+
+/// A file that has no name any more.
+fn temporary_file(folder: &std::path::Path) -> std::io::Result<File> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let name = format!("thunderherd-stream-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+    let path = folder.join(name);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+fn filled(mut file: File, length: u64) -> std::io::Result<Arc<File>> {
+    let chunk = pattern(CHUNK as u64);
+    let mut left = length;
+    while left > 0 {
+        let bytes = left.min(CHUNK as u64);
+        file.write_all(&chunk[..bytes as usize])?;
+        left -= bytes;
+    }
+    Ok(Arc::new(file))
+}

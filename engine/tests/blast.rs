@@ -1,0 +1,294 @@
+//! The workload `blast`: its source's client and server written down a second time over plain sockets, the reads that are
+//! told held against the system calls that were made, and peers that break off or lie.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use support::both_ends::{command, connect, designs, list, load, number, serve};
+use support::client::Client;
+use support::server::Server;
+use support::{ENGINE, run};
+
+/// The client of css503-p4: sends the count, writes every buffer for itself, reads the number of reads.
+fn original_blast(port: u16, iterations: usize, buffers: usize) -> u64 {
+    let mut stream = connect(port);
+    stream.write_all(format!("{iterations}\n").as_bytes()).unwrap();
+    for _ in 0..iterations {
+        for _ in 0..buffers {
+            stream.write_all(&vec![b'x'; 1500 / buffers]).unwrap();
+        }
+    }
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply.strip_suffix('\n').expect("a line").parse().unwrap()
+}
+
+#[test]
+fn the_sources_client_of_blast_is_told_the_reads_by_every_design() {
+    for design in designs() {
+        let server = Server::start(&design, "blast", &[]);
+        for buffers in [15, 1] {
+            let reads = original_blast(server.port, 200, buffers);
+            let bounds = if design == "io_uring" { 1..=300_000 } else { 200..=300_000 };
+            assert!(bounds.contains(&reads), "{design}: {reads} reads of 200 iterations");
+        }
+        server.stop().is_good();
+    }
+}
+
+/// Its server: reads byte by byte to the newline, then 1500 bytes of each iteration.
+fn original_blast_server(stream: TcpStream) -> Option<()> {
+    let mut stream = stream;
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while stream.read(&mut byte).ok()? == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    let iterations: usize = String::from_utf8(line).ok()?.parse().ok()?;
+    let (mut reads, mut buffer) = (0, [0; 1500]);
+    for _ in 0..iterations {
+        let mut read = 0;
+        while read < 1500 {
+            let bytes = stream.read(&mut buffer[read..]).ok()?;
+            assert!(bytes > 0, "the client ended early");
+            (read, reads) = (read + bytes, reads + 1);
+        }
+    }
+    assert!(stream.set_nonblocking(true).is_ok() && stream.read(&mut byte).is_err(), "more came than was announced");
+    stream.set_nonblocking(false).ok()?;
+    stream.write_all(format!("{reads}\n").as_bytes()).ok()
+}
+
+#[test]
+fn the_sources_server_of_blast_gets_what_it_expects_by_every_way_of_sending() {
+    let port = serve(|stream| {
+        let _ = original_blast_server(stream);
+    });
+    let ways = list("primitives").into_iter().filter(|entry| entry["moves"] == "out" && entry["available"] == true);
+    for primitive in ways.map(|entry| entry["name"].as_str().unwrap().to_owned()) {
+        for (buffers, size) in [(15, 100), (1, 1500), (100, 15)] {
+            for load in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
+                let options = format!(
+                    "--load {load} --loops 2 --repetitions 300 --buffers {buffers} --buffer-size {size} \
+                     --primitive {primitive} --json"
+                );
+                let ran = run(&mut command("blast", port, &options));
+                if ran.errors.contains("with") && ran.status == Some(2) {
+                    // A hole of the matrix, which says why.
+                    continue;
+                }
+                assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{options}: {}", ran.output);
+                let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+                let (tally, figures) = (&line["tally"], &line["figures"]);
+                assert_eq!(tally["bytes_sent"], 4 * (300 * 1500 + 4), "{options}: {line}");
+                assert_eq!((&figures["requests"], &figures["payload_bytes"]), (&4.into(), &1_800_000.into()), "{line}");
+                assert!(number(&figures["server_reads"]) >= 1200, "{line}");
+                let times = ["sending_ns", "round_trip_ns"].map(|name| number(&figures[name]));
+                assert!(0 < times[0] && times[0] < times[1] && times[1] < 4 * number(&line["elapsed_ns"]), "{line}");
+            }
+        }
+    }
+}
+
+/// One call for each piece, for each iteration, or for as many as may be gathered; the count has a call of its own.
+#[test]
+fn the_ways_of_writing_make_as_many_calls_as_they_should() {
+    let server = Server::start("thread_per_client", "blast", &[]);
+    for (options, calls) in [
+        ("--primitive write_each --buffers 15 --buffer-size 100", 15 * 400),
+        ("--primitive writev --buffers 15 --buffer-size 100", 400),
+        ("--primitive write_once --buffers 15 --buffer-size 100", 400),
+        ("--primitive write_once --buffers 1500 --buffer-size 1", 400),
+        // 43 iterations are put into the outbox at a time.
+        ("--primitive write_once --messages-at-once 1024", 400u64.div_ceil(43)),
+        ("--primitive sendmsg --messages-at-once 4", (400 / 43) * 11 + (400u64 % 43).div_ceil(4)),
+    ] {
+        let line =
+            load("blast", server.port, &format!("--load closed --children 1 --loops 1 --repetitions 400 {options}"));
+        let seen = number(&line["tally"]["send_calls"]) - 1;
+        // A socket without room takes a part.
+        assert!((calls..calls + calls / 10 + 10).contains(&seen), "{options}: {seen} calls, not {calls}");
+    }
+    server.stop().is_good();
+}
+
+/// strace(1) sees each thread's system calls; as many are counted as there were from the count's newline on.
+#[test]
+fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
+    if run(Command::new("strace").arg("-V")).status != Some(0) {
+        eprintln!("left out: strace is not installed");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("thunderherd-tests-strace-{}", std::process::id()));
+    for design in ["thread_per_client", "epoll", "epoll_edge", "poll", "tokio", "epoll_offload"] {
+        for receive in ["recv", "recv_exact", "readv", "recv_truncate", "busy_poll"] {
+            std::fs::create_dir_all(&folder).unwrap();
+            let mut strace = Command::new("strace");
+            // Not the parent, so that signals and the end go the ordinary way; a file for each thread.
+            strace.args(["-D", "-ff", "-e", "trace=recvfrom,readv", "-o"]).arg(folder.join("trace")).arg(ENGINE);
+            let design_waits = design == "thread_per_client";
+            if receive == "busy_poll" && !design_waits {
+                continue;
+            }
+            let server = Server::launch(&mut strace, design, "blast", &["--receive", receive]);
+            let options = "--load closed --children 1 --loops 1 --repetitions 60 --primitive write_each";
+            let told = number(&load("blast", server.port, options)["account"]["server_reads"]);
+            let by_hand = original_blast(server.port, 60, 30);
+            let ending = server.stop();
+            ending.is_good();
+            assert_eq!(number(&ending.summary()["account"]["server_reads"]), told + by_hand, "{design}, {receive}");
+            assert_eq!(reads_traced(&folder, 60), told + by_hand, "{design}, {receive}");
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+}
+
+/// The calls that brought iterations, in all files of a trace whose requests are of a line and so many iterations each.
+fn reads_traced(folder: &Path, iterations: usize) -> u64 {
+    let (mut counted, mut requests) = (0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let file = BufReader::new(std::fs::File::open(entry.unwrap().path()).unwrap());
+        // Of a connection: bytes that are left of the line, and of the iterations.
+        let (mut line_left, mut data_left) = (0, 0);
+        for call in file.lines().map(Result::unwrap) {
+            let Some((call, result)) = call.rsplit_once(" = ").filter(|(call, _)| call.starts_with("re")) else {
+                continue;
+            };
+            let bytes: usize = result.split(' ').next().unwrap().parse().unwrap_or(0);
+            if line_left == 0 && data_left == 0 {
+                if bytes == 0 {
+                    // The end of a connection, or nothing yet.
+                    continue;
+                }
+                assert!(call.contains('6') && bytes == 1, "the line is read byte by byte: {call} = {result}");
+                (line_left, data_left, requests) = ("60\n".len() - 1, iterations * 1500, requests + 1);
+            } else if line_left > 0 {
+                line_left -= bytes;
+            } else {
+                data_left -= bytes;
+                counted += 1;
+            }
+        }
+        assert_eq!((line_left, data_left), (0, 0), "a request was not read to its end");
+    }
+    assert_eq!(requests, 2);
+    counted
+}
+
+#[test]
+fn clients_of_blast_that_break_off_are_tallied_and_harm_nobody() {
+    for design in ["thread_per_client", "epoll", "io_uring", "prefork"] {
+        let mut server = Server::start(design, "blast", &["--keep-connections", "true"]);
+        let cases: [(&[u8], &str); 6] = [
+            (b"10\n", "truncated"),
+            (b"1", "truncated"),
+            (b"0\n", "bad_request"),
+            (b"1000001\n", "bad_request"),
+            (b"letters\n", "bad_request"),
+            (&[b'1'; 100], "bad_request"),
+        ];
+        let mut expected = BTreeMap::new();
+        for (bytes, kind) in cases {
+            let mut client = Client::connect(server.port);
+            client.send_in_vain(&[bytes, &[b'x'; 700][..if bytes == b"10\n" { 700 } else { 0 }]].concat());
+            if kind == "truncated" {
+                client.half_close();
+            }
+            client.receive_until_cut(b"");
+            *expected.entry(kind).or_insert(0) += 1;
+        }
+        // More than was announced is taken for the next count, and is none.
+        let mut client = Client::connect(server.port);
+        client.send(&[b"1\n", &[b'x'; 1501][..], b"\n"].concat());
+        client.receive_until_cut(b"1\n");
+        *expected.entry("bad_request").or_insert(0) += 1;
+        server.snapshot_when("the errors", |snapshot| snapshot["tally"]["errors"] == json!(expected));
+        load("blast", server.port, "--load closed --children 1 --loops 2 --repetitions 10");
+        server.stop().is_good();
+    }
+}
+
+#[test]
+fn servers_of_blast_that_break_off_or_lie_are_seen() {
+    let options = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 2000 --json";
+    for (reply, kinds, word) in [
+        (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
+        (b"0\n", &["wrong_reply"], "0 calls"),
+        (b"many\n", &["wrong_reply"], "no number"),
+        (b"30000001\n", &["wrong_reply"], "30000001 calls"),
+        (b"20000\nmore", &["wrong_reply"], "4 bytes more"),
+    ] {
+        let port = serve(move |mut stream| {
+            if reply.is_empty() {
+                // Gone in the middle of an iteration.
+                let _ = stream.read_exact(&mut [0; 10_000]);
+                return;
+            }
+            let _ = stream.read_exact(&mut vec![0; "20000\n".len() + 20_000 * 1500]);
+            let _ = stream.write_all(reply);
+            let _ = stream.read(&mut [0]);
+        });
+        let ran = run(&mut command("blast", port, options));
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        let line: Value = serde_json::from_str(&ran.output).unwrap();
+        let errors = line["tally"]["errors"].as_object().unwrap();
+        assert!(errors.len() == 1 && errors.keys().all(|kind| kinds.contains(&kind.as_str())), "{line}");
+        assert!(line["first_error"].as_str().unwrap().contains(word), "{word}: {line}");
+        assert_eq!(line["figures"]["requests"], 0, "{line}");
+    }
+}
+
+#[test]
+fn both_forms_of_the_count_are_spoken_and_must_agree() {
+    for form in ["little_endian", "big_endian"] {
+        let server = Server::start("epoll", "blast", &["--count-form", form]);
+        let options = format!("--load closed --children 1 --loops 1 --repetitions 50 --count-form {form}");
+        let line = load("blast", server.port, &options);
+        let mut raw = connect(server.port);
+        let one: u32 = 1;
+        raw.write_all(&if form == "big_endian" { one.to_be_bytes() } else { one.to_le_bytes() }).unwrap();
+        raw.write_all(&[7; 1500]).unwrap();
+        let mut reply = Vec::new();
+        raw.read_to_end(&mut reply).unwrap();
+        let reads: [u8; 4] = reply.try_into().unwrap();
+        let reads = if form == "big_endian" { u32::from_be_bytes(reads) } else { u32::from_le_bytes(reads) };
+        let ending = server.stop();
+        let told = number(&line["account"]["server_reads"]) + u64::from(reads);
+        assert_eq!(number(&ending.summary()["account"]["server_reads"]), told);
+        ending.is_good();
+    }
+}
+
+#[test]
+fn the_line_of_the_sources_client_is_printed_as_it_was() {
+    let server = Server::start("thread_per_client", "blast", &[]);
+    for (primitive, test) in [("write_each", "1"), ("writev", "2"), ("write_once", "3"), ("sendmsg", "sendmsg")] {
+        let options =
+            format!("--load closed --children 1 --loops 1 --repetitions 100 --primitive {primitive} --original");
+        let ran = run(&mut command("blast", server.port, &options));
+        assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""));
+        let words: Vec<&str> = ran.output.split_whitespace().collect();
+        let [head, number, "time", "=", time, "usec,", "#reads", "=", reads, "throughput", rate, "Gbps"] = words[..]
+        else {
+            panic!("{ran:?}")
+        };
+        assert_eq!((head, number), ("Test", format!("({test}):").as_str()));
+        let [time, reads, rate]: [f64; 3] = [time, reads.trim_end_matches(','), rate].map(|text| text.parse().unwrap());
+        assert!(time > 0.0 && reads >= 100.0, "{ran:?}");
+        let implied = 100.0 * 1500.0 * 8.0 / (time * 1000.0);
+        assert!((rate - implied).abs() < 0.001 + implied / 10.0, "{rate} is not {implied}: {ran:?}");
+    }
+    server.stop().is_good();
+}
+
+#[test]
+fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
+    let ran = run(&mut command("blast", 1, "--buffers 15 --buffer-size 99"));
+    assert_eq!((ran.status, ran.errors.lines().count()), (Some(2), 1), "{ran:?}");
+    assert!(ran.errors.contains("1485 bytes") && ran.errors.contains("--buffers 15 --buffer-size 100"), "{ran:?}");
+}

@@ -1,0 +1,108 @@
+//! The workload `fields`: its source's client written down a second time over a plain socket, fields of every size under every
+//! design, and what its client prints.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+
+use serde_json::json;
+use support::both_ends::{agree, command, connect, designs, load, serve};
+use support::client::Client;
+use support::server::Server;
+use support::{protocol, run};
+
+/// The client of cse638-pa02: one send of all fields, then a receive for each, which may be short.
+#[test]
+fn the_sources_client_of_fields_is_served_by_every_design() {
+    for design in designs() {
+        for field_size in [64, 4096, 65536] {
+            let server = Server::start(&design, "fields", &["--field-size", &field_size.to_string()]);
+            let mut stream = connect(server.port);
+            for _ in 0..3 {
+                stream.write_all(&vec![b'A'; 8 * field_size]).unwrap();
+                let mut message = vec![0; 8 * field_size];
+                message.chunks_mut(field_size).for_each(|field| stream.read_exact(field).unwrap());
+                assert_eq!(message, protocol::bytes(8 * field_size).reply, "{design}");
+            }
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0, "the server closes when the client has");
+            server.stop().is_good();
+        }
+    }
+}
+
+/// Eight receives and one send a message where nothing is short; eight sends of the server, or one where it gathers.
+#[test]
+fn a_message_of_fields_makes_as_many_calls_as_the_sources_programs() {
+    for (primitive, sends) in [("send_each", 8), ("sendmsg", 1), ("zerocopy", 1)] {
+        let server = Server::start("thread_per_client", "fields", &["--primitive", primitive]);
+        let options = "--load closed_threads --clients 1 --connections kept --loops 200 --receive recv_exact";
+        let line = load("fields", server.port, options);
+        assert_eq!(
+            (&line["tally"]["send_calls"], &line["tally"]["receive_calls"]),
+            (&200.into(), &1600.into()),
+            "{line}"
+        );
+        assert_eq!(line["figures"]["payload_bytes"], 200 * 8 * 1024, "{line}");
+        assert_eq!(line["requests_by_client"], json!([200]));
+        let ending = server.stop();
+        assert_eq!(ending.summary()["tally"]["send_calls"], 200 * sends, "{primitive}");
+        ending.is_good();
+    }
+}
+
+#[test]
+fn fields_of_every_size_go_through_every_design_and_load() {
+    for design in designs() {
+        for (field_size, loops) in [(1, 20), (65_536, 5), (1 << 20, 2)] {
+            let server = Server::start(&design, "fields", &["--field-size", &field_size.to_string()]);
+            let mut loads = Vec::new();
+            for who in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
+                let options = format!("--load {who} --loops {loops} --field-size {field_size}");
+                loads.push(load("fields", server.port, &options));
+                let line = loads.last().unwrap();
+                assert_eq!(line["figures"]["payload_bytes"], 2 * loops * 8 * field_size, "{design}: {line}");
+                assert_eq!(line["requests_by_client"], json!([loops, loops]), "{design}: {line}");
+            }
+            agree(&server.stop(), &loads);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_field_is_seen_and_a_client_that_breaks_off_is_tallied() {
+    let port = serve(|mut stream| {
+        let mut reply = protocol::bytes(8 * 1024).reply;
+        reply[5000] ^= 1;
+        let _ = stream.read_exact(&mut [0; 8 * 1024]);
+        let _ = stream.write_all(&reply);
+    });
+    let ran = run(&mut command("fields", port, "--load closed --children 1 --loops 1"));
+    assert!(ran.status == Some(1) && ran.output.contains("byte 904 of field 5"), "{ran:?}");
+    let mut server = Server::start("epoll", "fields", &[]);
+    let mut client = Client::connect(server.port);
+    client.send(&[b'A'; 8 * 1024 - 1]);
+    client.half_close();
+    client.receive_to_end(b"");
+    server.snapshot_when("the error", |snapshot| snapshot["tally"]["errors"] == json!({"truncated": 1}));
+    server.stop().is_good();
+}
+
+#[test]
+fn the_lines_of_the_sources_client_are_printed_as_they_were() {
+    let server = Server::start("thread_per_client", "fields", &["--field-size", "256"]);
+    let fixed = "--field-size 256 --loops 7 --original";
+    for (options, clients) in [
+        ("--load closed_threads --clients 4 --connections kept", 4),
+        ("--load closed_connections --clients 3", 3),
+        ("--load closed --children 2", 2),
+    ] {
+        let ran = run(&mut command("fields", server.port, &format!("{fixed} {options}")));
+        let right: String = (1..=clients).map(|number| format!("THREAD {number} MESSAGES 7\n")).collect();
+        assert_eq!((ran.status, ran.output), (Some(0), right));
+    }
+    server.stop().is_good();
+    let ran = run(&mut command("bytes", 1, "--original"));
+    assert!(ran.status == Some(2) && ran.errors.contains("bytes has no client"), "{ran:?}");
+}

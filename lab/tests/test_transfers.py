@@ -1,0 +1,131 @@
+"""The workloads that move many bytes, in studies: what a trial says of them follows from what both ends have
+counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from thunderherd.engine import catalogue
+from thunderherd.engine_lines import Counted, LoadResult
+from thunderherd.observation import Observation, figures_of
+from thunderherd.records import TrialRecord
+from thunderherd.study import load_study
+from thunderherd.trial import run_trial
+
+STUDY = """\
+name = "transfers"
+title = "Bytes"
+question = "How many?"
+[measure]
+metric = "gigabits_per_second"
+[server]
+workload = "{workload}"
+primitive = "send_each"
+settings = {{ {service} }}
+[load]
+kind = "{load}"
+primitive = "sendmsg"
+warm_up_connections = {warm_up}
+settings = {{ {client} }}
+[noise]
+steal_percent = 100
+foreign_percent = 100
+[sizes.quick]
+looks = [10]
+alpha_split = [1.0]
+[[contenders]]
+name = "a"
+design = "thread_per_client"
+[[contenders]]
+name = "b"
+design = "epoll"
+"""
+
+Trial = Callable[..., TrialRecord]
+
+
+@pytest.fixture
+def trial(tmp_path: Path, use_engine: Path) -> Trial:
+    """Runs a trial of the contender `a` of a study with these parts."""
+
+    def run(workload: str, load: str, client: str, service: str = "", warm_up: int = 0) -> TrialRecord:
+        path = tmp_path / "transfers.toml"
+        path.write_text(
+            STUDY.format(workload=workload, load=load, client=client, service=service, warm_up=warm_up)
+        )
+        study = load_study(str(path), "quick", [], catalogue(use_engine))
+        found = run_trial(study, study.contender("a"), block=1, position=1, seed=1)
+        assert found.valid, found.invalid_reasons
+        assert found.metrics is not None
+        return found
+
+    return run
+
+
+def test_blast_tells_times_reads_and_rate(trial: Trial) -> None:
+    found = trial("blast", "closed", "children = 1, loops = 3, repetitions = 500", warm_up=1)
+    metrics, figures = found.metrics or {}, found.loads[0].figures
+    assert figures["requests"] == 3
+    assert metrics["server_reads"] == figures["server_reads"] / 3 >= 500
+    sending, round_trip = metrics["sending_microseconds"], metrics["round_trip_microseconds"]
+    assert sending is not None and round_trip is not None and 0 < sending < round_trip
+    assert metrics["gigabits_per_second"] == pytest.approx(500 * 1500 * 8 / (round_trip * 1e3))
+
+
+def test_fields_tells_the_rate_of_its_replies_alone(trial: Trial) -> None:
+    settings = 'clients = 2, connections = "kept", milliseconds = 300, field_size = 4096'
+    found = trial("fields", "closed_threads", settings, service="field_size = 4096")
+    metrics, load = found.metrics or {}, found.loads[0]
+    assert load.window is not None and load.requests_by_client is not None
+    assert sum(load.requests_by_client) == load.window.requests == metrics["requests"]
+    elapsed = metrics["elapsed_seconds"]
+    assert elapsed == pytest.approx(0.3)
+    assert metrics["gigabits_per_second"] == pytest.approx(load.window.requests * 8 * 4096 * 8e-9 / 0.3)
+    assert metrics["duration_per_message"] == pytest.approx(0.3 / load.window.requests)
+
+
+@pytest.mark.parametrize("direction", ["to_server", "to_client"])
+def test_a_stream_is_counted_by_its_receiver(trial: Trial, direction: str) -> None:
+    settings = f'clients = 2, milliseconds = 300, warm_up_milliseconds = 50, direction = "{direction}"'
+    found = trial("stream", "closed_threads", settings)
+    metrics, load = found.metrics or {}, found.loads[0]
+    assert load.window is not None and load.window.counted is not None
+    assert (load.measured_by, load.window.requests, metrics["requests"]) == ("bytes", 0, 0)
+    counted = load.window.counted
+    moved = counted.bytes_sent if direction == "to_server" else counted.bytes_received
+    rate = metrics["gigabits_per_second"]
+    assert rate is not None
+    # Both ends have seen the same stream, at moments that are not quite the same.
+    assert rate == pytest.approx(moved * 8 / counted.elapsed_ns, rel=0.5)
+    if direction == "to_client":
+        assert rate == pytest.approx(moved * 8 / counted.elapsed_ns)
+
+
+def test_a_stream_of_so_many_bytes_has_the_rate_of_the_whole_load(trial: Trial) -> None:
+    found = trial("stream", "closed", "children = 2, loops = 2, stream_bytes = 3000000", warm_up=2)
+    metrics = found.metrics or {}
+    elapsed = metrics["elapsed_seconds"]
+    assert elapsed is not None
+    assert metrics["gigabits_per_second"] == pytest.approx(12_000_000 * 8e-9 / elapsed)
+
+
+def test_a_stream_that_stands_still_is_no_measurement(trial: Trial) -> None:
+    found = trial("stream", "closed_threads", 'clients = 1, milliseconds = 200, direction = "to_client"')
+    load = found.loads[0]
+    assert load.window is not None
+    nothing = Counted(elapsed_ns=1, bytes_sent=0, bytes_received=0, send_calls=0, receive_calls=0)
+    still = load.model_copy(update={"window": load.window.model_copy(update={"counted": nothing})})
+    seen = Observation.__new__(Observation)
+    seen.loads = [still]
+    seen.before = seen.after = None
+    assert seen._received_bits_per_second() == 0
+
+
+def test_figures_of_several_processes_are_added(trial: Trial) -> None:
+    load: LoadResult = trial("blast", "closed", "children = 1, loops = 1, repetitions = 9").loads[0]
+    figures = figures_of([load, load])
+    assert figures["server_reads"] == 2 * load.figures["server_reads"]
+    assert figures["last_server_reads"] == load.figures["last_server_reads"]
