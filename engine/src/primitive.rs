@@ -22,6 +22,8 @@ pub struct Primitive {
     pub stores: bool,
     /// It sends each message from one buffer.
     pub laid_out: bool,
+    /// Why it can run over TCP alone; `None` where any stream socket will do.
+    pub tcp_only: Option<&'static str>,
     /// Why it cannot run on this machine; `None` where it can.
     pub unavailable: fn() -> Option<String>,
 }
@@ -47,6 +49,7 @@ impl Primitive {
             moves,
             stores: true,
             laid_out: false,
+            tcp_only: None,
             unavailable: || None,
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::about::{About, Entry};
+use crate::address::Family;
 use crate::channel::Way;
 use crate::counters::COUNTERS;
 use crate::design::Design;
@@ -11,18 +12,20 @@ use crate::lines::SCHEMA;
 use crate::listener::BACKLOG;
 use crate::load::{Load, TIMEOUT};
 use crate::loads::LOADS;
+use crate::namespace;
 use crate::primitive::{Direction, Primitive, Waits};
 use crate::primitives::PRIMITIVES;
-use crate::setting::{NODELAY, Setting};
+use crate::setting::Setting;
 use crate::supervisor::DRAIN;
+use crate::tcp::{self, CONGESTION, NODELAY};
 use crate::workload::{Agreement, End, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
-pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, DRAIN];
+pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
 
 /// Settings of every load.
-pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, TIMEOUT];
+pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, TIMEOUT];
 
 /// The entry of a name that the command line has checked.
 pub fn find<T>(entries: &'static [Entry<T>], name: &str) -> &'static Entry<T> {
@@ -34,15 +37,25 @@ pub fn way(out: &str, into: &str) -> Way {
     Way { out: find(PRIMITIVES, out), into: find(PRIMITIVES, into) }
 }
 
-/// All settings that a server with this design, way of moving bytes and workload has.
-pub fn server_settings(design: &Design, way: Way, workload: &Workload) -> Vec<Setting> {
-    [design.settings, way.out.item.settings, way.into.item.settings, workload.service_settings, SERVER_SETTINGS]
-        .concat()
+/// All settings that a server with this design, way of moving bytes and workload has, over these sockets.
+pub fn server_settings(design: &Design, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
+    let common = of_family(SERVER_SETTINGS, family);
+    [design.settings, way.out.item.settings, way.into.item.settings, workload.service_settings, &common].concat()
 }
 
-/// All settings that a load with this way of moving bytes and workload has.
-pub fn load_settings(load: &Load, way: Way, workload: &Workload) -> Vec<Setting> {
-    [load.settings, way.out.item.settings, way.into.item.settings, workload.client_settings, LOAD_SETTINGS].concat()
+/// All settings that a load with this way of moving bytes and workload has, over these sockets.
+pub fn load_settings(load: &Load, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
+    let common = of_family(LOAD_SETTINGS, family);
+    [load.settings, way.out.item.settings, way.into.item.settings, workload.client_settings, &common].concat()
+}
+
+fn of_family(settings: &[Setting], family: Family) -> Vec<Setting> {
+    settings.iter().filter(|setting| family == Family::Tcp || !tcp::SETTINGS.contains(setting)).copied().collect()
+}
+
+/// Why a primitive or a design that gives such a reason cannot run over these sockets; `None` where it can.
+pub fn hole_of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
+    tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("it runs over TCP alone: {reason}"))
 }
 
 /// Whose setting an option is, as the command line that has it begins: `load http`.
@@ -109,13 +122,13 @@ pub fn catalogue() -> Value {
                 design.about,
                 json!({
                     "waits": design.waits, "settings": design.settings,
-                    "available": reason.is_none(), "reason": reason,
+                    "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
                 }),
             )
         }),
         "primitives": list(PRIMITIVES, |primitive: &Primitive| {
             let (moves, reason) = (primitive.moves.direction(), (primitive.unavailable)());
-            (primitive.about, json!({"moves": moves, "available": reason.is_none(), "reason": reason, "waits": primitive.waits, "settings": primitive.settings}))
+            (primitive.about, json!({"moves": moves, "available": reason.is_none(), "reason": reason, "waits": primitive.waits, "settings": primitive.settings, "tcp_only": primitive.tcp_only}))
         }),
         "workloads": list(WORKLOADS, |workload: &Workload| {
             let agreement = |each: &Agreement| {
@@ -144,6 +157,8 @@ pub fn catalogue() -> Value {
         }),
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
+        "tcp_settings": tcp::SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
+        "namespace": namespace::described(),
         "holes": holes(),
     })
 }

@@ -17,6 +17,7 @@ use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
+    tcp_only: Some("TCP_ZEROCOPY_RECEIVE is an option of TCP"),
     unavailable: || mapped::refusal().map(|error| format!("TCP_ZEROCOPY_RECEIVE: {error}")),
     ..Primitive::moving(
         About {

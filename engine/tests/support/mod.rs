@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod client;
+pub mod namespaces;
 pub mod process;
 pub mod protocol;
 pub mod schema;
