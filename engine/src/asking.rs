@@ -10,6 +10,7 @@ use crate::address::{Address, Target};
 use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
+use crate::linger;
 use crate::load::{Edge, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::{Measured, Window};
 use crate::process_tree::Tree;
@@ -71,6 +72,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
+    linger::wait();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let counters = counters::between(&counted_before, &counting.read()?);
     let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);

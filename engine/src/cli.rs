@@ -17,6 +17,7 @@ use crate::counters::{self, Counter};
 use crate::counting;
 use crate::design::Design;
 use crate::designs::DESIGNS;
+use crate::holes;
 use crate::lines;
 use crate::load::Load;
 use crate::loads::LOADS;
@@ -30,7 +31,7 @@ use crate::supervisor;
 use crate::sys::process::{self, Pid};
 use crate::tcp::{self, TcpOptions};
 use crate::veth;
-use crate::workload::{End, Workload};
+use crate::workload::Workload;
 use crate::workloads::WORKLOADS;
 
 /// Runs the command line.
@@ -173,22 +174,6 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     Some(matches.get_many("cpus")?.copied().collect())
 }
 
-/// The primitives run here, and at this end of the workload.
-fn fits(way: Way, workload: &Entry<Workload>, end: End, family: Family) -> Result<()> {
-    for primitive in [way.out, way.into] {
-        if let Some(reason) = registry::hole_of_family(primitive.item.tcp_only, family) {
-            return Err(mistake(format!("{}: {reason}", primitive.name)));
-        }
-        if let Some(reason) = (primitive.item.unavailable)() {
-            return Err(mistake(format!("{} cannot run here: {reason}", primitive.name)));
-        }
-        if let Some(reason) = registry::hole_of_end(workload.item, end, primitive.item) {
-            return Err(mistake(format!("{} with {}: {reason}", workload.name, primitive.name)));
-        }
-    }
-    Ok(())
-}
-
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     begin(matches)?;
     let design = registry::find(DESIGNS, word(matches, "design"));
@@ -197,15 +182,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     let listen = matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let family = address::family(&listen);
-    fits(way, workload, End::Service, family)?;
-    for primitive in [way.out, way.into] {
-        if let Some(reason) = registry::hole(design.item, primitive.item) {
-            return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
-        }
-    }
-    if let Some(reason) = registry::hole_of_family(design.item.tcp_only, family) {
-        return Err(mistake(format!("{}: {reason}", design.name)));
-    }
+    holes::check_server(design, way, workload, family)?;
     if let Some(reason) = (design.item.unavailable)() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
@@ -234,7 +211,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
     let connect = word(matches, "connect");
     let family = address::family(connect);
-    fits(way, workload, End::Client, family)?;
+    holes::check_load(load, way, workload, family)?;
     let settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
     check_tcp(&settings)?;
     load.item.check(&settings, |name| matches.contains_id(name))?;
@@ -334,7 +311,7 @@ fn namespace(matches: &ArgMatches) -> Result<()> {
 
 fn list(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("matrix") {
-        return say(&registry::matrix());
+        return say(&holes::matrix());
     }
     let catalogue = registry::catalogue();
     let only = matches.get_one::<String>("kind").map(String::as_str);

@@ -10,6 +10,7 @@ use crate::address::{Address, Target};
 use crate::channel::Way;
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
+use crate::primitive::Waits;
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
 use crate::sys::process;
@@ -21,6 +22,8 @@ use crate::workload::Client;
 pub struct Load {
     /// What it is.
     pub about: About,
+    /// How its clients wait for their sockets.
+    pub waits: Waits,
     /// Its own settings.
     pub settings: &'static [Setting],
     /// How many workers of it count apart.

@@ -1,5 +1,6 @@
 //! The outbox says WHAT is to be sent; the primitive decides HOW.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -47,6 +48,15 @@ impl Piece {
         }
     }
 
+    /// The bytes in memory, shared where they are there; those of a file are read, as many as fit into a buffer. An error is
+    /// one of reading the file.
+    pub fn in_memory(&self) -> io::Result<(Arc<[u8]>, Range<usize>)> {
+        match self {
+            Piece::Bytes(bytes, range) => Ok((Arc::clone(bytes), range.clone())),
+            Piece::File(..) => self.with_bytes(|bytes| Ok((Arc::from(bytes), 0..bytes.len()))),
+        }
+    }
+
     /// The bytes that are in memory, as a call takes them; none of a file.
     pub fn slice(&self) -> IoSlice<'_> {
         match self {
@@ -74,7 +84,7 @@ struct Entry {
 pub struct Outbox {
     entries: VecDeque<Entry>,
     bytes: u64,
-    calls: u64,
+    calls: Cell<u64>,
 }
 
 impl Outbox {
@@ -97,7 +107,7 @@ impl Outbox {
     pub fn append(&mut self, mut other: Outbox) {
         self.entries.append(&mut other.entries);
         self.bytes += other.bytes;
-        self.calls += other.calls;
+        self.calls.update(|calls| calls + other.calls.get());
     }
 
     /// True when nothing is left to send.
@@ -146,9 +156,10 @@ impl Outbox {
         call(&buffer[first.start..end])
     }
 
-    /// Whether so many bytes from the front end a message.
+    /// Whether so many bytes from the front are the end of a message, or all that there is of one.
     pub fn ends_message(&self, bytes: u64) -> bool {
-        self.entries.front().is_some_and(|front| front.ends_message && front.piece.length() == bytes)
+        let whole = |front: &Entry| front.piece.length() == bytes && (front.ends_message || self.entries.len() == 1);
+        self.entries.front().is_some_and(whole)
     }
 
     /// The pieces of the first message that are left, in order: a primitive may gather these, and no further.
@@ -169,9 +180,7 @@ impl Outbox {
     /// reading the file.
     pub fn in_memory(&self) -> io::Result<Vec<Piece>> {
         match self.front() {
-            Some(file @ Piece::File(..)) => {
-                file.with_bytes(|bytes| Ok(vec![Piece::Bytes(Arc::from(bytes), 0..bytes.len())]))
-            }
+            Some(file @ Piece::File(..)) => file.in_memory().map(|(bytes, range)| vec![Piece::Bytes(bytes, range)]),
             _ => {
                 let pieces = self.message().take_while(|piece| matches!(piece, Piece::Bytes(..)));
                 Ok(pieces.take(PIECES_IN_A_CALL).cloned().collect())
@@ -196,14 +205,14 @@ impl Outbox {
         }
     }
 
-    /// A primitive says that it made one system call to send.
-    pub fn count_call(&mut self) {
-        self.calls += 1;
+    /// A primitive says that it made one system call to send, or to prepare for that.
+    pub fn count_call(&self) {
+        self.calls.update(|calls| calls + 1);
     }
 
     /// The calls counted since the last time this was asked.
     pub fn take_calls(&mut self) -> u64 {
-        std::mem::take(&mut self.calls)
+        self.calls.take()
     }
 
     /// Bytes left to send.

@@ -22,6 +22,8 @@ pub struct Primitive {
     pub stores: bool,
     /// It sends each message from one buffer.
     pub laid_out: bool,
+    /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
+    pub lends: bool,
     /// Why it can run over TCP alone; `None` where any stream socket will do.
     pub tcp_only: Option<&'static str>,
     /// Why it cannot run on this machine; `None` where it can.
@@ -49,6 +51,7 @@ impl Primitive {
             moves,
             stores: true,
             laid_out: false,
+            lends: false,
             tcp_only: None,
             unavailable: || None,
         }

@@ -28,6 +28,8 @@ pub struct Workload {
     pub takes_unstored: &'static [End],
     /// Each of its messages lies in one buffer.
     pub laid_out: bool,
+    /// The ends whose messages lie in memory, as they are, for as long as the program lives.
+    pub lasting: &'static [End],
     /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
     pub service: fn(&Settings, Waits) -> Result<Box<dyn Service>>,
     /// Makes the asking end, once for the whole load.

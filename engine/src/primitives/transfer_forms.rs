@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::PRIMITIVES;
-use crate::channel::{Channel, Openers, Way};
+use super::test_bench::{openers, primitives};
+use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
 use crate::exchange::Caller;
 use crate::outbox::{Outbox, Piece};
@@ -21,11 +21,6 @@ use crate::sys::descriptor::{self, PollFlags};
 use crate::tally::{Counts, Tally};
 use crate::workload::{Input, Job, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
-
-fn way(out: &str, into: &str) -> Openers {
-    let find = |name| PRIMITIVES.iter().find(|entry| entry.name == name).unwrap();
-    Way { out: find(out), into: find(into) }.prepare(&Settings::new([], &BTreeMap::new())).unwrap()
-}
 
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -78,7 +73,7 @@ fn two_large_replies(out: &str) -> Counts {
             assert_eq!(*byte, (index % LARGE % 251) as u8, "byte {index}");
         }
     });
-    let channel = way(out, "recv").open(server.into(), tally.shared()).unwrap();
+    let channel = openers(out, "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, session(LARGE as u64));
     drive(&mut connection);
     connection.finish();
@@ -91,7 +86,7 @@ fn two_large_replies(out: &str) -> Counts {
 
 #[test]
 fn every_primitive_survives_partial_writes() {
-    for primitive in PRIMITIVES.iter().filter(|entry| entry.item.moves.direction() == Direction::Out) {
+    for primitive in primitives(Direction::Out) {
         let counts = two_large_replies(primitive.name);
         assert!(counts.completions >= counts.completions_copied, "{}: {counts:?}", primitive.name);
     }
@@ -110,7 +105,7 @@ fn an_unread_completion_keeps_the_socket_ready_until_it_is_reaped() {
     let (mut client, server) = pair();
     server.set_nonblocking(true).unwrap();
     let tally = Tally::new(0).unwrap();
-    let channel = way("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
+    let channel = openers("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, session(LARGE as u64));
     client.write_all(b"4000\n").unwrap();
     std::thread::sleep(Duration::from_millis(20));
@@ -129,7 +124,7 @@ fn an_unread_completion_keeps_the_socket_ready_until_it_is_reaped() {
 
 /// Sends 4,000 bytes without copying over a channel whose peer reads nothing yet.
 fn sent(server: OwnedFd, tally: &'static Tally) -> (Channel, Arc<[u8]>) {
-    let mut channel = way("zerocopy", "recv").open(server, tally.shared()).unwrap();
+    let mut channel = openers("zerocopy", "recv").open(server, tally.shared()).unwrap();
     let bytes: Arc<[u8]> = vec![7; 4000].into();
     channel.outbox.push(Piece::Bytes(Arc::clone(&bytes), 0..4000));
     assert_eq!(channel.send().unwrap(), Sent::Done);
@@ -165,7 +160,7 @@ fn whoever_finishes_waits_for_nobody_and_a_deaf_peer_is_reset() {
     socket2::SockRef::from(&client).set_recv_buffer_size(4096).unwrap();
     socket2::SockRef::from(&server).set_send_buffer_size(4096).unwrap();
     server.set_nonblocking(true).unwrap();
-    let mut channel = way("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
+    let mut channel = openers("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
     let bytes: Arc<[u8]> = vec![7; LARGE].into();
     channel.outbox.push(Piece::Bytes(Arc::clone(&bytes), 0..LARGE));
     assert_eq!(channel.send().unwrap(), Sent::Blocked);
@@ -185,7 +180,7 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     let given = BTreeMap::from([("check", Value::Word("pattern".to_owned()))]);
     let conversation = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap().open();
     let tally = Tally::new(0).unwrap();
-    let channel = way("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
+    let channel = openers("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
     let mut caller = Caller::new(channel, conversation, None);
     assert!(caller.exchange().is_ok());
     assert_eq!(tally.shared().bytes_received.load(Relaxed), 4000);
@@ -221,7 +216,7 @@ fn requests_that_compute_are_answered_in_their_order() {
     let (mut client, server) = pair();
     let tally = Tally::new(0).unwrap();
     let served = std::thread::spawn(move || {
-        let channel = way("send_each", "recv").open(server.into(), tally.shared()).unwrap();
+        let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
         let mut connection = Connection::new(channel, Box::new(Computing));
         connection.serve();
         connection.finish();
@@ -240,7 +235,7 @@ fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
     let tally = Tally::new(0).unwrap();
     // Nothing behind it: what is left unread when a connection is closed resets it.
     client.write_all(b"1\n!\n").unwrap();
-    let channel = way("send_each", "recv").open(server.into(), tally.shared()).unwrap();
+    let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, Box::new(Computing));
     connection.serve();
     connection.finish();

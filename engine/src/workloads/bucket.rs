@@ -36,6 +36,7 @@ pub static ENTRY: Workload = Workload {
     ],
     takes_unstored: &[],
     laid_out: true,
+    lasting: &[],
     service,
     client: client::client,
 };

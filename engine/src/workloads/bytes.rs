@@ -28,6 +28,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT }],
     takes_unstored: &[End::Client],
     laid_out: true,
+    lasting: &[End::Service, End::Client],
     service,
     client,
 };

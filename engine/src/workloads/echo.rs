@@ -23,6 +23,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[],
     takes_unstored: &[End::Client],
     laid_out: true,
+    lasting: &[End::Client],
     service: |_: &Settings, _: Waits| -> Result<Box<dyn Service>> { Ok(Box::new(Echo)) },
     client,
 };

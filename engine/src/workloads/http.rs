@@ -20,7 +20,7 @@ use crate::pattern::{BYTES, CHECK, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::Settings;
 use crate::tally::ErrorKind;
-use crate::workload::{Agreement, Input, Next, Relation, Service, Session, Then, Workload};
+use crate::workload::{Agreement, End, Input, Next, Relation, Service, Session, Then, Workload};
 
 use responses::{Responses, Status};
 
@@ -35,6 +35,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[Agreement { client: BYTES, relation: Relation::Equal, service: BYTES }],
     takes_unstored: &[],
     laid_out: false,
+    lasting: &[End::Service, End::Client],
     service,
     client: client::client,
 };

@@ -18,7 +18,7 @@ use crate::setting::{Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
 use crate::workload::{
-    Agreement, Answer, Client, Conversation, Input, Next, Relation, Service, Session, Then, Workload,
+    Agreement, Answer, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };
 
 use processes::{Process, is_shortage, top_two};
@@ -34,6 +34,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[Agreement { client: FORM, relation: Relation::Equal, service: FORM }],
     takes_unstored: &[],
     laid_out: true,
+    lasting: &[End::Client],
     service,
     client,
 };
