@@ -1,22 +1,24 @@
 //! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
 
-use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::about::Entry;
+use crate::address::{Address, Target};
 use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
-use crate::load::{ByClient, Edge, FirstError, Load, LoadRun};
+use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::{Measured, Window};
 use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
 use crate::sys::{process, signal};
 use crate::tally::Tally;
+use crate::tcp::TcpOptions;
 use crate::workload::{Figures, LAST, Outcome, PAYLOAD_BYTES, PAYLOAD_NANOSECONDS, REQUESTS, Workload};
 
 /// Whom to ask, and how.
@@ -28,7 +30,7 @@ pub struct Plan {
     /// The workload.
     pub workload: &'static Entry<Workload>,
     /// The addresses of the server's name.
-    pub target: Vec<SocketAddr>,
+    pub target: Vec<Address>,
     /// The complete settings.
     pub settings: Settings,
     /// Called with the marks of a load that ends by time, as they come.
@@ -44,7 +46,11 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
-        target: plan.target.clone(),
+        target: Target {
+            addresses: plan.target.clone(),
+            tcp: TcpOptions::of(&plan.settings),
+            patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
+        },
         settings: plan.settings.clone(),
         tally: Tally::new((plan.load.item.workers)(&plan.settings))?,
         client: (plan.workload.item.client)(&plan.settings)?,
@@ -93,6 +99,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         account: run.client.account(),
         figures: run.client.figures(),
         requests_by_client: run.by_client.get(clients),
+        connection: run.tally.general().first_connection.options(),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
     })
@@ -188,6 +195,11 @@ pub fn in_words(result: &LoadResult) -> String {
         result.used.system_ns as f64 / 1e9
     );
     text += &counters::in_words(&result.counters, &result.unavailable);
+    if let Some(connection) = &result.connection {
+        text += &format!("congestion control: {}", connection.congestion_control);
+        text += &connection.remark.map(|remark| format!(" ({remark})")).unwrap_or_default();
+        text += "\n";
+    }
     if !result.tally.errors.is_empty() {
         let errors: Vec<String> = result.tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         text += &format!("errors: {}\n", errors.join(", "));

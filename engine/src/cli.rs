@@ -1,21 +1,20 @@
-//! The command line. Options for settings are made from their declarations, so a new setting needs no line here.
+//! The command line, once it is typed: what was asked for, and what is wrong with it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::builder::PossibleValuesParser;
+use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use crate::about::Entry;
+use crate::address::{self, Address, Family};
 use crate::asking;
 use crate::channel::Way;
+use crate::commands::{KINDS, command, settings};
 use crate::counters::{self, Counter};
 use crate::counting;
-use crate::cpu_time;
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::holes;
@@ -23,17 +22,17 @@ use crate::lines;
 use crate::load::Load;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
+use crate::namespace;
 use crate::output::{say, unless_closed};
-use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
 use crate::sys::process::{self, Pid};
+use crate::tcp::{self, TcpOptions};
+use crate::veth;
 use crate::workload::Workload;
 use crate::workloads::WORKLOADS;
-
-const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
 
 /// Runs the command line.
 pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
@@ -47,209 +46,18 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         Some(("serve", matches)) => serve(matches),
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
         Some(("count", matches)) => count(matches),
+        Some(("namespace", matches)) => namespace(matches).map(|()| ExitCode::SUCCESS),
         Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
         Some(("schema", _)) => say(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("a subcommand is required"),
     }
 }
 
-fn command() -> Command {
-    Command::new("thunderherd-engine")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Serves and loads real sockets, so that server designs and ways of moving bytes can be measured")
-        .subcommand_required(true)
-        .subcommand(serve_command())
-        .subcommand(load_command())
-        .subcommand(count_command())
-        .subcommand(list_command())
-        .subcommand(Command::new("schema").about("Print the JSON Schema of the lines that serve, load and count print"))
-}
-
-fn serve_command() -> Command {
-    let command = Command::new("serve")
-        .about("Serve a workload with a design until SIGINT or SIGTERM")
-        .arg(chosen("design", DESIGNS).required(true).help("How connections are handed to what serves them"))
-        .arg(chosen("workload", WORKLOADS).long("workload").default_value("bytes").help("The protocol"))
-        .args(primitives())
-        .arg(text("listen", "HOST:PORT").help("Where to listen; port 0 is the kernel's choice"))
-        .arg(
-            text("port", "PORT")
-                .value_parser(value_parser!(u16))
-                .help("Port to listen on at 127.0.0.1; the textbook's port when neither is given")
-                .conflicts_with("listen"),
-        )
-        .arg(
-            text("cpu-source", "SOURCE")
-                .value_parser(PossibleValuesParser::new(cpu_time::CHOICES))
-                .default_value("auto")
-                .help("Where the CPU time of a window comes from"),
-        )
-        .arg(flag("control").help("Print JSON lines, take the command `snapshot` on standard input, stop at its end"));
-    let groups = [
-        ("Settings of designs", settings(DESIGNS, |design| design.settings)),
-        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
-        ("Settings of workloads", settings(WORKLOADS, |workload| workload.service_settings)),
-        ("Settings of every server", registry::SERVER_SETTINGS.to_vec()),
-    ];
-    with_settings(common(command), groups)
-}
-
-fn load_command() -> Command {
-    let command = Command::new("load")
-        .about("Ask a server, count the replies and check their bytes; exit status 1 unless all came and were right")
-        .arg(chosen("workload", WORKLOADS).required(true).help("The protocol"))
-        .arg(text("connect", "HOST:PORT").required(true).help("The server: a name, IPv4, or IPv6 in brackets"))
-        .arg(chosen("load", LOADS).long("load").default_value("closed").help("Who asks, how often"))
-        .args(primitives())
-        .arg(flag("allow-remote").help("Load a server that is not on a loopback address"))
-        .arg(
-            flag("show")
-                .conflicts_with("json")
-                .help("Print every connection, request and reply, and what failed, each with its client's number"),
-        )
-        .arg(
-            flag("original")
-                .conflicts_with_all(["show", "json"])
-                .help("Print what the client of the workload's source prints, and nothing else"),
-        )
-        .arg(flag("json").help("Print the result as a JSON line, and before it the marks of a load that ends by time"));
-    let groups = [
-        ("Settings of loads", settings(LOADS, |load| load.settings)),
-        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
-        ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
-        ("Settings of every load", registry::LOAD_SETTINGS.to_vec()),
-    ];
-    with_settings(common(command), groups)
-}
-
-/// What `perf stat` shows first when nobody asks for anything else.
-const COUNTED: &str = "task_clock,context_switches,cpu_migrations,page_faults";
-
-fn count_command() -> Command {
-    Command::new("count")
-        .about("Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does")
-        .long_about(
-            "Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does. The line \
-             `life` (JSON) comes after everything that the command prints. SIGINT and SIGTERM are passed on. The exit status \
-             is the command's; 128 and the signal's number where a signal ended it",
-        )
-        .arg(counters_asked().default_value(COUNTED))
-        .arg(parent())
-        .arg(
-            Arg::new("command")
-                .value_name("serve ... | load ...")
-                .value_parser(value_parser!(OsString))
-                .num_args(1..)
-                .trailing_var_arg(true)
-                .allow_hyphen_values(true)
-                .required(true)
-                .help("What to run"),
-        )
-}
-
-fn list_command() -> Command {
-    Command::new("list")
-        .about("List what is registered")
-        .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
-        .arg(flag("json").help("Print JSON"))
-        .arg(
-            flag("matrix")
-                .help("Show what runs with which primitive, and why not")
-                .conflicts_with_all(["kind", "json"]),
-        )
-}
-
-fn common(command: Command) -> Command {
-    command
-        .arg(
-            text("cpus", "LIST")
-                .value_delimiter(',')
-                .value_parser(value_parser!(usize))
-                .action(ArgAction::Append)
-                .help("CPUs to be pinned to, for instance 0 or 0,1"),
-        )
-        .arg(counters_asked())
-        .arg(parent())
-}
-
-fn parent() -> Arg {
-    text("parent", "PID")
-        .value_parser(value_parser!(i32))
-        .help("Be killed when this process, which must be the parent, ends")
-}
-
-fn counters_asked() -> Arg {
-    text("count", "NAME,NAME")
-        .value_delimiter(',')
-        .value_parser(PossibleValuesParser::new(counters::countable().map(|entry| entry.name)))
-        .action(ArgAction::Append)
-        .help("Counters to read, of everything that is started")
-}
-
-fn text(name: &'static str, value: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value)
-}
-
-fn flag(name: &'static str) -> Arg {
-    Arg::new(name).long(name).action(ArgAction::SetTrue)
-}
-
-fn chosen<T>(name: &'static str, entries: &[Entry<T>]) -> Arg {
-    chosen_of(name, entries, |_| true)
-}
-
-fn chosen_of<T>(name: &'static str, entries: &[Entry<T>], fits: impl Fn(&T) -> bool) -> Arg {
-    let fitting = entries.iter().filter(|entry| fits(entry.item)).map(|entry| entry.name);
-    Arg::new(name).value_parser(PossibleValuesParser::new(fitting))
-}
-
-/// A primitive for each direction.
-fn primitives() -> [Arg; 2] {
-    let out = |primitive: &Primitive| primitive.moves.direction() == Direction::Out;
-    [
-        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value("send_each").help("How bytes are sent"),
-        chosen_of("receive", PRIMITIVES, |primitive| !out(primitive))
-            .long("receive")
-            .value_name("PRIMITIVE")
-            .default_value("recv")
-            .help("How bytes are received"),
-    ]
-}
-
-fn settings<T>(entries: &[Entry<T>], of: impl Fn(&T) -> &'static [Setting]) -> Vec<Setting> {
-    entries.iter().flat_map(|entry| of(entry.item)).copied().collect()
-}
-
-/// An option for every setting, each name once.
-fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, Vec<Setting>); N]) -> Command {
-    for (heading, group) in groups {
-        for setting in group {
-            if command.get_arguments().any(|argument| argument.get_id() == setting.name) {
-                continue;
-            }
-            let unit = setting.unit.map(|unit| format!(" {unit};")).unwrap_or_default();
-            let default = match setting.default() {
-                Value::Integer(number) => number.to_string(),
-                Value::Boolean(value) => value.to_string(),
-                Value::Word(word) => word,
-            };
-            command = command.arg(
-                Arg::new(setting.name)
-                    .long(setting.option())
-                    .value_name("VALUE")
-                    .allow_hyphen_values(true)
-                    .help(format!("{} [{}{unit} default: {default}]", setting.help, setting.allowed() + ";"))
-                    .help_heading(heading),
-            );
-        }
-    }
-    command
-}
-
 /// What was chosen, for its name and for the settings that it has.
 struct Chosen {
     name: String,
     declared: Vec<Setting>,
+    family: Family,
 }
 
 impl Chosen {
@@ -259,28 +67,35 @@ impl Chosen {
         let word = |name| matches.try_get_one::<String>(name).ok().flatten();
         let way = registry::way(word("primitive")?, word("receive")?);
         let workload = registry::find(WORKLOADS, word("workload")?);
+        let address = word(if command == "serve" { "listen" } else { "connect" });
+        let family = address.map_or(Family::Tcp, |address| address::family(address));
         match command {
-            "serve" => Some(Chosen::server(registry::find(DESIGNS, word("design")?), way, workload)),
-            _ => Some(Chosen::load(registry::find(LOADS, word("load")?), way, workload)),
+            "serve" => Some(Chosen::server(registry::find(DESIGNS, word("design")?), way, workload, family)),
+            _ => Some(Chosen::load(registry::find(LOADS, word("load")?), way, workload, family)),
         }
     }
 
-    fn server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>) -> Chosen {
+    fn server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Chosen {
         Chosen {
             name: format!("{} with {}, {} and {}", design.name, workload.name, way.out.name, way.into.name),
-            declared: registry::server_settings(design.item, way, workload.item),
+            declared: registry::server_settings(design.item, way, workload.item, family),
+            family,
         }
     }
 
-    fn load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>) -> Chosen {
+    fn load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Chosen {
         Chosen {
             name: format!("{} with {}, {} and {}", load.name, workload.name, way.out.name, way.into.name),
-            declared: registry::load_settings(load.item, way, workload.item),
+            declared: registry::load_settings(load.item, way, workload.item, family),
+            family,
         }
     }
 
     /// That it has no such option, whose setting that is, and those that it has.
     fn has_no(&self, option: &str) -> String {
+        if self.family == Family::Unix && tcp::SETTINGS.iter().any(|setting| setting.option() == option) {
+            return format!("--{option} is an option of TCP, which a Unix socket has not; leave it out");
+        }
         let owners = registry::owners(option).join(", ");
         let owners = if owners.is_empty() { owners } else { format!(", which is one of {owners}") };
         let names: Vec<String> = self.declared.iter().map(|setting| format!("--{}", setting.option())).collect();
@@ -290,13 +105,7 @@ impl Chosen {
 
 /// The given settings over the defaults; an option that means nothing to what was chosen is refused.
 fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
-    let declared = &chosen.declared;
-    let mut given = BTreeMap::new();
-    for setting in declared {
-        if let Some(text) = matches.try_get_one::<String>(setting.name).ok().flatten() {
-            given.insert(setting.name, setting.parse(text)?);
-        }
-    }
+    let given = parsed(matches, &chosen.declared)?;
     for id in matches.ids() {
         let name = id.as_str();
         let is_setting = all_settings().iter().any(|setting| setting.name == name);
@@ -304,7 +113,18 @@ fn given_settings(matches: &ArgMatches, chosen: &Chosen) -> Result<Settings> {
             return Err(mistake(chosen.has_no(&name.replace('_', "-"))));
         }
     }
-    Ok(Settings::new(declared, &given))
+    Ok(Settings::new(&chosen.declared, &given))
+}
+
+/// What is given of these settings.
+fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'static str, Value>> {
+    let mut given = BTreeMap::new();
+    for setting in declared {
+        if let Some(text) = matches.try_get_one::<String>(setting.name).ok().flatten() {
+            given.insert(setting.name, setting.parse(text)?);
+        }
+    }
+    Ok(given)
 }
 
 fn all_settings() -> Vec<Setting> {
@@ -327,6 +147,15 @@ fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     counters::countable().filter(|entry| names.iter().any(|name| *name == entry.name)).collect()
 }
 
+/// What comes before there is any thread, child or socket. Another user namespace may forget the parent (prctl(2),
+/// PR_SET_PDEATHSIG), so it comes first.
+fn begin(matches: &ArgMatches) -> Result<()> {
+    if let Some(path) = matches.get_one::<String>("network-namespace") {
+        namespace::enter(path)?;
+    }
+    follow_parent(matches)
+}
+
 fn follow_parent(matches: &ArgMatches) -> Result<()> {
     let Some(&parent) = matches.get_one::<i32>("parent") else { return Ok(()) };
     process::die_with_parent(Pid::from_raw(parent))
@@ -346,24 +175,27 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
 }
 
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
-    follow_parent(matches)?;
+    begin(matches)?;
     let design = registry::find(DESIGNS, word(matches, "design"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    holes::check_server(design, way, workload)?;
+    let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
+    let listen = matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}"));
+    let family = address::family(&listen);
+    holes::check_server(design, way, workload, family)?;
     if let Some(reason) = (design.item.unavailable)() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
-    let settings = given_settings(matches, &Chosen::server(design, way, workload))?;
+    let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
+    check_tcp(&settings)?;
     // What a design can be told may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
-    let port = matches.get_one("port").copied().unwrap_or(workload.item.port);
     supervisor::serve(&supervisor::Plan {
         design,
         way,
         workload,
-        listen: matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}")),
+        listen,
         settings,
         cpus,
         cpu_source: word(matches, "cpu-source").to_owned(),
@@ -373,20 +205,26 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
 }
 
 fn load(matches: &ArgMatches) -> Result<()> {
-    follow_parent(matches)?;
+    begin(matches)?;
     let load = registry::find(LOADS, word(matches, "load"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    holes::check_load(load, way, workload)?;
-    let settings = given_settings(matches, &Chosen::load(load, way, workload))?;
-    load.item.check(&settings, |name| matches.contains_id(name))?;
     let connect = word(matches, "connect");
-    let target = crate::listener::resolve("--connect", connect)?;
+    let family = address::family(connect);
+    holes::check_load(load, way, workload, family)?;
+    let settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
+    check_tcp(&settings)?;
+    load.item.check(&settings, |name| matches.contains_id(name))?;
+    let target = address::resolve("--connect", connect)?;
+    if target.contains(&Address::Unix(String::new())) {
+        return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));
+    }
     if !matches.get_flag("allow-remote")
-        && let Some(remote) = target.iter().find(|address| !is_loopback(address.ip()))
+        && let Some(remote) = first_remote(&target)?
     {
         return Err(mistake(format!(
-            "--connect {connect} leads to {remote}, which is not a loopback address; --allow-remote loads it all the same"
+            "--connect {connect} leads to {remote}, which is not a loopback address, nor in a namespace that \
+             `thunderherd-engine namespace` has made; --allow-remote loads it all the same"
         )));
     }
     pin(matches)?;
@@ -451,8 +289,30 @@ fn count(matches: &ArgMatches) -> Result<ExitCode> {
     Ok(status)
 }
 
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
+/// The first address that leads out of this machine, as far as can be told from here.
+fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
+    for address in target {
+        let Address::Tcp(host) = address else { continue };
+        let host = host.ip().to_canonical();
+        if !host.is_loopback() && !veth::leads_to_an_end(host)? {
+            return Ok(Some(address));
+        }
+    }
+    Ok(None)
+}
+
+fn check_tcp(settings: &Settings) -> Result<()> {
+    TcpOptions::of(settings).map_or(Ok(()), |options| options.check())
+}
+
+fn namespace(matches: &ArgMatches) -> Result<()> {
+    let settings = Settings::new(namespace::SETTINGS, &parsed(matches, namespace::SETTINGS)?);
+    namespace::check(&settings)?;
+    let sysctls: Vec<String> = matches.get_many("sysctls").into_iter().flatten().cloned().collect();
+    let pair = namespace::make(&settings, &sysctls)?;
+    follow_parent(matches)?;
+    say_line(&lines::Line::Namespaces(pair.line))?;
+    namespace::hold(pair.server)
 }
 
 fn list(matches: &ArgMatches) -> Result<()> {

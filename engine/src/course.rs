@@ -1,6 +1,7 @@
 //! A client's course through a closed load: it asks, waits for the reply, pauses, and asks again, until its requests are
 //! made, the window is over, or there is no server to be measured.
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use crate::channel::Openers;
 use crate::exchange::{Caller, Failure, connect};
 use crate::load::{Edge, LOOPS, LoadRun, MILLISECONDS, THINK, WARM_UP};
 use crate::measure::{Measure, now};
-use crate::setting::NODELAY;
 use crate::sys::signal;
 use crate::tally::{ErrorKind, Slot};
 
@@ -69,6 +69,7 @@ impl<'run> Course<'run> {
 
     /// A connection that has just been made.
     pub fn caller(&self, socket: std::os::fd::OwnedFd, openers: &mut Openers) -> Result<Caller<'run>, Failure> {
+        self.run.tally.general().first_connection.note(socket.as_fd());
         let channel = openers.open(socket, self.slot).map_err(|error| {
             // It was made all the same, and the server counts it.
             self.slot.connections.fetch_add(1, Relaxed);
@@ -138,7 +139,7 @@ impl<'run> Client<'run> {
             }
         }
         if let Some(caller) = self.caller {
-            caller.finish(run.timeout());
+            caller.finish(run.target.patience);
         }
         if let Some(measure) = &self.measure {
             run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(measure);
@@ -162,14 +163,14 @@ impl<'run> Client<'run> {
         }
         match result {
             Ok(true) if self.keeps => self.caller = Some(caller),
-            _ => caller.finish(self.course.run.timeout()),
+            _ => caller.finish(self.course.run.target.patience),
         }
         result.map(drop)
     }
 
     fn connected(&mut self) -> Result<Caller<'run>, Failure> {
         let run = self.course.run;
-        let socket = connect(&run.target, run.timeout(), run.settings.boolean(NODELAY.name))?;
+        let socket = connect(&run.target)?;
         if let Some(measure) = &mut self.measure {
             measure.connected(now());
         }

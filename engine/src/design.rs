@@ -29,6 +29,8 @@ pub struct Design {
     pub serve: fn(&'static Run) -> Result<()>,
     /// How many listeners it wants, all on the same address; one in most designs ([`COMMON`]).
     pub listeners: fn(&Settings) -> usize,
+    /// Why it can serve over TCP alone; `None` where any stream socket will do, as in most designs ([`COMMON`]).
+    pub tcp_only: Option<&'static str>,
     /// Why it cannot run on this machine; `None` where it can, as in most designs ([`COMMON`]).
     pub unavailable: fn() -> Option<String>,
     /// Refuses settings that contradict each other, before anything is started; in most designs none do ([`COMMON`]).
@@ -43,6 +45,7 @@ pub const COMMON: Design = Design {
     workers: no_pool,
     serve: |_| Ok(()),
     listeners: |_| 1,
+    tcp_only: None,
     unavailable: || None,
     check: |_| Ok(()),
 };
@@ -257,6 +260,7 @@ impl Worker {
     /// [`Connection::advance`]. `None` when that is not possible, which is tallied.
     pub fn open(&mut self, socket: OwnedFd) -> Option<Connection> {
         let Acceptor { run, slot, .. } = self.acceptor;
+        run.tally.general().first_connection.note(socket.as_fd());
         let channel = self.openers.open(socket, slot).inspect_err(|error| self.acceptor.refused(error)).ok()?;
         Some(Connection::new(channel, run.service.open()))
     }
@@ -264,6 +268,7 @@ impl Worker {
     /// As [`Worker::open`], for a design that moves the bytes itself.
     pub fn open_with(&mut self, socket: OwnedFd, sender: Box<dyn Sender>, receiver: Box<dyn Receiver>) -> Connection {
         let Acceptor { run, slot, .. } = self.acceptor;
+        run.tally.general().first_connection.note(socket.as_fd());
         Connection::new(Channel::new(socket, sender, receiver, slot), run.service.open())
     }
 

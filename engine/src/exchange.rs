@@ -2,13 +2,13 @@
 //! that wait in their calls and clients of an event loop run this same code; they differ in when they call it.
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Socket, Type};
 
+use crate::address::{Address, Target};
 use crate::channel::Channel;
 use crate::measure::Window;
 use crate::primitive::{Received, Sent, Want};
@@ -42,15 +42,16 @@ impl Failure {
     }
 }
 
-fn connecting(address: &SocketAddr) -> String {
+fn connecting(address: &Address) -> String {
     format!("connecting to {address}")
 }
 
-/// Connects to the first address that answers. Every later call on the socket fails after `timeout` without progress.
-pub fn connect(target: &[SocketAddr], timeout: Duration, nodelay: bool) -> Result<OwnedFd, Failure> {
+/// Connects to the first address that answers. Every later call on the socket fails after the target's patience without
+/// progress.
+pub fn connect(target: &Target) -> Result<OwnedFd, Failure> {
     let mut failure = None;
-    for address in target {
-        match connect_to(address, timeout, nodelay) {
+    for address in &target.addresses {
+        match connect_to(address, target) {
             Ok(socket) => return Ok(socket.into()),
             Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
         }
@@ -58,18 +59,18 @@ pub fn connect(target: &[SocketAddr], timeout: Duration, nodelay: bool) -> Resul
     Err(failure.expect("a target has at least one address"))
 }
 
-fn connect_to(address: &SocketAddr, timeout: Duration, nodelay: bool) -> io::Result<Socket> {
-    let socket = open(address, Type::STREAM, nodelay)?;
-    socket.set_read_timeout(Some(timeout))?;
-    socket.set_write_timeout(Some(timeout))?;
-    socket.connect(&(*address).into())?;
+fn connect_to(address: &Address, target: &Target) -> io::Result<Socket> {
+    let socket = open(address, Type::STREAM, target)?;
+    socket.set_read_timeout(Some(target.patience))?;
+    socket.set_write_timeout(Some(target.patience))?;
+    socket.connect(&address.for_the_kernel()?)?;
     Ok(socket)
 }
 
-fn open(address: &SocketAddr, kind: Type, nodelay: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(*address), kind, None)?;
-    if nodelay {
-        socket.set_tcp_nodelay(true)?;
+fn open(address: &Address, kind: Type, target: &Target) -> io::Result<Socket> {
+    let socket = Socket::new(address.domain(), kind, None)?;
+    if let Some(options) = &target.tcp {
+        options.apply(&socket)?;
     }
     Ok(socket)
 }
@@ -77,9 +78,11 @@ fn open(address: &SocketAddr, kind: Type, nodelay: bool) -> io::Result<Socket> {
 /// A connection that is being made without waiting for it (connect(2), EINPROGRESS).
 pub struct Attempt<'run> {
     socket: Socket,
-    /// The address tried now, and those that are left.
-    target: &'run [SocketAddr],
-    nodelay: bool,
+    target: &'run Target,
+    /// Of the target's addresses, which is tried now.
+    index: usize,
+    /// The queue of a Unix listener was full: nothing will come of it, and nothing says when to try again (EAGAIN).
+    found_no_room: bool,
 }
 
 /// What became of an [`Attempt`].
@@ -92,23 +95,36 @@ pub enum Attempted<'run> {
 
 impl<'run> Attempt<'run> {
     /// Begins to connect to the first address that can be tried.
-    pub fn begin(mut target: &'run [SocketAddr], nodelay: bool) -> Result<Self, Failure> {
-        loop {
-            let (address, others) = target.split_first().expect("a target has at least one address");
-            match Self::begin_with(address, nodelay) {
-                Ok(socket) => return Ok(Attempt { socket, target, nodelay }),
-                Err(error) if others.is_empty() => return Err(Failure::system(&connecting(address), &error)),
-                Err(_) => target = others,
+    pub fn begin(target: &'run Target) -> Result<Self, Failure> {
+        Self::begin_from(target, 0)
+    }
+
+    fn begin_from(target: &'run Target, first: usize) -> Result<Self, Failure> {
+        let mut failure = None;
+        for (index, address) in target.addresses.iter().enumerate().skip(first) {
+            match Self::begin_with(address, target) {
+                Ok((socket, found_no_room)) => return Ok(Attempt { socket, target, index, found_no_room }),
+                Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
             }
+        }
+        Err(failure.expect("a target has at least one address"))
+    }
+
+    fn begin_with(address: &Address, target: &Target) -> io::Result<(Socket, bool)> {
+        let socket = open(address, Type::STREAM.nonblocking(), target)?;
+        match socket.connect(&address.for_the_kernel()?) {
+            Err(error) => match (error.raw_os_error(), address) {
+                (Some(libc::EINPROGRESS), _) => Ok((socket, false)),
+                (Some(libc::EAGAIN), Address::Unix(_)) => Ok((socket, true)),
+                _ => Err(error),
+            },
+            Ok(()) => Ok((socket, false)),
         }
     }
 
-    fn begin_with(address: &SocketAddr, nodelay: bool) -> io::Result<Socket> {
-        let socket = open(address, Type::STREAM.nonblocking(), nodelay)?;
-        match socket.connect(&(*address).into()) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-            _ => Ok(socket),
-        }
+    /// Nothing will come of it, since a Unix listener's queue was full: to be begun anew a little later, or given up.
+    pub fn found_no_room(&self) -> bool {
+        self.found_no_room
     }
 
     /// The socket, for whoever waits until it is writable.
@@ -120,19 +136,23 @@ impl<'run> Attempt<'run> {
     pub fn finish(self) -> Result<Attempted<'run>, Failure> {
         match self.socket.take_error() {
             Ok(None) => Ok(Attempted::Connected(self.socket.into())),
-            Ok(Some(error)) | Err(error) => self.next(Failure::system(&connecting(&self.target[0]), &error)),
+            Ok(Some(error)) | Err(error) => self.next(Failure::system(&self.connecting(), &error)),
         }
     }
 
     /// To be called when it has taken too long.
     pub fn give_up(self) -> Result<Attempted<'run>, Failure> {
-        self.next(Failure::timed_out(&connecting(&self.target[0])))
+        self.next(Failure::timed_out(&self.connecting()))
+    }
+
+    fn connecting(&self) -> String {
+        connecting(&self.target.addresses[self.index])
     }
 
     fn next(&self, failure: Failure) -> Result<Attempted<'run>, Failure> {
-        match &self.target[1..] {
-            [] => Err(failure),
-            others => Attempt::begin(others, self.nodelay).map(Attempted::Again),
+        match self.index + 1 {
+            next if next < self.target.addresses.len() => Attempt::begin_from(self.target, next).map(Attempted::Again),
+            _ => Err(failure),
         }
     }
 }

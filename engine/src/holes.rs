@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::about::Entry;
+use crate::address::Family;
 use crate::channel::Way;
 use crate::design::Design;
 use crate::designs::DESIGNS;
@@ -43,19 +44,30 @@ pub fn of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<St
     Some(reason.to_owned())
 }
 
-/// Refuses a server that cannot be: its primitives do not run here, or do not fit its design or its workload.
-pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>) -> Result<()> {
-    check(way, design.name, design.item.waits, workload, End::Service)
+/// Why a design or a primitive that gives this reason cannot do with these sockets; `None` where it can.
+pub fn of_family(tcp_only: Option<&str>, family: Family) -> Option<String> {
+    tcp_only.filter(|_| family == Family::Unix).map(|reason| format!("it runs over TCP alone: {reason}"))
+}
+
+/// Refuses a server that cannot be: its primitives do not run here, or do not fit its design, its workload or its sockets.
+pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
+    if let Some(reason) = of_family(design.item.tcp_only, family) {
+        return Err(mistake(format!("{}: {reason} (see: list --matrix)", design.name)));
+    }
+    check(way, design.name, design.item.waits, workload, End::Service, family)
 }
 
 /// As [`check_server`], of a load.
-pub fn check_load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>) -> Result<()> {
-    check(way, load.name, load.item.waits, workload, End::Client)
+pub fn check_load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
+    check(way, load.name, load.item.waits, workload, End::Client, family)
 }
 
-fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: End) -> Result<()> {
+fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: End, family: Family) -> Result<()> {
     for primitive in [way.out, way.into] {
         let by = primitive.name;
+        if let Some(reason) = of_family(primitive.item.tcp_only, family) {
+            return Err(mistake(format!("{by}: {reason} (see: list --matrix)")));
+        }
         if let Some(reason) = (primitive.item.unavailable)() {
             return Err(mistake(format!("{by} cannot run here: {reason}")));
         }
@@ -117,7 +129,16 @@ pub fn matrix() -> String {
         };
         WORKLOADS.iter().map(|entry| entry.item).map(at).collect()
     });
-    text + "\n" + &reasons.in_words() + &unavailable_in_words()
+    text + "\n" + &reasons.in_words() + "\n" + &tcp_only_in_words() + &unavailable_in_words()
+}
+
+/// What does not do with Unix sockets.
+fn tcp_only_in_words() -> String {
+    let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.tcp_only));
+    let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.tcp_only));
+    let bound = primitives.chain(designs).filter_map(|(name, reason)| Some((name, reason?)));
+    let lines = bound.map(|(name, reason)| paragraph(&format!("  {name}: "), &split(reason), " "));
+    format!("Over TCP alone, and over no Unix socket:\n{}\n", lines.collect::<String>())
 }
 
 /// What cannot run on this machine, whatever it would fit.
@@ -185,10 +206,13 @@ impl Reasons {
     }
 
     fn in_words(&self) -> String {
-        let words = |reason: &String| reason.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let numbered = self.0.iter().enumerate();
-        numbered.map(|(index, reason)| paragraph(&format!("({}) ", index + 1), &words(reason), " ")).collect()
+        numbered.map(|(index, reason)| paragraph(&format!("({}) ", index + 1), &split(reason), " ")).collect()
     }
+}
+
+fn split(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
 }
 
 fn wrapped(head: &str, names: &[String]) -> String {
@@ -240,6 +264,13 @@ mod tests {
         assert_eq!(of("bytes", End::Service, "write_once"), None);
         assert_eq!(of("http", End::Client, "write_once"), None);
         assert!(of("http", End::Service, "write_once").unwrap().contains("several buffers"));
+    }
+
+    #[test]
+    fn what_takes_tcp_is_a_hole_of_unix_sockets() {
+        assert_eq!(of_family(Some("so"), Family::Tcp), None);
+        assert_eq!(of_family(None, Family::Unix), None);
+        assert!(of_family(Some("so"), Family::Unix).unwrap().ends_with("TCP alone: so"));
     }
 
     #[test]

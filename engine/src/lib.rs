@@ -5,9 +5,11 @@
 #![deny(unsafe_code)]
 
 pub mod about;
+pub mod address;
 pub mod asking;
 pub mod channel;
 pub mod cli;
+pub mod commands;
 pub mod connection;
 pub mod counters;
 pub mod counting;
@@ -25,6 +27,8 @@ pub mod load;
 pub mod loads;
 pub mod measure;
 pub mod mistake;
+pub mod namespace;
+pub mod netlink;
 pub mod outbox;
 pub mod output;
 pub mod pattern;
@@ -34,6 +38,7 @@ pub mod pool;
 pub mod primitive;
 pub mod primitives;
 pub mod process_tree;
+pub mod qdisc;
 pub mod registry;
 pub mod scoreboard;
 pub mod setting;
@@ -42,5 +47,7 @@ pub mod spin;
 pub mod supervisor;
 pub mod sys;
 pub mod tally;
+pub mod tcp;
+pub mod veth;
 pub mod workload;
 pub mod workloads;

@@ -12,6 +12,7 @@ use crate::cpu_time::CpuSource;
 use crate::setting::Value;
 use crate::sys::process::Usage;
 use crate::tally::Counts;
+use crate::tcp::ConnectionOptions;
 use crate::workload::{Account, Figures, MeasuredBy};
 
 /// Version of the lines.
@@ -36,6 +37,8 @@ pub enum Line {
     Load(Box<LoadResult>),
     /// A server or load that `count` ran has ended.
     Life(Life),
+    /// Two namespaces are there.
+    Namespaces(Namespaces),
 }
 
 /// A server that listens, and all that it was told.
@@ -43,10 +46,10 @@ pub enum Line {
 pub struct Ready {
     /// Version of the lines.
     pub schema: u32,
-    /// Address and port.
+    /// Address and port, or `unix:@` and a name.
     pub address: String,
-    /// The port, the kernel's choice where 0 was asked for.
-    pub port: u16,
+    /// The port, the kernel's choice where 0 was asked for; null over Unix sockets.
+    pub port: Option<u16>,
     /// The process that supervises, prints this line and is not part of what is measured.
     pub supervisor_pid: i32,
     /// The first process of the server.
@@ -78,14 +81,14 @@ pub struct Ready {
 /// The listener's options as the kernel reports them; connections inherit them.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SocketOptions {
-    /// For instance `cubic`.
-    pub congestion_control: String,
-    /// TCP_NODELAY.
-    pub nodelay: bool,
+    /// For instance `cubic`; null over Unix sockets.
+    pub congestion_control: Option<String>,
+    /// TCP_NODELAY; null over Unix sockets.
+    pub nodelay: Option<bool>,
     /// The backlog asked for.
     pub backlog: u64,
-    /// The backlog in force: net.core.somaxconn bounds it.
-    pub backlog_effective: u32,
+    /// The backlog in force: net.core.somaxconn bounds it. Null over Unix sockets, of which the kernel does not say it.
+    pub backlog_effective: Option<u32>,
     /// SO_SNDBUF in bytes.
     pub send_buffer: usize,
     /// SO_RCVBUF in bytes.
@@ -105,8 +108,8 @@ pub struct Snapshot {
     pub workers: Option<Vec<u64>>,
     /// Connections that the listener dropped.
     pub listen_drops: u32,
-    /// Connections that wait to be accepted.
-    pub listen_queue: u32,
+    /// Connections that wait to be accepted; null over Unix sockets, of which the kernel does not say it.
+    pub listen_queue: Option<u32>,
     /// The counters asked for, over the whole process tree; null where unavailable.
     pub counters: Values,
 }
@@ -138,6 +141,8 @@ pub struct Summary {
     pub account: Account,
     /// How the workload's own books do not balance.
     pub account_fault: Option<String>,
+    /// What the kernel made of its first connection's options; null without a connection, and over Unix sockets.
+    pub connection: Option<ConnectionOptions>,
     /// How the server ended, when nobody had stopped it.
     pub died: Option<String>,
 }
@@ -234,6 +239,8 @@ pub struct LoadResult {
     /// The requests of each client that count; null where there are more than 1024 clients. A client process that was lost
     /// has none.
     pub requests_by_client: Option<Vec<u64>>,
+    /// What the kernel made of its first connection's options; null without a connection, and over Unix sockets.
+    pub connection: Option<ConnectionOptions>,
     /// The first error in words.
     pub first_error: Option<String>,
     /// Stopped by an interrupt before its end.
@@ -326,6 +333,43 @@ pub struct Life {
     pub used: Used,
     /// The exit status; 128 and the signal's number where a signal ended it.
     pub status: i32,
+}
+
+/// Two network namespaces, joined by a pair of interfaces, that live until the process has ended which printed this, and
+/// whatever has entered them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Namespaces {
+    /// Version of the lines.
+    pub schema: u32,
+    /// The process that has made them; it is in the clients', and /proc/PID/net is theirs.
+    pub pid: i32,
+    /// They are a user namespace's, which was made for them: the user who made them is not root here.
+    pub user_namespace: bool,
+    /// What the pair was told.
+    pub settings: SettingValues,
+    /// For the server.
+    pub server: NamespaceEnd,
+    /// For its clients.
+    pub client: NamespaceEnd,
+    /// Why the ends have no IPv6 addresses.
+    pub without_ipv6: Option<String>,
+}
+
+/// One of two namespaces, with its end of the pair.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NamespaceEnd {
+    /// What `--network-namespace` takes.
+    pub path: String,
+    /// Name of the interface, the only one beside the loopback interface.
+    pub interface: &'static str,
+    /// Its MTU as the kernel says it, in bytes.
+    pub mtu: u32,
+    /// IPv4 address.
+    pub address: String,
+    /// IPv6 address.
+    pub address6: Option<String>,
+    /// Kernel settings that were asked for, and those that were set; null: the namespace has none of its own.
+    pub sysctls: BTreeMap<String, Option<String>>,
 }
 
 /// The schema of the lines (JSON Schema).

@@ -1,15 +1,16 @@
 //! Listening sockets and addresses.
 
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, anyhow};
-use socket2::{Domain, Socket, Type};
+use socket2::{Socket, Type};
 
+use crate::address::Address;
 use crate::lines::SocketOptions;
 use crate::mistake::{mistake, more_descriptors};
-use crate::setting::{Kind, NODELAY, Setting, Settings};
+use crate::setting::{Kind, Setting, Settings};
 use crate::sys::socket;
+use crate::tcp::TcpOptions;
 
 /// The queue of connections that wait to be accepted.
 pub const BACKLOG: Setting = Setting {
@@ -19,24 +20,11 @@ pub const BACKLOG: Setting = Setting {
     kind: Kind::Integer { minimum: 0, maximum: 1 << 20, default: 1024 },
 };
 
-/// All addresses of `HOST:PORT`: a name, an IPv4 address, or an IPv6 address in brackets.
-pub fn resolve(option: &str, text: &str) -> Result<Vec<SocketAddr>> {
-    let addresses: Vec<_> = text
-        .to_socket_addrs()
-        .map_err(|error| mistake(format!("{option} is '{text}': {error}; it takes HOST:PORT, for instance 127.0.0.1:8888, [::1]:8888 or localhost:8888")))?
-        .collect();
-    if addresses.is_empty() {
-        Err(mistake(format!("{option} is '{text}', which has no address")))
-    } else {
-        Ok(addresses)
-    }
-}
-
 /// Listens on the first of the addresses that can be had, with as many sockets as wanted and the server's options.
-pub fn listen(addresses: &[SocketAddr], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
+pub fn listen(addresses: &[Address], wanted: usize, settings: &Settings) -> Result<Vec<Socket>> {
     let mut failure = anyhow!("no address to listen on");
-    for &address in addresses {
-        match listen_on(address, wanted, settings) {
+    for address in addresses {
+        match listen_on(address.clone(), wanted, settings) {
             Ok(sockets) => return Ok(sockets),
             Err(error) => failure = explain(error, address),
         }
@@ -44,45 +32,53 @@ pub fn listen(addresses: &[SocketAddr], wanted: usize, settings: &Settings) -> R
     Err(failure)
 }
 
-fn listen_on(mut address: SocketAddr, wanted: usize, settings: &Settings) -> std::io::Result<Vec<Socket>> {
+fn listen_on(mut address: Address, wanted: usize, settings: &Settings) -> std::io::Result<Vec<Socket>> {
     let mut sockets = Vec::new();
     for _ in 0..wanted {
-        let socket = listen_once(address, wanted > 1, settings)?;
+        let socket = listen_once(&address, wanted > 1, settings)?;
         // The first may have left the choice of the port to the kernel; the others share it.
-        address = socket.local_addr()?.as_socket().unwrap_or(address);
+        address = Address::of(&socket.local_addr()?).unwrap_or(address);
         sockets.push(socket);
     }
     Ok(sockets)
 }
 
-fn listen_once(address: SocketAddr, shared: bool, settings: &Settings) -> std::io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    // Accepted sockets inherit the option, which saves every design the same call.
-    socket.set_tcp_nodelay(settings.boolean(NODELAY.name))?;
-    socket.bind(&address.into())?;
+fn listen_once(address: &Address, shared: bool, settings: &Settings) -> std::io::Result<Socket> {
+    let socket = Socket::new(address.domain(), Type::STREAM, None)?;
+    if let Address::Tcp(_) = address {
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(shared)?;
+    }
+    // Accepted sockets inherit these options, which saves every design the same calls.
+    if let Some(options) = TcpOptions::of(settings) {
+        options.apply(&socket)?;
+    }
+    socket.bind(&address.for_the_kernel()?)?;
     socket.listen(settings.integer(BACKLOG.name) as i32)?;
     Ok(socket)
 }
 
-fn explain(error: std::io::Error, address: SocketAddr) -> anyhow::Error {
-    let port = address.port();
-    match error.raw_os_error() {
-        Some(libc::EADDRINUSE) => mistake(format!(
-            "port {port} of {} is in use; choose another with --port, or see who has it: ss -ltnp 'sport = :{port}'",
-            address.ip()
-        )),
-        Some(libc::EACCES) => {
-            mistake(format!("port {port} needs a permission that you do not have; choose one above 1023 with --port"))
+fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
+    match (error.raw_os_error(), address) {
+        (Some(libc::EMFILE | libc::ENFILE), _) => {
+            mistake(format!("no descriptor is left for the listeners; {}", more_descriptors()))
         }
-        Some(libc::EADDRNOTAVAIL) => mistake(format!(
+        (Some(libc::EADDRINUSE), Address::Unix(_)) => {
+            mistake(format!("{address} is in use; choose another name, or see who has it: ss -lxp"))
+        }
+        (Some(libc::EADDRINUSE), Address::Tcp(address)) => mistake(format!(
+            "port {port} of {} is in use; choose another with --port, or see who has it: ss -ltnp 'sport = :{port}'",
+            address.ip(),
+            port = address.port()
+        )),
+        (Some(libc::EACCES), Address::Tcp(address)) => mistake(format!(
+            "port {} needs a permission that you do not have; choose one above 1023 with --port",
+            address.port()
+        )),
+        (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake(format!(
             "{} is no address of this machine; --listen takes one of those that `ip addr` shows",
             address.ip()
         )),
-        Some(libc::EMFILE | libc::ENFILE) => {
-            mistake(format!("no descriptor is left for the listeners; {}", more_descriptors()))
-        }
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
     }
 }
@@ -90,14 +86,23 @@ fn explain(error: std::io::Error, address: SocketAddr) -> anyhow::Error {
 /// What the kernel made of a listener's options.
 pub fn options(listener: &Socket, settings: &Settings) -> Result<SocketOptions> {
     let read = || -> std::io::Result<SocketOptions> {
+        let is_tcp = TcpOptions::of(settings).is_some();
         Ok(SocketOptions {
-            congestion_control: socket::congestion_control(listener.as_fd())?,
-            nodelay: listener.tcp_nodelay()?,
+            congestion_control: is_tcp.then(|| socket::congestion_control(listener.as_fd())).transpose()?,
+            nodelay: is_tcp.then(|| listener.tcp_nodelay()).transpose()?,
             backlog: settings.integer(BACKLOG.name),
-            backlog_effective: socket::listen_queue(listener.as_fd())?.1,
+            backlog_effective: queue(listener)?.map(|(_, limit)| limit),
             send_buffer: listener.send_buffer_size()?,
             receive_buffer: listener.recv_buffer_size()?,
         })
     };
     read().context("the listener's options could not be read")
+}
+
+/// How many connections wait, and how many may; `None` where the kernel does not say, as of a Unix socket.
+pub fn queue(listener: &Socket) -> std::io::Result<Option<(u32, u32)>> {
+    match socket::listen_queue(listener.as_fd()) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+        result => result.map(Some),
+    }
 }

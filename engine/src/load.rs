@@ -1,13 +1,12 @@
 //! The vocabulary of loads: who asks, and how often.
 
-use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::about::About;
+use crate::address::{Address, Target};
 use crate::channel::Way;
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
@@ -139,8 +138,8 @@ pub fn clients(settings: &Settings) -> usize {
 
 /// One life of a load.
 pub struct LoadRun {
-    /// The addresses of the server's name, the first that answers is used.
-    pub target: Vec<SocketAddr>,
+    /// Whom to ask.
+    pub target: Target,
     /// The complete settings.
     pub settings: Settings,
     /// Where everything is counted.
@@ -176,11 +175,6 @@ pub enum Edge {
 const OTHER_DESCRIPTORS: u64 = 24;
 
 impl LoadRun {
-    /// How long to wait for progress.
-    pub fn timeout(&self) -> Duration {
-        Duration::from_millis(self.settings.integer(TIMEOUT.name))
-    }
-
     /// Whether connections are kept; panics where the load has no such setting.
     pub fn keeps(&self) -> bool {
         self.settings.word(CONNECTIONS.name) == "kept"
@@ -203,9 +197,9 @@ impl LoadRun {
             )));
         }
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
-        match (range, self.target.first()) {
+        match (range, self.target.addresses.first()) {
             // Where the range cannot be read, ports that run out are counted as they do.
-            (Some((first, last)), Some(address)) if clients as u64 > u64::from(last - first) + 1 => {
+            (Some((first, last)), Some(Address::Tcp(address))) if clients as u64 > u64::from(last - first) + 1 => {
                 Err(mistake(format!(
                     "--clients {clients} needs as many local ports towards {address}, and there are {} \
                      ({first} to {last}); fewer --clients, or more ports: \

@@ -25,6 +25,8 @@ pub struct Primitive {
     pub laid_out: bool,
     /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
     pub lends: bool,
+    /// Why it can run over TCP alone; `None` where any stream socket will do.
+    pub tcp_only: Option<&'static str>,
     /// Why it cannot run on this machine; `None` where it can.
     pub unavailable: fn() -> Option<String>,
 }
@@ -61,6 +63,7 @@ impl Primitive {
             stores: true,
             laid_out: false,
             lends: false,
+            tcp_only: None,
             unavailable: || None,
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::about::{About, Entry};
+use crate::address::Family;
 use crate::channel::Way;
 use crate::counters::COUNTERS;
 use crate::design::Design;
@@ -12,18 +13,20 @@ use crate::lines::SCHEMA;
 use crate::listener::BACKLOG;
 use crate::load::{Load, TIMEOUT};
 use crate::loads::LOADS;
+use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
-use crate::setting::{NODELAY, Setting};
+use crate::setting::Setting;
 use crate::supervisor::DRAIN;
+use crate::tcp::{self, CONGESTION, NODELAY};
 use crate::workload::{Agreement, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
-pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, DRAIN];
+pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
 
 /// Settings of every load.
-pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, TIMEOUT];
+pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, TIMEOUT];
 
 /// The entry of a name that the command line has checked.
 pub fn find<T>(entries: &'static [Entry<T>], name: &str) -> &'static Entry<T> {
@@ -35,15 +38,20 @@ pub fn way(out: &str, into: &str) -> Way {
     Way { out: find(PRIMITIVES, out), into: find(PRIMITIVES, into) }
 }
 
-/// All settings that a server with this design, way of moving bytes and workload has.
-pub fn server_settings(design: &Design, way: Way, workload: &Workload) -> Vec<Setting> {
-    [design.settings, way.out.item.settings, way.into.item.settings, workload.service_settings, SERVER_SETTINGS]
-        .concat()
+/// All settings that a server with this design, way of moving bytes and workload has, over these sockets.
+pub fn server_settings(design: &Design, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
+    let common = of_family(SERVER_SETTINGS, family);
+    [design.settings, way.out.item.settings, way.into.item.settings, workload.service_settings, &common].concat()
 }
 
-/// All settings that a load with this way of moving bytes and workload has.
-pub fn load_settings(load: &Load, way: Way, workload: &Workload) -> Vec<Setting> {
-    [load.settings, way.out.item.settings, way.into.item.settings, workload.client_settings, LOAD_SETTINGS].concat()
+/// All settings that a load with this way of moving bytes and workload has, over these sockets.
+pub fn load_settings(load: &Load, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
+    let common = of_family(LOAD_SETTINGS, family);
+    [load.settings, way.out.item.settings, way.into.item.settings, workload.client_settings, &common].concat()
+}
+
+fn of_family(settings: &[Setting], family: Family) -> Vec<Setting> {
+    settings.iter().filter(|setting| family == Family::Tcp || !tcp::SETTINGS.contains(setting)).copied().collect()
 }
 
 /// Whose setting an option is, as the command line that has it begins: `load http`.
@@ -83,7 +91,7 @@ pub fn catalogue() -> Value {
                 design.about,
                 json!({
                     "waits": design.waits, "settings": design.settings,
-                    "available": reason.is_none(), "reason": reason,
+                    "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
                 }),
             )
         }),
@@ -93,7 +101,7 @@ pub fn catalogue() -> Value {
                 primitive.about,
                 json!({
                     "moves": moves, "waits": primitive.waits, "settings": primitive.settings,
-                    "available": reason.is_none(), "reason": reason,
+                    "available": reason.is_none(), "reason": reason, "tcp_only": primitive.tcp_only,
                 }),
             )
         }),
@@ -126,6 +134,8 @@ pub fn catalogue() -> Value {
         }),
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
+        "tcp_settings": tcp::SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
+        "namespace": namespace::described(),
         "holes": holes::all(),
     })
 }

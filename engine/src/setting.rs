@@ -24,14 +24,6 @@ pub struct Setting {
     pub kind: Kind,
 }
 
-/// Nagle's algorithm, off or on, for both ends.
-pub const NODELAY: Setting = Setting {
-    name: "nodelay",
-    help: "Send small segments at once (TCP_NODELAY); without it they may wait for an acknowledgement",
-    unit: None,
-    kind: Kind::Boolean { default: true },
-};
-
 /// The type of a setting with its bounds and its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

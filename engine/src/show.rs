@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use socket2::SockRef;
 
+use crate::address::Address;
 use crate::outbox::Outbox;
 use crate::sys::descriptor;
 use crate::sys::lock::SharedMutex;
@@ -55,8 +56,8 @@ pub struct Shown<'run> {
 impl Shown<'_> {
     /// The connection has been made.
     pub fn connected(&self, socket: BorrowedFd<'_>) {
-        let address = SockRef::from(&socket).local_addr().ok().and_then(|address| address.as_socket());
-        let address = address.map_or("an address that is not known".to_owned(), |address| address.to_string());
+        let address = SockRef::from(&socket).local_addr().ok().and_then(|address| Address::of(&address));
+        let address = address.map_or("a socket without an address".to_owned(), |address| address.to_string());
         self.show.say(self.number, &format!("connected from {address}\n"));
     }
 

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use socket2::Socket;
 
 use crate::about::Entry;
+use crate::address::{self, Address};
 use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::cpu_time::{CpuSource, CpuTime};
@@ -103,7 +104,7 @@ struct Supervisor<'a> {
 impl<'a> Supervisor<'a> {
     /// Opens the listener, forks the server, and lets it go once its CPU time is being counted.
     fn start(plan: &'a Plan, signals: SignalDescriptor, descriptor_limit: u64) -> Result<Self> {
-        let addresses = listener::resolve("--listen", &plan.listen)?;
+        let addresses = address::resolve("--listen", &plan.listen)?;
         let wanted = (plan.design.item.listeners)(&plan.settings);
         let listeners = listener::listen(&addresses, wanted, &plan.settings)?;
         let duplicates: io::Result<_> = listeners.iter().map(|listener| Ok(listener.try_clone()?.into())).collect();
@@ -146,7 +147,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn announce(&mut self) -> Result<()> {
-        let address = self.listeners[0].local_addr()?.as_socket().context("the listener has no address")?;
+        let address = Address::of(&self.listeners[0].local_addr()?).context("the listener has no address")?;
         if !self.plan.control {
             return say(&format!("listening on {address}\n"));
         }
@@ -248,13 +249,14 @@ impl<'a> Supervisor<'a> {
         self.listeners.iter().map(|listener| socket::listen_drops(listener.as_fd())).sum()
     }
 
-    fn listen_queue(&self) -> io::Result<u32> {
-        self.listeners.iter().map(|listener| socket::listen_queue(listener.as_fd()).map(|(queued, _)| queued)).sum()
+    fn listen_queue(&self) -> io::Result<Option<u32>> {
+        self.listeners.iter().map(|listener| Ok(listener::queue(listener)?.map(|(queued, _)| queued))).sum()
     }
 
     /// Wakes every accept of the server for the last time, and gives what is in flight its time to end.
     fn stop(&mut self) -> Result<()> {
-        self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.into());
+        // Those that wait for a Unix socket are still accepted.
+        self.tally.shared().errors(ErrorKind::QueuedAtStop, self.listen_queue()?.unwrap_or(0).into());
         self.listeners.iter().try_for_each(|listener| socket::shutdown(listener.as_fd()))?;
         self.stopped = Some(Instant::now());
         self.deadline = Some(Instant::now() + Duration::from_millis(self.plan.settings.integer(DRAIN.name)));
@@ -305,6 +307,7 @@ impl<'a> Supervisor<'a> {
             listen_drops: self.listen_drops()?,
             counters: self.counting.read()?,
             account: account.clone().unwrap_or_default(),
+            connection: general.first_connection.options(),
             account_fault: account.err(),
             died,
         })

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::sys::process::Reaped;
 use crate::sys::shared::SharedArray;
+use crate::tcp::FirstConnection;
 
 /// Declares the kinds of errors once: the enumeration and its names in the results.
 macro_rules! error_kinds {
@@ -170,6 +171,8 @@ pub struct General {
     pub server_process_user: AtomicU64,
     /// See [`General::server_process_user`].
     pub server_process_system: AtomicU64,
+    /// What the kernel has made of the first connection's options.
+    pub first_connection: FirstConnection,
 }
 
 impl Tally {

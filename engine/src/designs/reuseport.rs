@@ -30,6 +30,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN, STEER],
     workers: pool,
     listeners: pool,
+    tcp_only: Some("SO_REUSEPORT shares a port (socket(7))"),
     check,
     serve,
     ..COMMON

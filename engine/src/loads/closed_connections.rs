@@ -15,7 +15,6 @@ use crate::exchange::{Attempt, Attempted, Caller, Failure, Progress};
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::{Measure, now};
 use crate::primitive::Waits;
-use crate::setting::NODELAY;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::epoll::{self, Epoll, Events};
 use crate::sys::signal;
@@ -37,6 +36,9 @@ pub static ENTRY: Load = Load {
 /// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
 /// second until TCP knocks again, while the server catches up.
 const CONNECTING_AT_A_TIME: usize = 128;
+
+/// Time until a client tries again that found a Unix listener's queue full.
+const KNOCK: u64 = 1_000_000;
 
 /// The longest that the loop waits, so that an interrupt that comes just before is noticed.
 const NAP: u64 = 50_000_000;
@@ -81,6 +83,8 @@ struct Client {
     moved: u64,
     /// When it sent its request.
     asked: u64,
+    /// Since when it has found the listener's queue full.
+    knocking: Option<u64>,
 }
 
 enum Place {
@@ -114,6 +118,8 @@ struct Turns {
     waiting: VecDeque<usize>,
     /// Not before that moment, while the kept connections are made.
     next_connect: u64,
+    /// Not before that moment, since the listener's queue was full.
+    next_knock: u64,
     pause: u64,
     /// When whose pause is over; all pauses are of the same length, so they end in the order of their beginnings.
     pausing: VecDeque<(u64, usize)>,
@@ -132,6 +138,7 @@ impl Turns {
             watched: None,
             moved: 0,
             asked: 0,
+            knocking: None,
         };
         Ok(Turns {
             run,
@@ -146,9 +153,10 @@ impl Turns {
             connecting: 0,
             waiting: VecDeque::new(),
             next_connect: 0,
+            next_knock: 0,
             pause: pause(run),
             pausing: VecDeque::new(),
-            timeout: run.timeout().as_nanos() as u64,
+            timeout: run.target.patience.as_nanos() as u64,
             sweep: 0,
         })
     }
@@ -157,14 +165,16 @@ impl Turns {
     fn step(&mut self, until: Option<u64>, events: &mut Events) -> Result<()> {
         while self.connecting < CONNECTING_AT_A_TIME
             && (self.asking || self.at >= self.next_connect)
+            && self.at >= self.next_knock
             && let Some(index) = self.waiting.pop_front()
         {
             self.next_connect = self.at + RAMP.as_nanos() as u64;
             self.connect(index);
         }
         self.at = now();
-        let connect = !self.asking && self.connecting < CONNECTING_AT_A_TIME && !self.waiting.is_empty();
-        let connect = connect.then_some(self.next_connect);
+        let connect = self.connecting < CONNECTING_AT_A_TIME && !self.waiting.is_empty();
+        let connect =
+            connect.then_some(if self.asking { self.next_knock } else { self.next_connect.max(self.next_knock) });
         let pause = self.pausing.front().map(|&(due, _)| due);
         let due = [until, connect, pause, Some(self.sweep)].into_iter().flatten().fold(self.at + NAP, u64::min);
         let time = Duration::from_nanos(due.saturating_sub(self.at));
@@ -193,7 +203,7 @@ impl Turns {
         match self.leave(index) {
             Place::Connected(caller) if goes_on => self.ask(index, caller),
             Place::Connected(caller) => {
-                caller.finish(self.run.timeout());
+                caller.finish(self.run.target.patience);
                 self.go_home(index);
             }
             Place::Apart if goes_on => self.waiting.push_back(index),
@@ -217,8 +227,19 @@ impl Turns {
             return self.go_home(index);
         }
         self.connecting += 1;
-        let attempt = Attempt::begin(&self.run.target, self.run.settings.boolean(NODELAY.name));
-        self.attempted(index, attempt.map(Attempted::Again));
+        let attempt = match Attempt::begin(&self.run.target) {
+            Ok(attempt) if attempt.found_no_room() => {
+                if self.at - *self.clients[index].knocking.get_or_insert(self.at) < self.timeout {
+                    self.connecting -= 1;
+                    self.next_knock = self.at + KNOCK;
+                    return self.waiting.push_front(index);
+                }
+                attempt.give_up()
+            }
+            attempt => attempt.map(Attempted::Again),
+        };
+        self.clients[index].knocking = None;
+        self.attempted(index, attempt);
     }
 
     fn attempted(&mut self, index: usize, attempted: Result<Attempted<'static>, Failure>) {
@@ -299,7 +320,7 @@ impl Turns {
                 if open && self.run.keeps() {
                     client.place = Place::Connected(caller);
                 } else {
-                    caller.finish(self.run.timeout());
+                    caller.finish(self.run.target.patience);
                 }
                 self.rest(index);
             }
@@ -322,7 +343,7 @@ impl Turns {
     }
 
     fn lose(&mut self, index: usize, caller: Caller<'static>, failure: &Failure) {
-        caller.finish(self.run.timeout());
+        caller.finish(self.run.target.patience);
         self.failed(index, failure);
     }
 

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::LOADS;
+use crate::address::{Address, Target};
 use crate::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::{Measured, Window};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
 use crate::registry;
-use crate::setting::{NODELAY, Setting, Settings, Value};
+use crate::setting::{Setting, Settings, Value};
 use crate::tally::{Counts, Tally};
+use crate::tcp::{self, TcpOptions};
 use crate::workload::{Answer, Client, Conversation, Input};
 
 /// Asks with one byte and takes the answer, which says whether the connection ends: `l` for the last one, `e` where the
@@ -72,7 +75,7 @@ fn serve(letters: &'static str) -> SocketAddr {
 
 /// Two clients that keep their connections and ask six times each.
 fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
-    let declared: Vec<Setting> = [load.settings, &[NODELAY, TIMEOUT]].concat();
+    let declared: Vec<Setting> = [load.settings, tcp::SETTINGS, &[TIMEOUT]].concat();
     let given = BTreeMap::from([
         ("clients", Value::Integer(2)),
         ("loops", Value::Integer(6)),
@@ -81,7 +84,11 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
     ]);
     let settings = Settings::new(&declared, &given);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
-        target: vec![address],
+        target: Target {
+            addresses: vec![Address::Tcp(address)],
+            tcp: TcpOptions::of(&settings),
+            patience: Duration::from_secs(10),
+        },
         tally: Tally::new((load.workers)(&settings)).unwrap(),
         settings,
         client: Box::new(Letters::default()),

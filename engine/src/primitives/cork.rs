@@ -9,10 +9,13 @@ use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive::sending::<Cork>(About {
-    summary: "Corked for each message, one send a piece",
-    source: "tcp(7), TCP_CORK",
-});
+pub static ENTRY: Primitive = Primitive {
+    tcp_only: Some("TCP_CORK is an option of TCP"),
+    ..Primitive::sending::<Cork>(About {
+        summary: "Corked for each message, one send a piece",
+        source: "tcp(7), TCP_CORK",
+    })
+};
 
 #[derive(Default)]
 struct Cork {

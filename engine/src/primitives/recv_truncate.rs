@@ -10,6 +10,7 @@ use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
+    tcp_only: Some("MSG_TRUNC throws nothing away on Unix stream sockets"),
     ..Primitive::receiving::<RecvTruncate>(About {
         summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC",
         source: "tcp(7), MSG_TRUNC",

@@ -16,6 +16,7 @@ use crate::sys::mapped::{self, Mapped, Mapping};
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
+    tcp_only: Some("TCP_ZEROCOPY_RECEIVE is an option of TCP"),
     unavailable: || mapped::refusal().map(|error| format!("TCP_ZEROCOPY_RECEIVE: {error}")),
     ..Primitive::moving(
         About {

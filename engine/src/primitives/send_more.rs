@@ -9,11 +9,14 @@ use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive::sending::<SendMore>(About {
-    summary: "One send a piece, with MSG_MORE until the last of a message",
-    source: "send(2), MSG_MORE",
-})
-.gathering();
+pub static ENTRY: Primitive = Primitive {
+    tcp_only: Some("MSG_MORE means nothing to Unix sockets, which send at once"),
+    ..Primitive::sending::<SendMore>(About {
+        summary: "One send a piece, with MSG_MORE until the last of a message",
+        source: "send(2), MSG_MORE",
+    })
+    .gathering()
+};
 
 #[derive(Default)]
 struct SendMore;

@@ -11,14 +11,17 @@ use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
 use crate::sys::{socket, zero_copy};
 
-pub static ENTRY: Primitive = Primitive::moving(
-    About {
-        summary: "A message a call, not copied: sendmsg with MSG_ZEROCOPY",
-        source: "Linux, Documentation/networking/msg_zerocopy.rst",
-    },
-    Moves::Out(prepare),
-)
-.gathering();
+pub static ENTRY: Primitive = Primitive {
+    tcp_only: Some("SO_ZEROCOPY is refused on Unix sockets"),
+    ..Primitive::moving(
+        About {
+            summary: "A message a call, not copied: sendmsg with MSG_ZEROCOPY",
+            source: "Linux, Documentation/networking/msg_zerocopy.rst",
+        },
+        Moves::Out(prepare),
+    )
+    .gathering()
+};
 
 /// Sends in flight from which on each further send collects completions first: the kernel's notes of them take memory of
 /// a limited kind (net.core.optmem_max), and the pieces are held.

@@ -1,7 +1,11 @@
 //! Sockets: the calls that designs and primitives are made of, under their own names.
 
+use std::ffi::OsString;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::TcpCongestion;
 
 use super::{check, check_size};
 
@@ -87,9 +91,7 @@ pub fn steer_by_cpu(listener: BorrowedFd<'_>, listeners: usize) -> io::Result<()
 
 /// Connections that wait in a listener's queue, and the queue's limit as the kernel took it (TCP_INFO; tcp(7)).
 pub fn listen_queue(listener: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    // SAFETY: zero bytes are a valid tcp_info.
-    let mut information: libc::tcp_info = unsafe { std::mem::zeroed() };
-    read_option(listener, libc::IPPROTO_TCP, libc::TCP_INFO, &mut information)?;
+    let information = tcp_information(listener)?;
     Ok((information.tcpi_unacked, information.tcpi_sacked))
 }
 
@@ -105,8 +107,31 @@ pub fn listen_drops(listener: BorrowedFd<'_>) -> io::Result<u32> {
 pub fn congestion_control(socket: BorrowedFd<'_>) -> io::Result<String> {
     let mut name = [0u8; 16];
     read_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut name)?;
-    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    Ok(String::from_utf8_lossy(&name[..length]).into_owned())
+    Ok(until_zero(&name))
+}
+
+/// Has a socket use a congestion control, and connections that it accepts (TCP_CONGESTION): EPERM where an ordinary user may
+/// not, ENOENT where the kernel has none of this name.
+pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    Ok(setsockopt(&socket, TcpCongestion, &OsString::from(name))?)
+}
+
+/// The largest segment that a connection sends, in bytes (TCP_INFO, tcpi_snd_mss).
+pub fn segment_bytes(connection: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(tcp_information(connection)?.tcpi_snd_mss)
+}
+
+/// The text before the first zero byte.
+pub fn until_zero(bytes: &[u8]) -> String {
+    let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+fn tcp_information(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
+    // SAFETY: zero bytes are a valid tcp_info.
+    let mut information: libc::tcp_info = unsafe { std::mem::zeroed() };
+    read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut information)?;
+    Ok(information)
 }
 
 fn read_option<T: Copy>(

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use libtest_mimic::Trial;
 use thunderherd_engine::about::Entry;
+use thunderherd_engine::address::Family;
 use thunderherd_engine::connection::{Connection, Turn};
 use thunderherd_engine::design::{Accepted, COMMON, Design, Run};
 use thunderherd_engine::primitive::Waits;
@@ -66,7 +67,7 @@ pub fn serve() -> Option<ExitCode> {
     let [_, command, design, _, workload, ..] = &arguments[..] else { return None };
     let design = DESIGNS.iter().find(|entry| command == "serve" && entry.name == design)?;
     let (way, workload) = (registry::way("send_each", "recv"), registry::find(WORKLOADS, workload));
-    let declared = registry::server_settings(design.item, way, workload.item);
+    let declared = registry::server_settings(design.item, way, workload.item, Family::Tcp);
     let plan = Plan {
         design,
         way,

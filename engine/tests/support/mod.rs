@@ -5,6 +5,7 @@
 
 pub mod both_ends;
 pub mod client;
+pub mod namespaces;
 pub mod process;
 pub mod protocol;
 pub mod schema;

@@ -19,7 +19,7 @@ pub struct Server {
     errors: Option<JoinHandle<String>>,
     /// The line `ready`.
     pub ready: Value,
-    /// The port it listens on.
+    /// The port it listens on; 0 over a Unix socket.
     pub port: u16,
     /// The server's first process, which is also the number of its process group.
     pub first: i32,
@@ -47,10 +47,15 @@ impl Server {
 
     /// Starts a server with a command that runs the engine with the arguments that are appended.
     pub fn launch(command: &mut Command, design: &str, workload: &str, options: &[&str]) -> Server {
+        Server::launch_at("127.0.0.1:0", command, design, workload, options)
+    }
+
+    /// As [`Server::launch`], listening elsewhere.
+    pub fn launch_at(listen: &str, command: &mut Command, design: &str, workload: &str, options: &[&str]) -> Server {
         let command = command
             .arg("serve")
             .args(design.split(' '))
-            .args(["--workload", workload, "--control", "--listen", "127.0.0.1:0"])
+            .args(["--workload", workload, "--control", "--listen", listen])
             .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -73,10 +78,17 @@ impl Server {
             None => panic!("{command:?} did not start: {}", server.wait().errors),
         };
         assert_eq!(server.ready["line"], "ready", "{}", server.ready);
-        server.port = server.ready["port"].as_u64().expect("a port") as u16;
+        let port = server.ready["port"].as_u64();
+        assert_eq!(port.is_none(), listen.starts_with("unix:"), "{}", server.ready);
+        server.port = port.unwrap_or_default() as u16;
         server.first = server.ready["server_pid"].as_i64().expect("a process") as i32;
         assert_eq!(server.ready["supervisor_pid"], server.supervisor(), "{}", server.ready);
         server
+    }
+
+    /// Where it listens, as `--connect` takes it.
+    pub fn address(&self) -> &str {
+        self.ready["address"].as_str().expect("an address")
     }
 
     /// The supervisor's process.

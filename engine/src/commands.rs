@@ -1,0 +1,249 @@
+//! The command line as it may be typed. Options for settings are made from their declarations, so a new setting needs no
+//! line here.
+
+use std::ffi::OsString;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, Command, value_parser};
+
+use crate::about::Entry;
+use crate::counters;
+use crate::cpu_time;
+use crate::designs::DESIGNS;
+use crate::loads::LOADS;
+use crate::namespace;
+use crate::primitive::{Direction, Primitive};
+use crate::primitives::PRIMITIVES;
+use crate::registry;
+use crate::setting::{Setting, Value};
+use crate::workloads::WORKLOADS;
+
+/// What there are lists of.
+pub const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
+
+/// All commands with their options.
+pub fn command() -> Command {
+    Command::new("thunderherd-engine")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Serves and loads real sockets, so that server designs and ways of moving bytes can be measured")
+        .subcommand_required(true)
+        .subcommand(serve_command())
+        .subcommand(load_command())
+        .subcommand(count_command())
+        .subcommand(namespace_command())
+        .subcommand(list_command())
+        .subcommand(Command::new("schema").about("Print the JSON Schema of the lines that serve, load and count print"))
+}
+
+fn serve_command() -> Command {
+    let command = Command::new("serve")
+        .about("Serve a workload with a design until SIGINT or SIGTERM")
+        .arg(chosen("design", DESIGNS).required(true).help("How connections are handed to what serves them"))
+        .arg(chosen("workload", WORKLOADS).long("workload").default_value("bytes").help("The protocol"))
+        .args(primitives())
+        .arg(
+            text("listen", "HOST:PORT").help(
+                "Where to listen, port 0 is the kernel's choice; or unix:@NAME, without a name the kernel's choice",
+            ),
+        )
+        .arg(
+            text("port", "PORT")
+                .value_parser(value_parser!(u16))
+                .help("Port to listen on at 127.0.0.1; the textbook's port when neither is given")
+                .conflicts_with("listen"),
+        )
+        .arg(
+            text("cpu-source", "SOURCE")
+                .value_parser(PossibleValuesParser::new(cpu_time::CHOICES))
+                .default_value("auto")
+                .help("Where the CPU time of a window comes from"),
+        )
+        .arg(flag("control").help("Print JSON lines, take the command `snapshot` on standard input, stop at its end"));
+    let groups = [
+        ("Settings of designs", settings(DESIGNS, |design| design.settings)),
+        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
+        ("Settings of workloads", settings(WORKLOADS, |workload| workload.service_settings)),
+        ("Settings of every server", registry::SERVER_SETTINGS.to_vec()),
+    ];
+    with_settings(common(command), groups)
+}
+
+fn load_command() -> Command {
+    let command = Command::new("load")
+        .about("Ask a server, count the replies and check their bytes; exit status 1 unless all came and were right")
+        .arg(chosen("workload", WORKLOADS).required(true).help("The protocol"))
+        .arg(
+            text("connect", "HOST:PORT")
+                .required(true)
+                .help("The server: a name, IPv4, or IPv6 in brackets; or unix:@NAME"),
+        )
+        .arg(chosen("load", LOADS).long("load").default_value("closed").help("Who asks, how often"))
+        .args(primitives())
+        .arg(flag("allow-remote").help("Load a server that is not on a loopback address"))
+        .arg(
+            flag("show")
+                .conflicts_with("json")
+                .help("Print every connection, request and reply, and what failed, each with its client's number"),
+        )
+        .arg(
+            flag("original")
+                .conflicts_with_all(["show", "json"])
+                .help("Print what the client of the workload's source prints, and nothing else"),
+        )
+        .arg(flag("json").help("Print the result as a JSON line, and before it the marks of a load that ends by time"));
+    let groups = [
+        ("Settings of loads", settings(LOADS, |load| load.settings)),
+        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
+        ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
+        ("Settings of every load", registry::LOAD_SETTINGS.to_vec()),
+    ];
+    with_settings(common(command), groups)
+}
+
+/// What `perf stat` shows first when nobody asks for anything else.
+const COUNTED: &str = "task_clock,context_switches,cpu_migrations,page_faults";
+
+fn count_command() -> Command {
+    Command::new("count")
+        .about("Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does")
+        .long_about(
+            "Run serve or load, and print what it and all that it forks used from exec to exit, as perf stat does. The line \
+             `life` (JSON) comes after everything that the command prints. SIGINT and SIGTERM are passed on. The exit status \
+             is the command's; 128 and the signal's number where a signal ended it",
+        )
+        .arg(counters_asked().default_value(COUNTED))
+        .arg(parent())
+        .arg(
+            Arg::new("command")
+                .value_name("serve ... | load ...")
+                .value_parser(value_parser!(OsString))
+                .num_args(1..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .required(true)
+                .help("What to run"),
+        )
+}
+
+fn namespace_command() -> Command {
+    let command = Command::new("namespace")
+        .about("Make two network namespaces, joined by a pair of interfaces, and hold them until standard input ends")
+        .long_about(
+            "Make two network namespaces, joined by a pair of interfaces, and hold them until standard input ends. A JSON \
+             line says where they are: `serve` enters the server's with --network-namespace, `load` the clients'. Whoever \
+             is not root has a user namespace made for them. They vanish when this ends and nothing is in them any more",
+        )
+        .arg(
+            text("sysctls", "NAME,NAME")
+                .value_delimiter(',')
+                .value_parser(namespace::sysctl_name)
+                .action(ArgAction::Append)
+                .help("Kernel settings to tell of both, such as net.ipv4.tcp_wmem"),
+        )
+        .arg(parent());
+    with_settings(command, [("Settings of the pair", namespace::SETTINGS.to_vec())])
+}
+
+fn list_command() -> Command {
+    Command::new("list")
+        .about("List what is registered")
+        .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
+        .arg(flag("json").help("Print JSON"))
+        .arg(
+            flag("matrix")
+                .help("Show what runs with which primitive, and why not")
+                .conflicts_with_all(["kind", "json"]),
+        )
+}
+
+fn common(command: Command) -> Command {
+    command
+        .arg(
+            text("cpus", "LIST")
+                .value_delimiter(',')
+                .value_parser(value_parser!(usize))
+                .action(ArgAction::Append)
+                .help("CPUs to be pinned to, for instance 0 or 0,1"),
+        )
+        .arg(counters_asked())
+        .arg(
+            text("network-namespace", "PATH")
+                .help("Enter this network namespace before anything else, as `namespace` prints it"),
+        )
+        .arg(parent())
+}
+
+fn parent() -> Arg {
+    text("parent", "PID")
+        .value_parser(value_parser!(i32))
+        .help("Be killed when this process, which must be the parent, ends")
+}
+
+fn counters_asked() -> Arg {
+    text("count", "NAME,NAME")
+        .value_delimiter(',')
+        .value_parser(PossibleValuesParser::new(counters::countable().map(|entry| entry.name)))
+        .action(ArgAction::Append)
+        .help("Counters to read, of everything that is started")
+}
+
+fn text(name: &'static str, value: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value)
+}
+
+fn flag(name: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue)
+}
+
+fn chosen<T>(name: &'static str, entries: &[Entry<T>]) -> Arg {
+    chosen_of(name, entries, |_| true)
+}
+
+fn chosen_of<T>(name: &'static str, entries: &[Entry<T>], fits: impl Fn(&T) -> bool) -> Arg {
+    let fitting = entries.iter().filter(|entry| fits(entry.item)).map(|entry| entry.name);
+    Arg::new(name).value_parser(PossibleValuesParser::new(fitting))
+}
+
+/// A primitive for each direction.
+fn primitives() -> [Arg; 2] {
+    let out = |primitive: &Primitive| primitive.moves.direction() == Direction::Out;
+    [
+        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value("send_each").help("How bytes are sent"),
+        chosen_of("receive", PRIMITIVES, |primitive| !out(primitive))
+            .long("receive")
+            .value_name("PRIMITIVE")
+            .default_value("recv")
+            .help("How bytes are received"),
+    ]
+}
+
+/// The settings of all entries of a kind.
+pub fn settings<T>(entries: &[Entry<T>], of: impl Fn(&T) -> &'static [Setting]) -> Vec<Setting> {
+    entries.iter().flat_map(|entry| of(entry.item)).copied().collect()
+}
+
+/// An option for every setting, each name once.
+fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, Vec<Setting>); N]) -> Command {
+    for (heading, group) in groups {
+        for setting in group {
+            if command.get_arguments().any(|argument| argument.get_id() == setting.name) {
+                continue;
+            }
+            let unit = setting.unit.map(|unit| format!(" {unit};")).unwrap_or_default();
+            let default = match setting.default() {
+                Value::Integer(number) => number.to_string(),
+                Value::Boolean(value) => value.to_string(),
+                Value::Word(word) => word,
+            };
+            command = command.arg(
+                Arg::new(setting.name)
+                    .long(setting.option())
+                    .value_name("VALUE")
+                    .allow_hyphen_values(true)
+                    .help(format!("{} [{}{unit} default: {default}]", setting.help, setting.allowed() + ";"))
+                    .help_heading(heading),
+            );
+        }
+    }
+    command
+}

@@ -1,0 +1,79 @@
+//! Asks the kernel about the network namespace that this process is in, and changes it (rtnetlink(7)): what `ip` and `tc` do,
+//! where they are not installed. One question at a time, and each is answered before the next, so no thread is needed.
+
+use std::io;
+
+use anyhow::{Context, Result, bail};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+/// A conversation with the kernel about one namespace: that of the process when it began.
+pub struct Netlink {
+    socket: Socket,
+    questions: u32,
+}
+
+impl Netlink {
+    /// Begins it.
+    pub fn open() -> io::Result<Self> {
+        Ok(Netlink { socket: Socket::new(NETLINK_ROUTE)?, questions: 0 })
+    }
+
+    /// Changes something, with flags of `NLM_F_CREATE` and the like besides. The error of what is refused is the system's:
+    /// whoever asked can tell what it means there.
+    pub fn change(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let answers = self.ask(message, flags | NLM_F_ACK).map_err(|error| match error.downcast() {
+            Ok(refused) => refused,
+            Err(other) => io::Error::other(other),
+        })?;
+        debug_assert!(answers.is_empty(), "a change is acknowledged, and nothing else");
+        Ok(())
+    }
+
+    /// All that there is of a kind.
+    pub fn list(&mut self, message: RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>> {
+        self.ask(message, NLM_F_DUMP)
+    }
+
+    fn ask(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkMessage>> {
+        self.questions += 1;
+        let mut question = NetlinkMessage::from(message);
+        question.header.flags = NLM_F_REQUEST | flags;
+        question.header.sequence_number = self.questions;
+        question.finalize();
+        let mut bytes = vec![0; question.buffer_len()];
+        question.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            let mut rest = &datagram[..];
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .context("the kernel's answer (rtnetlink) cannot be read")?;
+                rest = rest.get(aligned(answer.header.length as usize)..).unwrap_or_default();
+                if answer.header.sequence_number != self.questions {
+                    continue;
+                }
+                match answer.payload {
+                    NetlinkPayload::Done(_) => return Ok(answers),
+                    NetlinkPayload::Error(error) => {
+                        return match error.code {
+                            None => Ok(answers),
+                            Some(code) => Err(io::Error::from_raw_os_error(-code.get()).into()),
+                        };
+                    }
+                    NetlinkPayload::InnerMessage(message) => answers.push(message),
+                    other => bail!("the kernel answers {other:?} (rtnetlink)"),
+                }
+            }
+        }
+    }
+}
+
+/// Messages begin at multiples of four bytes (NLMSG_ALIGNTO).
+fn aligned(length: usize) -> usize {
+    length.next_multiple_of(4)
+}
