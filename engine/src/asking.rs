@@ -9,8 +9,10 @@ use crate::about::Entry;
 use crate::channel::Way;
 use crate::counters::{self, Counter, Counting};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
+use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun};
 use crate::measure::{Measured, Window};
+use crate::mistake::mistake;
 use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
@@ -34,12 +36,18 @@ pub struct Plan {
     pub mark: fn(Mark),
     /// Whether everything that goes over the connections is shown on standard output.
     pub show: bool,
+    /// Whether what the source's own client prints is to be shown in the end, and nothing else.
+    pub original: bool,
     /// What is to be counted.
     pub counters: Vec<&'static Entry<Counter>>,
 }
 
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
+    if plan.original && plan.workload.item.original.is_none() {
+        let workload = plan.workload.name;
+        return Err(mistake(format!("--original: {workload} has no client of its own whose words are known")));
+    }
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
@@ -67,6 +75,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
+    linger::wait();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let counters = counters::between(&counted_before, &counting.read()?);
     let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,16 +105,17 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     })
 }
 
-/// What the source's own client would print; `None` where that is not known.
-pub fn original(plan: &Plan, result: &LoadResult) -> Option<String> {
-    plan.workload.item.original.map(|original| {
-        original(&Outcome {
+/// The result for a person, or in the words of the source's own client.
+pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
+    match plan.workload.item.original.filter(|_| plan.original) {
+        None => all_in_words(result),
+        Some(original) => original(&Outcome {
             primitive: result.primitive,
             settings: &plan.settings,
             requests: result.requests_by_client.as_deref(),
             figures: &result.figures,
-        })
-    })
+        }),
+    }
 }
 
 /// What is known of the window; `None` where the load has none, or has not come so far.
@@ -156,8 +166,7 @@ impl From<Edge> for MarkKind {
     }
 }
 
-/// The result for a person.
-pub fn in_words(result: &LoadResult) -> String {
+fn all_in_words(result: &LoadResult) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(

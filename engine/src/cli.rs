@@ -18,6 +18,7 @@ use crate::counting;
 use crate::cpu_time;
 use crate::design::Design;
 use crate::designs::DESIGNS;
+use crate::holes;
 use crate::lines;
 use crate::load::Load;
 use crate::loads::LOADS;
@@ -29,7 +30,7 @@ use crate::registry;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
 use crate::sys::process::{self, Pid};
-use crate::workload::{End, Workload};
+use crate::workload::Workload;
 use crate::workloads::WORKLOADS;
 
 const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
@@ -151,7 +152,11 @@ fn list_command() -> Command {
         .about("List what is registered")
         .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
         .arg(flag("json").help("Print JSON"))
-        .arg(flag("matrix").help("Show which design runs with which primitive").conflicts_with_all(["kind", "json"]))
+        .arg(
+            flag("matrix")
+                .help("Show what runs with which primitive, and why not")
+                .conflicts_with_all(["kind", "json"]),
+        )
 }
 
 fn common(command: Command) -> Command {
@@ -340,30 +345,12 @@ fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
     Some(matches.get_many("cpus")?.copied().collect())
 }
 
-/// The primitives run here, and at this end of the workload.
-fn fits(way: Way, workload: &Entry<Workload>, end: End) -> Result<()> {
-    for primitive in [way.out, way.into] {
-        if let Some(reason) = (primitive.item.unavailable)() {
-            return Err(mistake(format!("{} cannot run here: {reason}", primitive.name)));
-        }
-        if let Some(reason) = registry::hole_of_end(workload.item, end, primitive.item) {
-            return Err(mistake(format!("{} with {}: {reason}", workload.name, primitive.name)));
-        }
-    }
-    Ok(())
-}
-
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     follow_parent(matches)?;
     let design = registry::find(DESIGNS, word(matches, "design"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    fits(way, workload, End::Service)?;
-    for primitive in [way.out, way.into] {
-        if let Some(reason) = registry::hole(design.item, primitive.item) {
-            return Err(mistake(format!("{} with {}: {reason} (see: list --matrix)", design.name, primitive.name)));
-        }
-    }
+    holes::check_server(design, way, workload)?;
     if let Some(reason) = (design.item.unavailable)() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
@@ -390,7 +377,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let load = registry::find(LOADS, word(matches, "load"));
     let way = registry::way(word(matches, "primitive"), word(matches, "receive"));
     let workload = registry::find(WORKLOADS, word(matches, "workload"));
-    fits(way, workload, End::Client)?;
+    holes::check_load(load, way, workload)?;
     let settings = given_settings(matches, &Chosen::load(load, way, workload))?;
     load.item.check(&settings, |name| matches.contains_id(name))?;
     let connect = word(matches, "connect");
@@ -403,9 +390,6 @@ fn load(matches: &ArgMatches) -> Result<()> {
         )));
     }
     pin(matches)?;
-    if matches.get_flag("original") && workload.item.original.is_none() {
-        return Err(mistake(format!("--original: {} has no client of its own whose words are known", workload.name)));
-    }
     let plan = asking::Plan {
         load,
         way,
@@ -415,6 +399,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         // A reader that has gone away cannot be told that the window begins; the load is made all the same.
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
+        original: matches.get_flag("original"),
         counters: asked(matches),
     };
     let result = asking::ask(&plan)?;
@@ -423,10 +408,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
-    } else if matches.get_flag("original") {
-        say(&asking::original(&plan, &result).unwrap_or_default())?;
     } else {
-        say(&asking::in_words(&result))?;
+        say(&asking::in_words(&plan, &result))?;
     }
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),
@@ -470,7 +453,7 @@ fn is_loopback(address: IpAddr) -> bool {
 
 fn list(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("matrix") {
-        return say(&registry::matrix());
+        return say(&holes::matrix());
     }
     let catalogue = registry::catalogue();
     let only = matches.get_one::<String>("kind").map(String::as_str);

@@ -16,6 +16,7 @@ pub mod cpu_time;
 pub mod design;
 pub mod designs;
 pub mod exchange;
+pub mod holes;
 pub mod inbox;
 pub mod lines;
 pub mod linger;

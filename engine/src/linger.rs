@@ -3,22 +3,29 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Queue, channel};
+use std::sync::mpsc::{Receiver, Sender as Queue, channel};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, getpid};
 
 use crate::primitive::{Completions, Sender};
-use crate::sys::zero_copy;
+use crate::sys::{process, socket, zero_copy};
 use crate::tally::Slot;
 
 /// How often is asked: completions are due within the time of a round trip.
 const NAP: Duration = Duration::from_millis(5);
 
-/// The thread that waits, and the process that it is of: a forked child has none.
-static WAITING: Mutex<Option<(Pid, Queue<Lingering>)>> = Mutex::new(None);
+/// The thread that waits for all of a process, which the first connection that lingers makes.
+struct Waiting {
+    /// Whose it is: a forked child has none.
+    process: Pid,
+    queue: Queue<Lingering>,
+    thread: JoinHandle<()>,
+}
+
+static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
 
 /// A socket to be closed once the kernel is done with what was sent.
 pub struct Lingering {
@@ -33,21 +40,29 @@ pub struct Lingering {
 }
 
 impl Lingering {
-    /// Hands it to the thread that waits for all of this process, which the first of them makes. Where no thread can be
-    /// made, the connection is reset.
-    pub fn begin(self) {
+    /// Hands it to the thread that waits for all of this process. Where no thread can be made, it is waited for here: a
+    /// delay is no harm to the bytes that are on their way.
+    pub fn begin(mut self) {
+        // The peer is told at once that no more comes, as by closing. An error says that there is no peer any more.
+        let _ = socket::shutdown_sending(self.socket.as_fd());
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = match waiting.take() {
-            Some((process, queue)) if process == getpid() => Some(queue),
-            _ => thread_of_this_process(),
-        };
-        match queue {
-            Some(queue) => {
+        if waiting.as_ref().is_none_or(|waiting| waiting.process != getpid()) {
+            // The parent's thread is no thread of this process, and there is nothing to give back of it.
+            std::mem::forget(waiting.take());
+            *waiting = Waiting::begin();
+        }
+        match &*waiting {
+            Some(Waiting { queue, .. }) => {
                 let sent = queue.send(self);
-                debug_assert!(sent.is_ok(), "the thread lives as long as the process");
-                *waiting = Some((getpid(), queue));
+                debug_assert!(sent.is_ok(), "the thread lives until it is waited for");
             }
-            None => self.end(),
+            None => {
+                drop(waiting);
+                while !self.is_done() {
+                    thread::sleep(NAP);
+                }
+                self.end();
+            }
         }
     }
 
@@ -77,27 +92,51 @@ pub fn count_completions(slot: &Slot, sender: &mut dyn Sender) {
     }
 }
 
-fn thread_of_this_process() -> Option<Queue<Lingering>> {
-    let (queue, coming) = channel();
-    thread::Builder::new().name("linger".into()).spawn(move || wait_for_all(&coming)).ok()?;
-    Some(queue)
+/// Waits until nothing of this process lingers any more, each connection no longer than it was given. Forked children do so
+/// before they leave, since their completions would go uncounted; a process that was not forked has to ask for it.
+pub fn wait() {
+    let waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match waiting {
+        Some(Waiting { process, queue, thread }) if process == getpid() => {
+            drop(queue);
+            // It panics where a sender does, and then nothing is waited for any more.
+            let _ = thread.join();
+        }
+        parents => std::mem::forget(parents),
+    }
 }
 
+impl Waiting {
+    fn begin() -> Option<Self> {
+        process::before_leaving(wait);
+        let (queue, coming) = channel();
+        let thread = thread::Builder::new().name("linger".into()).spawn(move || wait_for_all(&coming)).ok()?;
+        Some(Waiting { process: getpid(), queue, thread })
+    }
+}
+
+/// Until nobody can bring any more and the last has ended. All are asked once in a [`NAP`], however many come meanwhile.
 fn wait_for_all(coming: &Receiver<Lingering>) {
-    let mut waiting: Vec<Lingering> = Vec::new();
-    loop {
-        let next = if waiting.is_empty() { coming.recv().map_err(Into::into) } else { coming.recv_timeout(NAP) };
-        match next {
-            Ok(lingering) => waiting.push(lingering),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        for mut lingering in std::mem::take(&mut waiting) {
-            if lingering.is_done() {
-                lingering.end();
-            } else {
-                waiting.push(lingering);
+    while let Ok(first) = coming.recv() {
+        let mut waiting = vec![first];
+        while !waiting.is_empty() {
+            let until = Instant::now() + NAP;
+            take_until(until, coming, &mut waiting);
+            thread::sleep(until.saturating_duration_since(Instant::now()));
+            for mut lingering in std::mem::take(&mut waiting) {
+                if lingering.is_done() {
+                    lingering.end();
+                } else {
+                    waiting.push(lingering);
+                }
             }
         }
+    }
+}
+
+/// Takes what comes until then, or until no more can come.
+fn take_until(until: Instant, coming: &Receiver<Lingering>, waiting: &mut Vec<Lingering>) {
+    while let Ok(next) = coming.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        waiting.push(next);
     }
 }

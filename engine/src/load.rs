@@ -11,6 +11,7 @@ use crate::about::About;
 use crate::channel::Way;
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
+use crate::primitive::Waits;
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
 use crate::sys::process;
@@ -22,6 +23,8 @@ use crate::workload::Client;
 pub struct Load {
     /// What it is.
     pub about: About,
+    /// How its clients wait for their sockets.
+    pub waits: Waits,
     /// Its own settings.
     pub settings: &'static [Setting],
     /// How many workers of it count apart.

@@ -1,5 +1,6 @@
 //! The outbox says WHAT is to be sent; the primitive decides HOW.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -51,6 +52,15 @@ impl Piece {
                     read => call(&buffer[..read]),
                 }
             }
+        }
+    }
+
+    /// The bytes in memory, shared where they are there; those of a file are read, as many as fit into a buffer. An error is
+    /// one of reading the file.
+    pub fn in_memory(&self) -> io::Result<(Arc<[u8]>, Range<usize>)> {
+        match self {
+            Piece::Bytes(bytes, range) => Ok((Arc::clone(bytes), range.clone())),
+            Piece::File(..) => self.with_bytes(|bytes| Ok((Arc::from(bytes), 0..bytes.len()))),
         }
     }
 
@@ -128,7 +138,7 @@ impl Run {
 pub struct Outbox {
     runs: VecDeque<Run>,
     bytes: u64,
-    calls: u64,
+    calls: Cell<u64>,
     messages_at_once: usize,
 }
 
@@ -141,7 +151,7 @@ impl Default for Outbox {
 impl Outbox {
     /// An outbox of which a primitive may gather so many messages in a call.
     pub fn gathering(messages_at_once: usize) -> Self {
-        Outbox { runs: VecDeque::new(), bytes: 0, calls: 0, messages_at_once }
+        Outbox { runs: VecDeque::new(), bytes: 0, calls: Cell::default(), messages_at_once }
     }
 
     /// Appends a piece of the current message; an empty piece is dropped.
@@ -182,7 +192,7 @@ impl Outbox {
     pub fn append(&mut self, mut other: Outbox) {
         self.runs.append(&mut other.runs);
         self.bytes += other.bytes;
-        self.calls += other.calls;
+        self.calls.update(|calls| calls + other.calls.get());
     }
 
     /// True when nothing is left to send.
@@ -210,10 +220,11 @@ impl Outbox {
         if let file @ Piece::File(..) = self.first() {
             return file.with_bytes(|bytes| call(&[IoSlice::new(bytes)]));
         }
-        let mut pieces = self.row().map_while(|(piece, place)| match piece {
+        let in_memory = self.row().map_while(|(piece, place)| match piece {
             Piece::Bytes(bytes, _) => Some(IoSlice::new(&bytes[place.start as usize..place.end as usize])),
             Piece::File(..) => None,
         });
+        let mut pieces = in_memory.fuse();
         // Most messages are of few pieces: these need no memory from the heap.
         let mut few = [IoSlice::new(&[]); FEW];
         let mut count = 0;
@@ -255,11 +266,12 @@ impl Outbox {
         call(&buffer[first.start..end as usize])
     }
 
-    /// Whether so many bytes from the front, no more than the first piece has, end a message.
+    /// Whether so many bytes from the front, no more than the first piece has, are the end of a message, or all that there is
+    /// of one.
     pub fn ends_message(&self, bytes: u64) -> bool {
         self.runs.front().is_some_and(|run| {
-            let place = run.front.place();
-            place.start + bytes == run.message_end && (run.message_end < run.end || run.ends_message)
+            let marked = run.message_end < run.end || run.ends_message || self.runs.len() == 1;
+            run.front.place().start + bytes == run.message_end && marked
         })
     }
 
@@ -296,9 +308,7 @@ impl Outbox {
     /// reading the file.
     pub fn in_memory(&self) -> io::Result<Vec<Piece>> {
         match self.front() {
-            Some(file @ Piece::File(..)) => {
-                file.with_bytes(|bytes| Ok(vec![Piece::Bytes(Arc::from(bytes), 0..bytes.len())]))
-            }
+            Some(file @ Piece::File(..)) => file.in_memory().map(|(bytes, range)| vec![Piece::Bytes(bytes, range)]),
             _ => {
                 let pieces = self.message().take_while(|piece| matches!(piece, Piece::Bytes(..)));
                 Ok(pieces.take(PIECES_IN_A_CALL).collect())
@@ -323,14 +333,14 @@ impl Outbox {
         }
     }
 
-    /// A primitive says that it made one system call to send.
-    pub fn count_call(&mut self) {
-        self.calls += 1;
+    /// A primitive says that it made one system call to send, or to prepare for that.
+    pub fn count_call(&self) {
+        self.calls.update(|calls| calls + 1);
     }
 
     /// The calls counted since the last time this was asked.
     pub fn take_calls(&mut self) -> u64 {
-        std::mem::take(&mut self.calls)
+        self.calls.take()
     }
 
     /// Bytes left to send.
@@ -405,6 +415,17 @@ mod tests {
             }
         }
         [run, singly]
+    }
+
+    #[test]
+    fn a_piece_of_a_file_ends_the_row() {
+        let mut outbox = Outbox::default();
+        outbox.push(bytes(3));
+        outbox.push(Piece::File(Arc::new(File::open("/dev/null").unwrap()), 0..5));
+        outbox.push(bytes(4));
+        let gathered = outbox.gather(|pieces| Ok(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>()));
+        assert_eq!(gathered.unwrap(), [3]);
+        assert_eq!(outbox.in_memory().unwrap().len(), 1);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Sending through a pipe: what primitives share that give pages to a pipe and move them on into the socket.
 
+use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,6 +36,15 @@ impl Pipes {
     }
 }
 
+/// Puts the pages of the next bytes of a file into a pipe, uncopied, and says how many bytes.
+pub fn file_into(pipe: BorrowedFd<'_>, file: &File, range: &Range<u64>) -> io::Result<usize> {
+    let most = (range.end - range.start).min(CAPACITY as u64) as usize;
+    match zero_copy::splice_at(file.as_fd(), range.start, pipe, most)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// A connection's way through a pipe, of which it has one only while it sends.
 pub struct ThroughPipe {
     pipes: Pipes,
@@ -46,11 +57,6 @@ impl ThroughPipe {
     /// Takes its pipes from there.
     pub fn new(pipes: Pipes) -> Self {
         ThroughPipe { pipes, pipe: None, inside: 0 }
-    }
-
-    /// Bytes in the pipe.
-    pub fn inside(&self) -> usize {
-        self.inside
     }
 
     /// Sends all of the outbox, as far as the socket allows. `fill` puts bytes from its front into the pipe, which is empty,

@@ -23,6 +23,8 @@ pub struct Primitive {
     pub stores: bool,
     /// It sends each message from one buffer.
     pub laid_out: bool,
+    /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
+    pub lends: bool,
     /// Why it cannot run on this machine; `None` where it can.
     pub unavailable: fn() -> Option<String>,
 }
@@ -58,6 +60,7 @@ impl Primitive {
             moves,
             stores: true,
             laid_out: false,
+            lends: false,
             unavailable: || None,
         }
     }

@@ -1,4 +1,4 @@
-//! Finds what is registered, and says what fits what.
+//! Finds what is registered, and describes it.
 
 use serde_json::{Value, json};
 
@@ -7,15 +7,16 @@ use crate::channel::Way;
 use crate::counters::COUNTERS;
 use crate::design::Design;
 use crate::designs::DESIGNS;
+use crate::holes;
 use crate::lines::SCHEMA;
 use crate::listener::BACKLOG;
 use crate::load::{Load, TIMEOUT};
 use crate::loads::LOADS;
-use crate::primitive::{Direction, Primitive, Waits};
+use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::setting::{NODELAY, Setting};
 use crate::supervisor::DRAIN;
-use crate::workload::{Agreement, End, Workload};
+use crate::workload::{Agreement, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
@@ -65,33 +66,6 @@ pub fn owners(option: &str) -> Vec<String> {
     owners
 }
 
-/// Why this design cannot run with this primitive; `None` where it can.
-pub fn hole(design: &Design, primitive: &Primitive) -> Option<String> {
-    if primitive.waits.contains(&design.waits) {
-        return None;
-    }
-    let waits = words(json!(design.waits));
-    Some(match design.waits {
-        Waits::ForCompletion => format!(
-            "the design waits {waits} and moves bytes itself, and no operation of its does what the primitive's calls do"
-        ),
-        _ => format!("the design waits {waits}, and the primitive does not work that way"),
-    })
-}
-
-/// Why this end of a workload cannot have its bytes moved by this primitive; `None` where it can.
-pub fn hole_of_end(workload: &Workload, end: End, primitive: &Primitive) -> Option<String> {
-    if !primitive.stores && !workload.takes_unstored.contains(&end) {
-        return Some("what comes has to be read, and the primitive does not store it".to_owned());
-    }
-    (primitive.laid_out && !workload.laid_out.contains(&end))
-        .then(|| "the protocol's messages are of several buffers, and the primitive sends from one".to_owned())
-}
-
-fn words(value: Value) -> String {
-    value.as_str().unwrap_or_default().replace('_', " ")
-}
-
 /// Everything registered, for `list --json`.
 pub fn catalogue() -> Value {
     json!({
@@ -115,7 +89,13 @@ pub fn catalogue() -> Value {
         }),
         "primitives": list(PRIMITIVES, |primitive: &Primitive| {
             let (moves, reason) = (primitive.moves.direction(), (primitive.unavailable)());
-            (primitive.about, json!({"moves": moves, "available": reason.is_none(), "reason": reason, "waits": primitive.waits, "settings": primitive.settings}))
+            (
+                primitive.about,
+                json!({
+                    "moves": moves, "waits": primitive.waits, "settings": primitive.settings,
+                    "available": reason.is_none(), "reason": reason,
+                }),
+            )
         }),
         "workloads": list(WORKLOADS, |workload: &Workload| {
             let agreement = |each: &Agreement| {
@@ -134,7 +114,8 @@ pub fn catalogue() -> Value {
         "loads": list(LOADS, |load: &Load| {
             let requests: Vec<&str> = load.requests.iter().map(|setting| setting.name).collect();
             let duration = load.duration.map(|setting| setting.name);
-            (load.about, json!({"settings": load.settings, "requests": requests, "duration": duration}))
+            let (waits, settings) = (load.waits, load.settings);
+            (load.about, json!({"waits": waits, "settings": settings, "requests": requests, "duration": duration}))
         }),
         "counters": list(COUNTERS, |counter| {
             let reason = (counter.available)().err().map(|error| format!("{error:#}"));
@@ -145,7 +126,7 @@ pub fn catalogue() -> Value {
         }),
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
-        "holes": holes(),
+        "holes": holes::all(),
     })
 }
 
@@ -161,70 +142,11 @@ fn list<T>(entries: &[Entry<T>], describe: impl Fn(&T) -> (About, Value)) -> Vec
     entries.iter().map(one).collect()
 }
 
-fn holes() -> Vec<Value> {
-    let mut holes = Vec::new();
-    for primitive in PRIMITIVES {
-        for design in DESIGNS {
-            if let Some(reason) = hole(design.item, primitive.item) {
-                holes.push(json!({"primitive": primitive.name, "design": design.name, "reason": reason}));
-            }
-        }
-        for workload in WORKLOADS {
-            for end in [End::Service, End::Client] {
-                if let Some(reason) = hole_of_end(workload.item, end, primitive.item) {
-                    let (primitive, workload) = (primitive.name, workload.name);
-                    holes.push(json!({"primitive": primitive, "workload": workload, "end": end, "reason": reason}));
-                }
-            }
-        }
-    }
-    holes
-}
-
-/// Designs by primitives as a table, with the reasons of its holes below: `list --matrix`.
-pub fn matrix() -> String {
-    let names: Vec<&str> = PRIMITIVES.iter().map(|entry| entry.name).collect();
-    let width = DESIGNS.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
-    let workloads: Vec<&str> = WORKLOADS.iter().map(|entry| entry.name).collect();
-    let mut text = format!("{:width$}  {}   (workloads: {})\n", "", names.join("  "), workloads.join(", "));
-    let mut reasons = Vec::new();
-    for design in DESIGNS {
-        text += &format!("{:width$}", design.name);
-        for primitive in PRIMITIVES {
-            let mark = match hole(design.item, primitive.item) {
-                None => "yes".to_owned(),
-                Some(reason) => {
-                    reasons.push(reason);
-                    format!("no {}", reasons.len())
-                }
-            };
-            text += &format!("  {mark:column$}", column = primitive.name.len());
-        }
-        text = text.trim_end().to_owned() + "\n";
-    }
-    for (number, reason) in reasons.iter().enumerate() {
-        text += &format!("no {}: {reason}\n", number + 1);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::setting::Kind;
     use crate::workload::Relation;
-
-    #[test]
-    fn a_design_that_moves_bytes_itself_has_holes_with_a_reason() {
-        let itself = Design { waits: Waits::ForCompletion, ..*DESIGNS[0].item };
-        let send = find(PRIMITIVES, "send_each").item;
-        assert_eq!(hole(DESIGNS[0].item, send), None);
-        assert_eq!(hole(&itself, send), None, "send has an operation that does the same");
-        let other = Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.moves) };
-        assert!(hole(&itself, &other).unwrap().contains("moves bytes itself"));
-        let event_loop = Design { waits: Waits::ForReadiness, ..*DESIGNS[0].item };
-        assert!(hole(&event_loop, &other).unwrap().contains("for readiness"));
-    }
 
     #[test]
     fn an_agreement_is_between_settings_of_both_ends() {

@@ -126,11 +126,12 @@ counts! {
     bytes_not_copied,
     /// Receive calls, those that brought nothing included.
     receive_calls,
-    /// Send calls.
+    /// Send calls, and those that prepare for them: filling a pipe, corking.
     send_calls,
-    /// Sends without copying that the kernel is done with (MSG_ZEROCOPY).
+    /// Sends without copying that the kernel is done with, as it says (MSG_ZEROCOPY, IORING_OP_SEND_ZC), and those that
+    /// had to be made copying (ENOBUFS).
     completions,
-    /// Those among them of which it copied the bytes after all (SO_EE_CODE_ZEROCOPY_COPIED).
+    /// Those among them of which the bytes were copied after all (SO_EE_CODE_ZEROCOPY_COPIED).
     completions_copied,
     /// Wake-ups that found nothing to do.
     empty_wakeups,

@@ -30,6 +30,8 @@ pub struct Workload {
     pub takes_unstored: &'static [End],
     /// The ends of which each message lies in one buffer.
     pub laid_out: &'static [End],
+    /// The ends whose messages lie in memory, as they are, for as long as the program lives.
+    pub lasting: &'static [End],
     /// What is counted of it in a window.
     pub measured_by: MeasuredBy,
     /// What the source's own client prints as it ends, where that is known.
@@ -49,6 +51,7 @@ pub const COMMON: Workload = Workload {
     agreements: &[],
     takes_unstored: &[],
     laid_out: &[End::Service, End::Client],
+    lasting: &[],
     measured_by: MeasuredBy::Requests,
     original: None,
     service: |_, _| bail!("a workload has a serving end of its own"),

@@ -15,7 +15,7 @@ use crate::about::About;
 use crate::connection::Connection;
 use crate::design::{COMMON, Design, Run, Worker, no_pool};
 use crate::inbox::{CAPACITY, Inbox};
-use crate::outbox::{Outbox, Piece};
+use crate::outbox::Outbox;
 use crate::primitive::{Received, Receiver, Sender, Sent, Waits, Want};
 use crate::setting::{Kind, Setting};
 use crate::sys::ring::{Buffer, Completion, Ring};
@@ -225,7 +225,6 @@ impl Receiver for ThroughRing {
             Some(end) => std::mem::replace(end, Ok(())).map(|()| Received::End),
         }
     }
-
 }
 
 impl Sender for ThroughRing {
@@ -241,8 +240,7 @@ impl Sender for ThroughRing {
         }
         parcels.to_send = match outbox.front() {
             None => return Ok(Sent::Done),
-            Some(Piece::Bytes(bytes, range)) => Some((Arc::clone(bytes), range.clone())),
-            Some(file) => Some(file.with_bytes(|bytes| Ok((Arc::from(bytes), 0..bytes.len())))?),
+            Some(piece) => Some(piece.in_memory()?),
         };
         Ok(Sent::Blocked)
     }

@@ -10,6 +10,7 @@ use crate::about::About;
 use crate::course::{Client, Course};
 use crate::load::{LOOPS, Load, LoadRun, THINK};
 use crate::pool::report;
+use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
 use crate::sys::process::{self, Ended};
 use crate::sys::signal;
@@ -19,6 +20,7 @@ pub static ENTRY: Load = Load {
         summary: "Children, each waiting for its reply before it asks again; a connection for every request",
         source: "UNP volume 1, third edition, section 30.3",
     },
+    waits: Waits::InTheCall,
     settings: &[CHILDREN, LOOPS, THINK],
     workers: |settings| settings.integer(CHILDREN.name) as usize,
     requests: &[CHILDREN, LOOPS],

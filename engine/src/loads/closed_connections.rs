@@ -14,6 +14,7 @@ use crate::course::{Course, Edges, RAMP, pause, requests_each};
 use crate::exchange::{Attempt, Attempted, Caller, Failure, Progress};
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::{Measure, now};
+use crate::primitive::Waits;
 use crate::setting::NODELAY;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::epoll::{self, Epoll, Events};
@@ -24,6 +25,7 @@ pub static ENTRY: Load = Load {
         summary: "One process with an event loop, each connection waiting for its reply before it asks again",
         source: "epoll(7)",
     },
+    waits: Waits::ForReadiness,
     settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
     workers: |_| 0,
     requests: &[CLIENTS, LOOPS],

@@ -15,6 +15,7 @@ use crate::course::{Client, Course, Edges, RAMP, requests_each};
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::Measure;
 use crate::mistake::in_words;
+use crate::primitive::Waits;
 use crate::sys::{signal, thread};
 use crate::tally::ErrorKind;
 
@@ -23,6 +24,7 @@ pub static ENTRY: Load = Load {
         summary: "Threads, each waiting for its reply before it asks again; connections kept or one for every request",
         source: "the client programs of cse232-a2 and erss-hw4; pthread_create(3)",
     },
+    waits: Waits::InTheCall,
     settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
     workers: clients,
     requests: &[CLIENTS, LOOPS],

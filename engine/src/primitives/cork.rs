@@ -24,11 +24,13 @@ impl Sender for Cork {
         send_all(outbox, |outbox| {
             if !self.corked {
                 socket::cork(socket, true)?;
+                outbox.count_call();
                 self.corked = true;
             }
             let sent = outbox.first().with_bytes(|bytes| socket::send(socket, bytes, 0))?;
             if outbox.ends_message(sent as u64) {
                 socket::cork(socket, false)?;
+                outbox.count_call();
                 self.corked = false;
             }
             Ok(sent)

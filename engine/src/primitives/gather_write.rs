@@ -1,11 +1,12 @@
 //! The pieces of a message are copied together, and go in one write(2): what a program does that builds its reply in a
 //! buffer.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
@@ -15,20 +16,51 @@ pub static ENTRY: Primitive = Primitive::sending::<GatherWrite>(About {
 })
 .gathering();
 
-/// What is left of a message after a partial write is copied together anew.
+thread_local! {
+    /// The buffer that was last given back in this thread: idle connections have none.
+    static SPARE: Cell<Vec<u8>> = Cell::default();
+}
+
+/// Of a message that is not sent in full, all that was gathered, and how much of it was sent.
 #[derive(Default)]
 struct GatherWrite {
     together: Vec<u8>,
+    sent: usize,
+}
+
+impl GatherWrite {
+    fn gather(&mut self, outbox: &Outbox) -> io::Result<()> {
+        self.together = SPARE.take();
+        self.together.clear();
+        if let file @ Piece::File(..) = outbox.first() {
+            return file.with_bytes(|bytes| {
+                self.together.extend_from_slice(bytes);
+                Ok(())
+            });
+        }
+        for piece in outbox.message() {
+            match piece {
+                Piece::Bytes(bytes, range) => self.together.extend_from_slice(&bytes[range.clone()]),
+                Piece::File(..) => break,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Sender for GatherWrite {
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
         send_all(outbox, |outbox| {
-            outbox.gather(|pieces| {
-                self.together.clear();
-                pieces.iter().for_each(|piece| self.together.extend_from_slice(piece));
-                descriptor::write(socket, &self.together)
-            })
+            if self.together.is_empty() {
+                self.gather(outbox)?;
+            }
+            let bytes = descriptor::write(socket, &self.together[self.sent..])?;
+            self.sent += bytes;
+            if self.sent == self.together.len() {
+                self.sent = 0;
+                SPARE.set(std::mem::take(&mut self.together));
+            }
+            Ok(bytes)
         })
     }
 }

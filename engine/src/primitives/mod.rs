@@ -3,6 +3,14 @@
 use crate::primitive::Primitive;
 
 #[cfg(test)]
+mod buffers_tests;
+#[cfg(test)]
+mod receiving_tests;
+#[cfg(test)]
+mod sending_tests;
+#[cfg(test)]
+mod test_bench;
+#[cfg(test)]
 mod transfer_forms;
 
 crate::register! {

@@ -21,8 +21,12 @@ struct SendMore;
 impl Sender for SendMore {
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
         send_all(outbox, |outbox| {
-            let more = if outbox.message().nth(1).is_some() { libc::MSG_MORE } else { 0 };
-            outbox.first().with_bytes(|bytes| socket::send(socket, bytes, more))
+            let last = outbox.message().nth(1).is_none();
+            outbox.first().with_bytes(|bytes| {
+                // Of a file it may be a part only.
+                let ends = last && bytes.len() as u64 == outbox.first().length();
+                socket::send(socket, bytes, if ends { 0 } else { libc::MSG_MORE })
+            })
         })
     }
 }

@@ -2,14 +2,14 @@
 //! bytes in memory are written into the pipe, which copies them.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use crate::about::About;
 use crate::outbox::{Outbox, Piece};
-use crate::pipes::{self, Pipes, ThroughPipe};
+use crate::pipes::{self, Pipes, ThroughPipe, file_into};
 use crate::primitive::{Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
-use crate::sys::{descriptor, zero_copy};
+use crate::sys::descriptor;
 
 pub static ENTRY: Primitive = Primitive::moving(
     About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
@@ -29,13 +29,7 @@ impl Sender for Splice {
             Piece::Bytes(bytes, range) => {
                 descriptor::write(pipe, &bytes[range.start..][..range.len().min(pipes::CAPACITY)])
             }
-            Piece::File(file, range) => {
-                let most = (range.end - range.start).min(pipes::CAPACITY as u64) as usize;
-                match zero_copy::splice_at(file.as_fd(), range.start, pipe, most)? {
-                    0 => Err(io::ErrorKind::UnexpectedEof.into()),
-                    bytes => Ok(bytes),
-                }
-            }
+            Piece::File(file, range) => file_into(pipe, file, range),
         })
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::PRIMITIVES;
-use crate::channel::{Channel, Openers, Way};
+use super::test_bench::{openers, openers_with, primitives};
+use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
 use crate::exchange::Caller;
 use crate::measure::Window;
@@ -22,17 +22,6 @@ use crate::sys::descriptor::{self, PollFlags};
 use crate::tally::{Counts, Tally};
 use crate::workload::{Input, Job, More, Next, Session, Then, Workload};
 use crate::workloads::WORKLOADS;
-
-fn recv() -> &'static crate::about::Entry<crate::primitive::Primitive> {
-    PRIMITIVES.iter().find(|entry| entry.name == "recv").unwrap()
-}
-
-fn way(out: &str, into: &str) -> Openers {
-    let find = |name| PRIMITIVES.iter().find(|entry| entry.name == name).unwrap();
-    let (out, into) = (find(out), find(into));
-    let declared = [out.item.settings, into.item.settings].concat();
-    Way { out, into }.prepare(&Settings::new(&declared, &BTreeMap::new())).unwrap()
-}
 
 fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -85,7 +74,7 @@ fn two_large_replies(out: &str) -> Counts {
             assert_eq!(*byte, (index % LARGE % 251) as u8, "byte {index}");
         }
     });
-    let channel = way(out, "recv").open(server.into(), tally.shared()).unwrap();
+    let channel = openers(out, "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, session(LARGE as u64));
     drive(&mut connection);
     connection.finish();
@@ -98,7 +87,7 @@ fn two_large_replies(out: &str) -> Counts {
 
 #[test]
 fn every_primitive_survives_partial_writes() {
-    for primitive in PRIMITIVES.iter().filter(|entry| entry.item.moves.direction() == Direction::Out) {
+    for primitive in primitives(Direction::Out) {
         let counts = two_large_replies(primitive.name);
         assert!(counts.completions >= counts.completions_copied, "{}: {counts:?}", primitive.name);
     }
@@ -117,7 +106,7 @@ fn an_unread_completion_keeps_the_socket_ready_until_it_is_reaped() {
     let (mut client, server) = pair();
     server.set_nonblocking(true).unwrap();
     let tally = Tally::new(0).unwrap();
-    let channel = way("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
+    let channel = openers("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, session(LARGE as u64));
     client.write_all(b"4000\n").unwrap();
     std::thread::sleep(Duration::from_millis(20));
@@ -136,7 +125,7 @@ fn an_unread_completion_keeps_the_socket_ready_until_it_is_reaped() {
 
 /// Sends 4,000 bytes without copying over a channel whose peer reads nothing yet.
 fn sent(server: OwnedFd, tally: &'static Tally) -> (Channel, Arc<[u8]>) {
-    let mut channel = way("zerocopy", "recv").open(server, tally.shared()).unwrap();
+    let mut channel = openers("zerocopy", "recv").open(server, tally.shared()).unwrap();
     let bytes: Arc<[u8]> = vec![7; 4000].into();
     channel.outbox.push(Piece::Bytes(Arc::clone(&bytes), 0..4000));
     assert_eq!(channel.send().unwrap(), Sent::Done);
@@ -172,7 +161,7 @@ fn whoever_finishes_waits_for_nobody_and_a_deaf_peer_is_reset() {
     socket2::SockRef::from(&client).set_recv_buffer_size(4096).unwrap();
     socket2::SockRef::from(&server).set_send_buffer_size(4096).unwrap();
     server.set_nonblocking(true).unwrap();
-    let mut channel = way("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
+    let mut channel = openers("zerocopy", "recv").open(server.into(), tally.shared()).unwrap();
     let bytes: Arc<[u8]> = vec![7; LARGE].into();
     channel.outbox.push(Piece::Bytes(Arc::clone(&bytes), 0..LARGE));
     assert_eq!(channel.send().unwrap(), Sent::Blocked);
@@ -192,7 +181,7 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     let given = BTreeMap::from([("check", Value::Word("pattern".to_owned()))]);
     let conversation = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap().open();
     let tally = Tally::new(0).unwrap();
-    let channel = way("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
+    let channel = openers("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
     let window = Window::whole_life();
     let mut caller = Caller::new(channel, conversation, None, &window);
     assert!(caller.exchange().is_ok());
@@ -234,15 +223,13 @@ impl Session for InParts {
 fn a_reply_in_parts_comes_whole_and_then_its_end() {
     const PARTS: usize = 40;
     let parts: Vec<Arc<[u8]>> = (0..PARTS as u8).map(|byte| vec![byte; PART].into()).collect();
-    for primitive in PRIMITIVES.iter().filter(|entry| entry.item.moves.direction() == Direction::Out) {
+    for primitive in primitives(Direction::Out) {
         for (message, at_once) in [(640, 1), (64, 1024), (PART, 1)] {
             let (mut client, server) = pair();
             server.set_nonblocking(true).unwrap();
             let tally = Tally::new(0).unwrap();
-            let declared = primitive.item.settings;
             let given = BTreeMap::from([("messages_at_once", Value::Integer(at_once))]);
-            let mut openers = Way { out: primitive, into: recv() }.prepare(&Settings::new(declared, &given)).unwrap();
-            let channel = openers.open(server.into(), tally.shared()).unwrap();
+            let channel = openers_with(primitive.name, "recv", &given).open(server.into(), tally.shared()).unwrap();
             let mut connection = Connection::new(channel, Box::new(InParts { message, parts: parts.clone() }));
             let reader = std::thread::spawn(move || {
                 client.write_all(b"?").unwrap();
@@ -259,7 +246,8 @@ fn a_reply_in_parts_comes_whole_and_then_its_end() {
             assert_eq!((counts.bytes_sent, counts.requests), ((PARTS * PART) as u64, 1), "{}", primitive.name);
             assert!(counts.errors.is_empty(), "{}: {:?}", primitive.name, counts.errors);
             let messages = (PARTS * PART / message) as u64;
-            let calls_for_all = !declared.is_empty() && !matches!(primitive.name, "send_more" | "uring_send");
+            let calls_for_all =
+                !primitive.item.settings.is_empty() && !matches!(primitive.name, "send_more" | "uring_send");
             if at_once > 1 && calls_for_all {
                 // A pipe has places for 16 pieces, however small.
                 assert!(counts.send_calls < messages / 4, "{} gathers nothing: {counts:?}", primitive.name);
@@ -298,7 +286,7 @@ fn requests_that_compute_are_answered_in_their_order() {
     let (mut client, server) = pair();
     let tally = Tally::new(0).unwrap();
     let served = std::thread::spawn(move || {
-        let channel = way("send_each", "recv").open(server.into(), tally.shared()).unwrap();
+        let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
         let mut connection = Connection::new(channel, Box::new(Computing));
         connection.serve();
         connection.finish();
@@ -317,7 +305,7 @@ fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
     let tally = Tally::new(0).unwrap();
     // Nothing behind it: what is left unread when a connection is closed resets it.
     client.write_all(b"1\n!\n").unwrap();
-    let channel = way("send_each", "recv").open(server.into(), tally.shared()).unwrap();
+    let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
     let mut connection = Connection::new(channel, Box::new(Computing));
     connection.serve();
     connection.finish();

@@ -8,7 +8,7 @@ use crate::about::About;
 use crate::outbox::Outbox;
 use crate::primitive::{Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::setting::Settings;
-use crate::sys::sends::{self, SENDS_AT_A_TIME, SendRing};
+use crate::sys::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
     unavailable: || sends::refusal(false).map(|refusal| refusal.to_string()),
@@ -23,13 +23,22 @@ pub static ENTRY: Primitive = Primitive {
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
-    let ring = Arc::new(Mutex::new(SendRing::new()?));
-    Ok(Box::new(move || Box::new(UringSend { ring: Arc::clone(&ring) }) as Box<dyn Sender>))
+    Ok(Box::new(OneRing(Arc::new(Mutex::new(SendRing::new()?)))))
 }
 
 /// The ring is the worker's.
+struct OneRing(Arc<Mutex<SendRing>>);
+
+impl Opener<dyn Sender> for OneRing {
+    fn open(&mut self, socket: BorrowedFd<'_>) -> io::Result<Box<dyn Sender>> {
+        let patience = Patience::of(socket)?;
+        Ok(Box::new(UringSend { ring: Arc::clone(&self.0), patience }))
+    }
+}
+
 struct UringSend {
     ring: Arc<Mutex<SendRing>>,
+    patience: Patience,
 }
 
 impl Sender for UringSend {
@@ -38,7 +47,7 @@ impl Sender for UringSend {
         send_all(outbox, |outbox| {
             outbox.gather(|pieces| {
                 let pieces: Vec<&[u8]> = pieces.iter().take(SENDS_AT_A_TIME).map(|piece| &**piece).collect();
-                ring.send(socket, &pieces)
+                ring.send(socket, &pieces, self.patience)
             })
         })
     }

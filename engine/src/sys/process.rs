@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Add;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -25,8 +26,9 @@ const PANICKED: i32 = 101;
 /// Forks. The child runs `child` and leaves by `_exit` with the status that it returns.
 ///
 /// It never outlives the thread that forked it (PR_SET_PDEATHSIG, with a second look at the parent, which may have died
-/// before the call), starts with every signal unblocked, and never unwinds into its parent's stack. In the parent
-/// `child` is dropped, and with it what it had taken: so the parent closes its copy of a descriptor.
+/// before the call), starts with every signal unblocked, does last what [`before_leaving`] was told, and never unwinds
+/// into its parent's stack. In the parent `child` is dropped, and with it what it had taken: so the parent closes its copy
+/// of a descriptor.
 pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
     let parent = getpid();
     // SAFETY: processes that fork have one thread, so the child may allocate and lock.
@@ -37,13 +39,24 @@ pub fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
                 if die_with_parent(parent).and_then(|()| signal::unblock_all()).is_err() {
                     return PANICKED;
                 }
-                child()
+                let status = child();
+                LAST.get().inspect(|last| last());
+                status
             }))
             .unwrap_or(PANICKED);
             // Without the exit handlers, which belong to the parent.
             leave(status)
         }
     }
+}
+
+/// What a forked child does last.
+static LAST: OnceLock<fn()> = OnceLock::new();
+
+/// Has every forked child do this once its code has returned, this process too if it is one: what its threads have begun
+/// would end with it.
+pub fn before_leaving(last: fn()) {
+    LAST.get_or_init(|| last);
 }
 
 /// Ends this process at once, with all its threads.

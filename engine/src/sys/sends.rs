@@ -5,9 +5,11 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use io_uring::types::Fd;
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+use socket2::SockRef;
 
 use super::retry;
 use super::ring::Refusal;
@@ -21,15 +23,62 @@ const COPIED: u32 = 1 << 31;
 /// Ask for [`COPIED`] (IORING_SEND_ZC_REPORT_USAGE).
 const REPORT_USAGE: u16 = 1 << 3;
 
+/// The mark of a cancellation among the results.
+const CANCELLATION: u64 = u64::MAX;
+
+/// Whose a send was that nobody asks about any more.
+const NOBODY: u64 = 0;
+
 /// A ring of a worker: to be made where it is used, after every fork.
 pub struct SendRing {
     ring: IoUring,
-    /// What was sent without being copied and has no notification yet, by the number of its send: whose it is, and the
-    /// bytes.
-    held: HashMap<u64, (u64, Arc<[u8]>)>,
+    /// What was sent without being copied and has no notification yet, by the number of its send.
+    held: HashMap<u64, Held>,
     sends: u64,
     /// Notifications that their owners have not asked for: how many, and how many of them say that the bytes were copied.
     notified: HashMap<u64, (u64, u64)>,
+}
+
+struct Held {
+    owner: u64,
+    /// Nothing of it was sent, and its notification is of no interest.
+    failed: bool,
+    /// Nobody reads it here; it must not go while the kernel may.
+    _bytes: Arc<[u8]>,
+}
+
+/// How long a socket has its callers wait. The ring looks at neither O_NONBLOCK nor SO_SNDTIMEO, so it has to be told.
+#[derive(Debug, Clone, Copy)]
+pub enum Patience {
+    /// Not at all.
+    None,
+    /// So long.
+    Bounded(Duration),
+    /// For ever.
+    Unbounded,
+}
+
+impl Patience {
+    /// That of a socket.
+    pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        let socket = SockRef::from(&socket);
+        if socket.nonblocking()? {
+            return Ok(Patience::None);
+        }
+        Ok(socket.write_timeout()?.map_or(Patience::Unbounded, Patience::Bounded))
+    }
+
+    fn time(self) -> Option<Duration> {
+        match self {
+            Patience::Bounded(time) => Some(time),
+            // The kernel sees to it that nothing waits.
+            Patience::None | Patience::Unbounded => None,
+        }
+    }
+
+    fn flags(self) -> libc::c_int {
+        libc::MSG_NOSIGNAL | if matches!(self, Patience::None) { libc::MSG_DONTWAIT } else { 0 }
+    }
 }
 
 /// Why sends cannot be made through a ring here, or not without copying; `None` where they can.
@@ -58,32 +107,32 @@ impl SendRing {
     }
 
     /// Sends pieces one after another by one io_uring_enter, as linked operations: a piece that is not taken in full ends the
-    /// row. Waits as the socket does. Says how many bytes were taken; an error when the first piece had it.
+    /// row. Says how many bytes were taken; an error when the first piece had it, EAGAIN where the time was over.
     ///
     /// # Panics
     /// When there are more pieces than [`SENDS_AT_A_TIME`].
-    pub fn send(&mut self, socket: BorrowedFd<'_>, pieces: &[&[u8]]) -> io::Result<usize> {
+    pub fn send(&mut self, socket: BorrowedFd<'_>, pieces: &[&[u8]], patience: Patience) -> io::Result<usize> {
         assert!(pieces.len() <= SENDS_AT_A_TIME);
         for (index, piece) in pieces.iter().enumerate() {
-            let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+            let flags = patience.flags() | libc::MSG_WAITALL;
             let entry = opcode::Send::new(Fd(socket.as_raw_fd()), piece.as_ptr(), length(piece)).flags(flags).build();
             let link = if index + 1 < pieces.len() { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
-            self.push(&entry.flags(link).user_data(index as u64));
+            self.push(&entry.flags(link).user_data(self.sends + 1 + index as u64));
         }
+        let first = self.sends + 1;
+        self.sends += pieces.len() as u64;
         let mut results = vec![None; pieces.len()];
         // The pieces are borrowed, so the kernel must be done with all of them before this returns.
-        while results.contains(&None) {
-            self.wait();
-            for entry in self.ring.completion() {
-                results[entry.user_data() as usize] = Some(entry.result());
-            }
-        }
+        self.wait_for(socket, patience.time(), |number, result| {
+            results[(number - first) as usize] = Some(result);
+            !results.contains(&None)
+        });
         let mut sent = 0;
         for (result, piece) in results.into_iter().flatten().zip(pieces) {
-            match usize::try_from(result) {
+            match taken(result) {
                 Ok(bytes) => sent += bytes,
                 Err(_) if sent > 0 => break,
-                Err(_) => return Err(io::Error::from_raw_os_error(-result)),
+                Err(error) => return Err(error),
             }
             if (result as usize) < piece.len() {
                 break;
@@ -92,72 +141,129 @@ impl SendRing {
         Ok(sent)
     }
 
-    /// Sends without copying, for an owner of a number of its own choice, and holds the bytes until the kernel is done with
-    /// them. Waits as the socket does. Says how many bytes were taken.
+    /// Sends without copying, for an owner of a number of its own choice other than 0, and holds the bytes until the kernel
+    /// is done with them. Says how many bytes were taken; EAGAIN where the time was over, ENOBUFS where the user may not pin
+    /// so much memory (RLIMIT_MEMLOCK).
     pub fn send_zc(
         &mut self,
         owner: u64,
         socket: BorrowedFd<'_>,
         bytes: &Arc<[u8]>,
         range: Range<usize>,
+        patience: Patience,
     ) -> io::Result<usize> {
         self.sends += 1;
         let number = self.sends;
         let piece = &bytes[range];
         let entry = opcode::SendZc::new(Fd(socket.as_raw_fd()), piece.as_ptr(), length(piece))
-            .flags(libc::MSG_NOSIGNAL)
+            .flags(patience.flags())
             .zc_flags(REPORT_USAGE)
             .build();
-        self.held.insert(number, (owner, Arc::clone(bytes)));
+        self.held.insert(number, Held { owner, failed: false, _bytes: Arc::clone(bytes) });
         self.push(&entry.user_data(number));
-        loop {
-            self.wait();
-            if let Some(result) = self.collect(number) {
-                return usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+        let mut found = None;
+        self.wait_for(socket, patience.time(), |of, result| {
+            if of == number {
+                found = Some(result);
             }
-        }
+            found.is_some()
+        });
+        taken(found.expect("it was waited for"))
     }
 
     /// Notifications of an owner since this was last asked: how many, and how many of them say that the bytes were copied
     /// after all.
     pub fn notifications(&mut self, owner: u64) -> (u64, u64) {
-        self.collect(0);
+        self.collect(&mut |_, _| {});
         self.notified.remove(&owner).unwrap_or_default()
     }
 
     /// Whether bytes of an owner are held.
     pub fn holds(&self, owner: u64) -> bool {
-        self.held.values().any(|&(whose, _)| whose == owner)
+        self.held.values().any(|held| held.owner == owner)
     }
 
-    /// Takes all completions that have come; the result of a send, if it is among them.
-    fn collect(&mut self, number: u64) -> Option<i32> {
-        let mut found = None;
+    /// An owner will not ask again. What is held of its bytes still is.
+    pub fn forget(&mut self, owner: u64) {
+        self.notified.remove(&owner);
+        self.held.values_mut().filter(|held| held.owner == owner).for_each(|held| held.owner = NOBODY);
+    }
+
+    /// Waits until the results of sends are complete, as the callback says that takes them. What has not been done after so
+    /// long is cancelled, and ends as an error of the socket would end it.
+    fn wait_for(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        patience: Option<Duration>,
+        mut complete: impl FnMut(u64, i32) -> bool,
+    ) {
+        let (mut done, mut cancelling, mut cancelled) = (false, false, false);
+        while !done || cancelling && !cancelled {
+            if !self.wait(patience.filter(|_| !cancelling)) && !cancelling {
+                let all = CancelBuilder::fd(Fd(socket.as_raw_fd())).all();
+                self.push(&opcode::AsyncCancel2::new(all).build().user_data(CANCELLATION));
+                cancelling = true;
+            }
+            self.collect(&mut |number, result| match number {
+                CANCELLATION => cancelled = true,
+                _ => done |= complete(number, result),
+            });
+        }
+    }
+
+    /// Takes all completions that have come, and gives the results of sends to the callback.
+    fn collect(&mut self, sent: &mut dyn FnMut(u64, i32)) {
+        loop {
+            self.collect_from_ring(sent);
+            if !self.ring.submission().cq_overflow() {
+                return;
+            }
+            // Those for which the ring had no places come only when they are asked for.
+            if self.ring.submit().is_err() {
+                return;
+            }
+        }
+    }
+
+    fn collect_from_ring(&mut self, sent: &mut dyn FnMut(u64, i32)) {
         for entry in self.ring.completion() {
-            let of = entry.user_data();
+            let number = entry.user_data();
             if cqueue::notif(entry.flags()) {
-                let (owner, _) = self.held.remove(&of).expect("a notification comes once");
-                let (notified, copied) = self.notified.entry(owner).or_default();
-                *notified += 1;
-                *copied += u64::from(entry.result() as u32 & COPIED != 0);
+                let held = self.held.remove(&number).expect("a notification comes once");
+                if held.owner != NOBODY && !held.failed {
+                    let (notified, copied) = self.notified.entry(held.owner).or_default();
+                    *notified += 1;
+                    *copied += u64::from(entry.result() as u32 & COPIED != 0);
+                }
                 continue;
             }
             if !cqueue::more(entry.flags()) {
                 // It failed, and no notification follows.
-                self.held.remove(&of);
+                self.held.remove(&number);
+            } else if let Some(held) = self.held.get_mut(&number) {
+                held.failed = entry.result() < 0;
             }
-            if of == number {
-                found = Some(entry.result());
-            }
+            sent(number, entry.result());
         }
-        found
     }
 
-    fn wait(&self) {
-        if let Err(error) = retry(|| self.ring.submit_and_wait(1)) {
-            // The kernel may go on reading what is borrowed: there is no way back to the caller.
-            eprintln!("thunderherd-engine: io_uring_enter: {error}");
-            std::process::abort();
+    /// Waits for a completion; `false` when the time is over.
+    fn wait(&self, patience: Option<Duration>) -> bool {
+        let time = patience.map(Timespec::from);
+        let waited = retry(|| match &time {
+            None => self.ring.submit_and_wait(1),
+            Some(time) => self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(time)),
+        });
+        match waited {
+            Ok(_) => true,
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) => false,
+            // There are more completions than the ring has places for: they are about to be taken.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => true,
+            Err(error) => {
+                // The kernel may go on reading what is borrowed: there is no way back to the caller.
+                eprintln!("thunderherd-engine: io_uring_enter: {error}");
+                std::process::abort();
+            }
         }
     }
 
@@ -166,6 +272,21 @@ impl SendRing {
         let pushed = unsafe { self.ring.submission().push(entry) };
         pushed.expect("what was pushed before has been submitted");
     }
+}
+
+impl Drop for SendRing {
+    /// What the kernel may still read stays where it is for good.
+    fn drop(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.held));
+    }
+}
+
+/// The result of a send: bytes, or an error. One that was cancelled did not get on in time, as EAGAIN says of a socket.
+fn taken(result: i32) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| match -result {
+        libc::ECANCELED => io::Error::from_raw_os_error(libc::EAGAIN),
+        number => io::Error::from_raw_os_error(number),
+    })
 }
 
 fn length(piece: &[u8]) -> u32 {

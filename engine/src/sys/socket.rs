@@ -55,6 +55,12 @@ pub fn shutdown(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// Tells the peer that no more will be sent, behind all that was (SHUT_WR, shutdown(2)); what it sends can still come.
+pub fn shutdown_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the call takes two numbers.
+    check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) }).map(drop)
+}
+
 /// Has the kernel give a connection to the listener whose place in the group, by the order of listen(2), is the number of
 /// the CPU on which the connection's first segment was handled, modulo the size of the group (SO_ATTACH_REUSEPORT_CBPF,
 /// socket(7)).

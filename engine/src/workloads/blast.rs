@@ -37,6 +37,7 @@ pub static ENTRY: Workload = Workload {
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
     takes_unstored: &[End::Service],
+    lasting: &[End::Client],
     original: Some(client::original),
     service,
     client: client::client,

@@ -27,6 +27,7 @@ pub static ENTRY: Workload = Workload {
     client_settings: &[BYTES, CHECK],
     agreements: &[Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT }],
     takes_unstored: &[End::Client],
+    lasting: &[End::Service, End::Client],
     service,
     client,
     ..COMMON

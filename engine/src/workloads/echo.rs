@@ -20,6 +20,7 @@ pub static ENTRY: Workload = Workload {
     port: 7777,
     client_settings: &[BYTES, CHECK],
     takes_unstored: &[End::Client],
+    lasting: &[End::Client],
     service: |_: &Settings, _: Waits| -> Result<Box<dyn Service>> { Ok(Box::new(Echo)) },
     client,
     ..COMMON

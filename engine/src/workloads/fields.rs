@@ -29,6 +29,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[Agreement { client: FIELD_SIZE, relation: Relation::Equal, service: FIELD_SIZE }],
     takes_unstored: &[End::Service, End::Client],
     laid_out: &[End::Client],
+    lasting: &[End::Client],
     original: Some(original),
     service: |settings, _| Ok(Box::new(Fields { field_size: field_size(settings) })),
     client,

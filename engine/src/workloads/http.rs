@@ -34,6 +34,7 @@ pub static ENTRY: Workload = Workload {
     client_settings: &[BYTES, CHECK, client::PATH],
     agreements: &[Agreement { client: BYTES, relation: Relation::Equal, service: BYTES }],
     laid_out: &[End::Client],
+    lasting: &[End::Service, End::Client],
     service,
     client: client::client,
     ..COMMON

@@ -18,7 +18,7 @@ use crate::setting::{Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
 use crate::workload::{
-    Agreement, Answer, COMMON, Client, Conversation, Input, Next, Relation, Service, Session, Then, Workload,
+    Agreement, Answer, COMMON, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
 };
 
 use processes::{Process, is_shortage, top_two};
@@ -32,6 +32,7 @@ pub static ENTRY: Workload = Workload {
     service_settings: &[CLOSES, FORM, PROC, SPIN, WAIT],
     client_settings: &[FORM, CLOSES],
     agreements: &[Agreement { client: FORM, relation: Relation::Equal, service: FORM }],
+    lasting: &[End::Client],
     service,
     client,
     ..COMMON

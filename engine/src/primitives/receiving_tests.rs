@@ -1,0 +1,206 @@
+//! Every primitive that receives, where receiving is hard: peers that send a byte at a time, that pause, that end or are
+//! gone, signals, and no more than is wanted.
+
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::test_bench::{Buffers, PATIENCE, channel, compare, connection, has, noise, primitives, put, send_all};
+use crate::channel::Channel;
+use crate::outbox::Piece;
+use crate::primitive::{Direction, Received, Want};
+use crate::sys::descriptor::{self, PollFlags};
+use crate::sys::signal;
+
+/// Does this with every primitive, over a socket that blocks, and over one that does not if the primitive works that way.
+fn with_every_primitive(test: impl Fn(&str, bool)) {
+    for entry in primitives(Direction::In) {
+        test(entry.name, true);
+        if entry.item.waits.contains(&crate::primitive::Waits::ForReadiness) {
+            test(entry.name, false);
+        }
+    }
+}
+
+/// What came until the peer's end; of bytes that are stored nowhere, zeroes. Checks that no more came at a time than was
+/// wanted.
+fn receive_all(name: &str, channel: &mut Channel, wants: &[Want]) -> Vec<u8> {
+    let mut received = Vec::new();
+    for &want in wants.iter().cycle() {
+        let bytes = match channel.receive(want).unwrap() {
+            Received::End => break,
+            Received::Blocked => {
+                descriptor::poll(&[(channel.socket(), PollFlags::POLLIN)], Some(PATIENCE)).unwrap();
+                continue;
+            }
+            Received::Bytes(bytes) => {
+                let stored = channel.inbox.unread().to_vec();
+                assert_eq!(stored.len(), bytes, "{name}");
+                channel.inbox.taken(bytes);
+                received.extend_from_slice(&stored);
+                bytes
+            }
+            Received::Discarded(bytes) | Received::Mapped(bytes) => {
+                received.extend(std::iter::repeat_n(0, bytes));
+                bytes
+            }
+        };
+        assert!(bytes <= want.most(), "{name}: {bytes} bytes, and {want:?}");
+    }
+    // As often as it is asked.
+    assert_eq!(channel.receive(Want::AtMost(10)).unwrap(), Received::End, "{name}");
+    received
+}
+
+/// Sends in parts of these sizes, with rests, and ends.
+fn writer(mut peer: TcpStream, bytes: Vec<u8>, sizes: &'static [usize]) -> JoinHandle<TcpStream> {
+    thread::spawn(move || {
+        let mut rest = &bytes[..];
+        for &size in sizes.iter().cycle() {
+            let (part, left) = rest.split_at(size.min(rest.len()));
+            peer.write_all(part).unwrap();
+            rest = left;
+            if rest.is_empty() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        peer.shutdown(Shutdown::Write).unwrap();
+        peer
+    })
+}
+
+#[test]
+fn every_byte_comes_and_no_more_than_is_wanted() {
+    let bytes = noise(1, 300_000);
+    with_every_primitive(|name, blocking| {
+        let (peer, own) = connection(Buffers::default());
+        peer.set_nodelay(true).unwrap();
+        own.set_nonblocking(!blocking).unwrap();
+        let writer = writer(peer, bytes.clone(), &[1, 3, 10_000, 4096, 65_000]);
+        let (mut channel, tally) = channel(own, "send_each", name);
+        let wants =
+            [Want::AtMost(16_384), Want::Exactly(1500), Want::AtMost(1), Want::Exactly(16_000), Want::AtMost(4097)];
+        let received = receive_all(name, &mut channel, &wants);
+        let counts = tally.counts();
+        assert_eq!(counts.bytes_received, bytes.len() as u64, "{name}");
+        assert_eq!(counts.bytes_received, received.len() as u64, "{name}");
+        if counts.bytes_not_copied == 0 {
+            compare(name, &received, &bytes);
+        }
+        let stores = primitives(Direction::In).iter().any(|entry| entry.name == name && entry.item.stores);
+        assert!(!stores || counts.bytes_not_copied == 0, "{name}");
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn all_that_is_wanted_comes_in_one_call() {
+    let (peer, own) = connection(Buffers::default());
+    let writer = writer(peer, noise(1, 30_000), &[100, 1, 2000]);
+    let (mut channel, tally) = channel(own, "send_each", "recv_exact");
+    for _ in 0..3 {
+        assert_eq!(channel.receive(Want::Exactly(9000)).unwrap(), Received::Bytes(9000));
+        channel.inbox.taken(9000);
+    }
+    assert_eq!(tally.counts().receive_calls, 3);
+    // The peer ends before so much has come.
+    assert_eq!(channel.receive(Want::Exactly(9000)).unwrap(), Received::Bytes(3000));
+    writer.join().unwrap();
+}
+
+#[test]
+fn signals_interrupt_no_message() {
+    signal::allow_interruption().unwrap();
+    for entry in primitives(Direction::In) {
+        let name = entry.name;
+        let (peer, own) = connection(Buffers::default());
+        let bytes = noise(1, 50_000);
+        let receiver = thread::spawn(move || {
+            let (mut channel, tally) = channel(own, "send_each", name);
+            let received = receive_all(name, &mut channel, &[Want::Exactly(1500)]);
+            (received, tally.counts())
+        });
+        let interrupt = || {
+            signal::interrupt_thread(&receiver).unwrap();
+            thread::sleep(Duration::from_micros(100));
+        };
+        // Nothing has come as yet.
+        (0..20).for_each(|_| interrupt());
+        let writer = writer(peer, bytes.clone(), &[700, 3000, 1]);
+        while !receiver.is_finished() {
+            interrupt();
+        }
+        writer.join().unwrap();
+        let (received, counts) = receiver.join().unwrap();
+        assert_eq!(counts.bytes_received, bytes.len() as u64, "{name}");
+        if counts.bytes_not_copied == 0 {
+            compare(name, &received, &bytes);
+        }
+    }
+}
+
+#[test]
+fn a_call_waits_no_longer_than_the_socket() {
+    with_every_primitive(|name, blocking| {
+        let (_peer, own) = connection(Buffers::default());
+        own.set_nonblocking(!blocking).unwrap();
+        own.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let (mut channel, _) = channel(own, "send_each", name);
+        for want in [Want::Exactly(100), Want::AtMost(5000)] {
+            let began = Instant::now();
+            assert_eq!(channel.receive(want).unwrap(), Received::Blocked, "{name}");
+            let took = began.elapsed();
+            let allowed = if blocking { 90..2000 } else { 0..50 };
+            assert!(allowed.contains(&took.as_millis()), "{name}, blocking: {blocking}: {took:?}");
+        }
+    });
+}
+
+#[test]
+fn a_peer_that_resets_is_an_error() {
+    with_every_primitive(|name, blocking| {
+        let (mut peer, own) = connection(Buffers::default());
+        own.set_nonblocking(!blocking).unwrap();
+        let (mut channel, _) = channel(own, "send_each", name);
+        peer.write_all(&[7; 100]).unwrap();
+        descriptor::poll(&[(channel.socket(), PollFlags::POLLIN)], Some(PATIENCE)).unwrap();
+        assert!(matches!(channel.receive(Want::AtMost(100)).unwrap(), Received::Bytes(100) | Received::Discarded(100)));
+        socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(peer);
+        descriptor::poll(&[(channel.socket(), PollFlags::POLLIN)], Some(PATIENCE)).unwrap();
+        let error = channel.receive(Want::AtMost(100)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{name}");
+    });
+}
+
+/// Pages that the kernel made for a pipe can be mapped, so what splice(2) has sent from there over loopback is not copied.
+/// What send(2) has copied into buffers of its own cannot, and is received by copying: the count says so.
+#[test]
+fn whole_pages_are_mapped_where_they_can_be_and_the_rest_is_copied() {
+    if !has("recv_zerocopy") {
+        return;
+    }
+    for (out, mapped) in [("splice", true), ("send_each", false)] {
+        let (own, theirs) = connection(Buffers::default());
+        let sender = thread::spawn(move || {
+            let (mut channel, _) = channel(theirs, out, "recv");
+            let bytes = std::sync::Arc::from(noise(1, 1 << 20));
+            put(&mut channel, &[Piece::Bytes(bytes, 0..(1 << 20) - 5)]);
+            send_all(&mut channel).unwrap();
+            channel.finish(PATIENCE);
+        });
+        let (mut channel, tally) = channel(own, "send_each", "recv_zerocopy");
+        let received = receive_all(out, &mut channel, &[Want::AtMost(64 << 10)]);
+        sender.join().unwrap();
+        let counts = tally.counts();
+        assert_eq!(received.len(), (1 << 20) - 5);
+        println!("{out}: {} of {} bytes were not copied", counts.bytes_not_copied, counts.bytes_received);
+        assert_eq!(counts.bytes_not_copied > 0, mapped, "{out}");
+        // What is copied is no whole page, and right.
+        let sent = noise(1, 1 << 20);
+        let copied = received.iter().zip(&sent).filter(|&(&received, _)| received != 0);
+        assert!(copied.clone().all(|(received, sent)| received == sent), "{out}");
+    }
+}

@@ -1,0 +1,290 @@
+//! Every primitive that sends, where sending is hard: buffers that take hardly anything, peers that hardly read or are gone,
+//! signals, messages of pieces that no single call takes.
+
+use std::io::{ErrorKind, Read};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::test_bench::{
+    Buffers, PATIENCE, TINY, awkward_messages, channel, compare, connection, file, in_memory, noise, openers,
+    primitives, put, reader, send_all,
+};
+use crate::outbox::Piece;
+use crate::primitive::{Direction, Sent};
+use crate::sys::signal;
+use crate::tally::Tally;
+
+/// Does this with every primitive, over a socket that blocks and over one that does not, all at the same time: they wait
+/// most of it.
+fn with_every_primitive(test: impl Fn(&str, bool) + Sync) {
+    thread::scope(|scope| {
+        for entry in primitives(Direction::Out) {
+            for blocking in [true, false] {
+                let test = &test;
+                scope.spawn(move || test(entry.name, blocking));
+            }
+        }
+    });
+}
+
+const SIZES: &[usize] = &[7, 4096, 1, 100, 30_000, 1461];
+
+fn sends_awkward_messages(name: &str, blocking: bool, buffers: Buffers) {
+    let (peer, own) = connection(buffers);
+    own.set_nonblocking(!blocking).unwrap();
+    let reader = reader(peer, SIZES);
+    let (messages, expected) = awkward_messages();
+    let (mut channel, tally) = channel(own, name, "recv");
+    messages.iter().for_each(|message| put(&mut channel, message));
+    send_all(&mut channel).unwrap();
+    channel.finish(PATIENCE);
+    compare(name, &reader.join().unwrap(), &expected);
+    assert_eq!(tally.counts().bytes_sent, expected.len() as u64, "{name}");
+}
+
+#[test]
+fn every_byte_arrives_whatever_the_pieces() {
+    with_every_primitive(|name, blocking| {
+        sends_awkward_messages(name, blocking, Buffers::default());
+    });
+}
+
+#[test]
+fn every_byte_arrives_through_tiny_buffers() {
+    with_every_primitive(|name, blocking| {
+        sends_awkward_messages(name, blocking, Buffers { send: TINY.send, receive: Some(16 << 10) });
+    });
+}
+
+#[test]
+fn a_peer_that_takes_a_byte_at_a_time_gets_them_all() {
+    with_every_primitive(|name, blocking| {
+        let (peer, own) = connection(Buffers { send: Some(1), receive: Some(8192) });
+        own.set_nonblocking(!blocking).unwrap();
+        let pieces: Vec<Arc<[u8]>> = (0..21).map(|index| noise(index, 97).into()).collect();
+        let message: Vec<Piece> = pieces.iter().map(in_memory).collect();
+        let reader = reader(peer, &[1]);
+        let (mut channel, _) = channel(own, name, "recv");
+        put(&mut channel, &message);
+        send_all(&mut channel).unwrap();
+        channel.finish(PATIENCE);
+        compare(name, &reader.join().unwrap(), &pieces.concat());
+    });
+}
+
+/// What is left in a cork, or with a promise of more (MSG_MORE), would wait for 200 ms; what waits for an acknowledgement
+/// that is delayed, 40 ms.
+#[test]
+fn nothing_stays_behind_at_the_end_of_a_message() {
+    let bytes: Arc<[u8]> = noise(1, 100).into();
+    let on_disk = file(&noise(2, 40_000));
+    let part = |range| Piece::File(Arc::clone(&on_disk), range);
+    let messages = [
+        vec![in_memory(&bytes)],
+        vec![in_memory(&bytes), in_memory(&bytes), in_memory(&bytes)],
+        vec![in_memory(&bytes), part(0..40)],
+        vec![in_memory(&bytes), part(100..39_000), in_memory(&bytes)],
+        vec![part(1..39_999)],
+    ];
+    for entry in primitives(Direction::Out) {
+        for (number, message) in messages.iter().enumerate() {
+            for marked in [true, false] {
+                let (mut peer, own) = connection(Buffers::default());
+                let (mut channel, _) = channel(own, entry.name, "recv");
+                let mut took = || {
+                    put(&mut channel, message);
+                    if !marked {
+                        // As of a message of which the session does not know yet how it goes on.
+                        channel.outbox.push(in_memory(&bytes));
+                    }
+                    let length = channel.outbox.bytes() as usize;
+                    let began = Instant::now();
+                    send_all(&mut channel).unwrap();
+                    peer.read_exact(&mut vec![0; length]).unwrap();
+                    began.elapsed()
+                };
+                let best = (0..5).map(|_| took()).min().unwrap();
+                let title = format!("{}, message {number}, marked: {marked}", entry.name);
+                assert!(best < Duration::from_millis(30), "{title}: {best:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn signals_interrupt_no_message() {
+    signal::allow_interruption().unwrap();
+    for entry in primitives(Direction::Out) {
+        let name = entry.name;
+        let (peer, own) = connection(Buffers { send: Some(1), receive: Some(16 << 10) });
+        let (messages, expected) = awkward_messages();
+        let sender = thread::spawn(move || {
+            let (mut channel, _) = channel(own, name, "recv");
+            messages.iter().for_each(|message| put(&mut channel, message));
+            send_all(&mut channel).unwrap();
+            channel.finish(PATIENCE);
+            messages
+        });
+        let interrupt = || {
+            signal::interrupt_thread(&sender).unwrap();
+            thread::sleep(Duration::from_micros(100));
+        };
+        // Nobody reads as yet, and all of it does not fit.
+        (0..20).for_each(|_| interrupt());
+        assert!(!sender.is_finished(), "{name}");
+        let reader = reader(peer, SIZES);
+        while !sender.is_finished() {
+            interrupt();
+        }
+        let _lent = sender.join().unwrap();
+        compare(name, &reader.join().unwrap(), &expected);
+    }
+}
+
+/// Fills the socket of a peer that does not read.
+fn stuck(name: &str, blocking: bool) -> (TcpStream, crate::channel::Channel, Vec<u8>, Vec<Piece>) {
+    let (peer, own) = connection(Buffers { send: Some(1), receive: Some(16 << 10) });
+    own.set_nonblocking(!blocking).unwrap();
+    own.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    let bytes: Arc<[u8]> = noise(9, 1_000_000).into();
+    let message: Vec<Piece> =
+        (0..100).map(|index| Piece::Bytes(Arc::clone(&bytes), index * 10_000..(index + 1) * 10_000)).collect();
+    let (mut channel, _) = channel(own, name, "recv");
+    put(&mut channel, &message);
+    let began = Instant::now();
+    assert_eq!(channel.send().unwrap(), Sent::Blocked, "{name}");
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{name}: {took:?}");
+    if blocking {
+        assert!(took > Duration::from_millis(90), "{name}: {took:?}");
+    }
+    (peer, channel, bytes.to_vec(), message)
+}
+
+#[test]
+fn a_call_waits_no_longer_than_the_socket_and_nothing_is_lost() {
+    with_every_primitive(|name, blocking| {
+        let (peer, mut channel, expected, _lent) = stuck(name, blocking);
+        let left = channel.outbox.bytes() as usize;
+        assert!(left > 0 && left < expected.len(), "{}: {left}", name);
+        let reader = reader(peer, &[50_000]);
+        send_all(&mut channel).unwrap();
+        channel.finish(PATIENCE);
+        compare(name, &reader.join().unwrap(), &expected);
+    });
+}
+
+#[test]
+fn a_peer_that_resets_is_an_error_and_no_more() {
+    with_every_primitive(|name, blocking| {
+        let (mut peer, mut channel, expected, _lent) = stuck(name, blocking);
+        let mut some = [0; 100];
+        peer.read_exact(&mut some).unwrap();
+        assert_eq!(some, expected[..100]);
+        socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(peer);
+        let error = send_all(&mut channel).unwrap_err();
+        let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        assert!(kinds.contains(&error.kind()), "{}: {error}", name);
+        let began = Instant::now();
+        channel.finish(PATIENCE);
+        assert!(began.elapsed() < Duration::from_secs(1), "{}", name);
+    });
+}
+
+#[test]
+fn a_peer_that_has_said_all_still_gets_its_answer() {
+    for entry in primitives(Direction::Out) {
+        let (peer, own) = connection(Buffers::default());
+        peer.shutdown(Shutdown::Write).unwrap();
+        let (messages, expected) = awkward_messages();
+        let reader = reader(peer, SIZES);
+        let (mut channel, _) = channel(own, entry.name, "recv");
+        messages.iter().for_each(|message| put(&mut channel, message));
+        send_all(&mut channel).unwrap();
+        channel.finish(PATIENCE);
+        compare(entry.name, &reader.join().unwrap(), &expected);
+    }
+}
+
+/// Bytes in a pipe or a queue of a connection that is given up go to no other.
+#[test]
+fn what_a_lost_connection_had_begun_goes_nowhere_else() {
+    for entry in primitives(Direction::Out) {
+        let tally = Tally::new(0).unwrap();
+        let mut openers = openers(entry.name, "recv");
+        let bytes: Arc<[u8]> = vec![b'x'; 2_000_000].into();
+        for _ in 0..3 {
+            let (peer, own) = connection(TINY);
+            own.set_nonblocking(true).unwrap();
+            let mut lost = openers.open(own.into(), tally.shared()).unwrap();
+            put(&mut lost, &[in_memory(&bytes)]);
+            assert_eq!(lost.send().unwrap(), Sent::Blocked);
+            drop(peer);
+            lost.finish(PATIENCE);
+        }
+        let (mut peer, own) = connection(Buffers::default());
+        let mut next = openers.open(own.into(), tally.shared()).unwrap();
+        let right: Arc<[u8]> = noise(5, 5000).into();
+        put(&mut next, &[in_memory(&right)]);
+        send_all(&mut next).unwrap();
+        let mut received = vec![0; right.len()];
+        peer.read_exact(&mut received).unwrap();
+        compare(entry.name, &received, &right);
+        next.finish(PATIENCE);
+    }
+}
+
+/// Of 2,500 pieces in memory: a call for each, for 1,024 of them (UIO_MAXIOV), for 64 (our ring), for all.
+#[test]
+fn a_message_takes_as_many_calls_as_its_primitive_promises() {
+    let pieces: Vec<Arc<[u8]>> = (0..2500).map(|index| noise(index, 1).into()).collect();
+    let one_buffer: Arc<[u8]> = pieces.concat().into();
+    let known = [
+        ("send_each", 2500),
+        ("write_each", 2500),
+        ("send_more", 2500),
+        ("writev", 3),
+        ("sendmsg", 3),
+        ("zerocopy", 3),
+        ("gather_write", 1),
+        ("write_once", 1),
+        // The cork goes in and out.
+        ("cork", 2502),
+        ("sendfile", 2500),
+        ("uring_send", 40),
+        ("uring_send_zc", 2500),
+        // Into the pipe and out of it: a piece at a time, or as many as it has places, 16 (pipe(7)).
+        ("splice", 5000),
+        ("vmsplice", 2 * 157),
+    ];
+    for entry in primitives(Direction::Out) {
+        let (peer, own) = connection(Buffers::default());
+        let reader = reader(peer, &[1000]);
+        let (mut channel, tally) = channel(own, entry.name, "recv");
+        let message: Vec<Piece> = match entry.item.laid_out {
+            true => (0..2500).map(|index| Piece::Bytes(Arc::clone(&one_buffer), index..index + 1)).collect(),
+            false => pieces.iter().map(in_memory).collect(),
+        };
+        put(&mut channel, &message);
+        send_all(&mut channel).unwrap();
+        let promised = known.iter().find(|(name, _)| *name == entry.name).map(|&(_, calls)| calls);
+        assert_eq!(Some(tally.counts().send_calls), promised, "{}", entry.name);
+        channel.finish(PATIENCE);
+        compare(entry.name, &reader.join().unwrap(), &pieces.concat());
+    }
+}
+
+#[test]
+fn a_file_that_has_become_shorter_is_an_error() {
+    for entry in primitives(Direction::Out) {
+        let (_peer, own) = connection(Buffers::default());
+        let (mut channel, _) = channel(own, entry.name, "recv");
+        let on_disk = file(&noise(1, 1000));
+        put(&mut channel, &[Piece::File(Arc::clone(&on_disk), 0..2000)]);
+        assert_eq!(send_all(&mut channel).unwrap_err().kind(), ErrorKind::UnexpectedEof, "{}", entry.name);
+        channel.finish(PATIENCE);
+    }
+}
