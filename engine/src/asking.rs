@@ -13,6 +13,7 @@ use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::{Measured, Window};
+use crate::mistake::mistake;
 use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
@@ -37,12 +38,18 @@ pub struct Plan {
     pub mark: fn(Mark),
     /// Whether everything that goes over the connections is shown on standard output.
     pub show: bool,
+    /// Whether what the source's own client prints is to be shown in the end, and nothing else.
+    pub original: bool,
     /// What is to be counted.
     pub counters: Vec<&'static Entry<Counter>>,
 }
 
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
+    if plan.original && plan.workload.item.original.is_none() {
+        let workload = plan.workload.name;
+        return Err(mistake(format!("--original: {workload} has no client of its own whose words are known")));
+    }
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
@@ -105,16 +112,17 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     })
 }
 
-/// What the source's own client would print; `None` where that is not known.
-pub fn original(plan: &Plan, result: &LoadResult) -> Option<String> {
-    plan.workload.item.original.map(|original| {
-        original(&Outcome {
+/// The result for a person, or in the words of the source's own client.
+pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
+    match plan.workload.item.original.filter(|_| plan.original) {
+        None => all_in_words(result),
+        Some(original) => original(&Outcome {
             primitive: result.primitive,
             settings: &plan.settings,
             requests: result.requests_by_client.as_deref(),
             figures: &result.figures,
-        })
-    })
+        }),
+    }
 }
 
 /// What is known of the window; `None` where the load has none, or has not come so far.
@@ -165,8 +173,7 @@ impl From<Edge> for MarkKind {
     }
 }
 
-/// The result for a person.
-pub fn in_words(result: &LoadResult) -> String {
+fn all_in_words(result: &LoadResult) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(

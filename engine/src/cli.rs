@@ -228,9 +228,6 @@ fn load(matches: &ArgMatches) -> Result<()> {
         )));
     }
     pin(matches)?;
-    if matches.get_flag("original") && workload.item.original.is_none() {
-        return Err(mistake(format!("--original: {} has no client of its own whose words are known", workload.name)));
-    }
     let plan = asking::Plan {
         load,
         way,
@@ -240,6 +237,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         // A reader that has gone away cannot be told that the window begins; the load is made all the same.
         mark: if matches.get_flag("json") { |mark| drop(say_line(&lines::Line::Mark(mark))) } else { |_| () },
         show: matches.get_flag("show"),
+        original: matches.get_flag("original"),
         counters: asked(matches),
     };
     let result = asking::ask(&plan)?;
@@ -248,10 +246,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
-    } else if matches.get_flag("original") {
-        say(&asking::original(&plan, &result).unwrap_or_default())?;
     } else {
-        say(&asking::in_words(&result))?;
+        say(&asking::in_words(&plan, &result))?;
     }
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),

@@ -85,11 +85,7 @@ fn load_command() -> Command {
                 .conflicts_with("json")
                 .help("Print every connection, request and reply, and what failed, each with its client's number"),
         )
-        .arg(
-            flag("original")
-                .conflicts_with_all(["show", "json"])
-                .help("Print what the client of the workload's source prints, and nothing else"),
-        )
+        .arg(flag("original").conflicts_with_all(["show", "json"]).help("Print what the source's own client prints"))
         .arg(flag("json").help("Print the result as a JSON line, and before it the marks of a load that ends by time"));
     let groups = [
         ("Settings of loads", settings(LOADS, |load| load.settings)),

@@ -262,8 +262,10 @@ mod tests {
         assert_eq!(of("echo", End::Client, "vmsplice"), None);
         assert!(of("echo", End::Service, "vmsplice").unwrap().contains("stay"));
         assert_eq!(of("bytes", End::Service, "write_once"), None);
-        assert_eq!(of("http", End::Client, "write_once"), None);
-        assert!(of("http", End::Service, "write_once").unwrap().contains("several buffers"));
+        for (workload, end) in [("http", End::Service), ("fields", End::Service)] {
+            assert!(of(workload, end, "write_once").unwrap().contains("several buffers"));
+            assert_eq!(of(workload, End::Client, "write_once"), None);
+        }
     }
 
     #[test]

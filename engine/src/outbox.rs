@@ -220,12 +220,11 @@ impl Outbox {
         if let file @ Piece::File(..) = self.first() {
             return file.with_bytes(|bytes| call(&[IoSlice::new(bytes)]));
         }
-        let pieces = self.row().map_while(|(piece, place)| match piece {
+        let in_memory = self.row().map_while(|(piece, place)| match piece {
             Piece::Bytes(bytes, _) => Some(IoSlice::new(&bytes[place.start as usize..place.end as usize])),
             Piece::File(..) => None,
         });
-        // What lies behind a file is not asked for.
-        let mut pieces = pieces.fuse();
+        let mut pieces = in_memory.fuse();
         // Most messages are of few pieces: these need no memory from the heap.
         let mut few = [IoSlice::new(&[]); FEW];
         let mut count = 0;
@@ -267,11 +266,12 @@ impl Outbox {
         call(&buffer[first.start..end as usize])
     }
 
-    /// Whether so many bytes from the front, no more than the first piece has, end a message, or are all that there is of one.
+    /// Whether so many bytes from the front, no more than the first piece has, are the end of a message, or all that there is
+    /// of one.
     pub fn ends_message(&self, bytes: u64) -> bool {
         self.runs.front().is_some_and(|run| {
-            let at_end = run.front.place().start + bytes == run.message_end;
-            bytes == self.bytes || (at_end && (run.message_end < run.end || run.ends_message))
+            let marked = run.message_end < run.end || run.ends_message || self.runs.len() == 1;
+            run.front.place().start + bytes == run.message_end && marked
         })
     }
 
@@ -415,6 +415,17 @@ mod tests {
             }
         }
         [run, singly]
+    }
+
+    #[test]
+    fn a_piece_of_a_file_ends_the_row() {
+        let mut outbox = Outbox::default();
+        outbox.push(bytes(3));
+        outbox.push(Piece::File(Arc::new(File::open("/dev/null").unwrap()), 0..5));
+        outbox.push(bytes(4));
+        let gathered = outbox.gather(|pieces| Ok(pieces.iter().map(|piece| piece.len()).collect::<Vec<_>>()));
+        assert_eq!(gathered.unwrap(), [3]);
+        assert_eq!(outbox.in_memory().unwrap().len(), 1);
     }
 
     #[test]

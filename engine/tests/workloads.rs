@@ -61,9 +61,14 @@ fn both_ends_agree_under_every_design() {
     let _alone = PROCESSES.lock();
     for design in designs() {
         for workload in list("workloads") {
-            let options: &[&str] = if workload["name"] == "bucket" { &["--unit-microseconds", "1"] } else { &[] };
+            let (options, asking): (&[&str], &[&str]) = match name(&workload) {
+                "bucket" => (&["--unit-microseconds", "1"], &[]),
+                "blast" => (&[], &["--repetitions", "20"]),
+                "stream" => (&[], &["--stream-bytes", "100000"]),
+                _ => (&[], &[]),
+            };
             let server = Server::start(&design, name(&workload), options);
-            let result = load(server.port, name(&workload), &[]);
+            let result = load(server.port, name(&workload), asking);
             let ending = server.stop();
             ending.is_good();
             books_agree(&ending, &[result]);

@@ -50,12 +50,12 @@ pub fn openers(out: &str, into: &str) -> Openers {
     openers_with(out, into, &BTreeMap::new())
 }
 
-/// As [`openers`], with settings of theirs.
-pub fn openers_with(out: &str, into: &str, given: &BTreeMap<&'static str, Value>) -> Openers {
+/// As [`openers`], with settings of theirs; those that they do not have are without effect.
+pub fn openers_with(out: &str, into: &str, given: &BTreeMap<&str, Value>) -> Openers {
     let find = |name| PRIMITIVES.iter().find(|entry| entry.name == name).unwrap();
-    let way = Way { out: find(out), into: find(into) };
-    let declared = [way.out.item.settings, way.into.item.settings].concat();
-    way.prepare(&Settings::new(&declared, given)).unwrap()
+    let (out, into) = (find(out), find(into));
+    let declared = [out.item.settings, into.item.settings].concat();
+    Way { out, into }.prepare(&Settings::new(&declared, given)).unwrap()
 }
 
 /// Sizes of the kernel's buffers, in bytes as asked for (socket(7)); `None` is the system's own choice.

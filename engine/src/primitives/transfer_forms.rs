@@ -228,7 +228,6 @@ fn a_reply_in_parts_comes_whole_and_then_its_end() {
             let (mut client, server) = pair();
             server.set_nonblocking(true).unwrap();
             let tally = Tally::new(0).unwrap();
-            let declared = primitive.item.settings;
             let given = BTreeMap::from([("messages_at_once", Value::Integer(at_once))]);
             let channel = openers_with(primitive.name, "recv", &given).open(server.into(), tally.shared()).unwrap();
             let mut connection = Connection::new(channel, Box::new(InParts { message, parts: parts.clone() }));
@@ -247,7 +246,8 @@ fn a_reply_in_parts_comes_whole_and_then_its_end() {
             assert_eq!((counts.bytes_sent, counts.requests), ((PARTS * PART) as u64, 1), "{}", primitive.name);
             assert!(counts.errors.is_empty(), "{}: {:?}", primitive.name, counts.errors);
             let messages = (PARTS * PART / message) as u64;
-            let calls_for_all = !declared.is_empty() && !matches!(primitive.name, "send_more" | "uring_send");
+            let calls_for_all =
+                !primitive.item.settings.is_empty() && !matches!(primitive.name, "send_more" | "uring_send");
             if at_once > 1 && calls_for_all {
                 // A pipe has places for 16 pieces, however small.
                 assert!(counts.send_calls < messages / 4, "{} gathers nothing: {counts:?}", primitive.name);

@@ -51,7 +51,7 @@ pub static ENTRY: Workload = Workload {
         VERIFY,
     ],
     takes_unstored: &[End::Service, End::Client],
-    lasting: &[End::Service, End::Client],
+    lasting: &[End::Client],
     measured_by: MeasuredBy::Bytes,
     service,
     client: client::client,

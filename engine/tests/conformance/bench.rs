@@ -21,11 +21,11 @@ pub type Listed = (&'static str, fn(&Case) -> Result<Completion, libtest_mimic::
 /// Lists tests under the names of their functions; `#[needs] test` is ignored where `case.needs()` gives a reason.
 #[macro_export]
 macro_rules! faults {
-    ($($(#[$needs:ident])? $test:ident),+ $(,)?) => {
+    ($($(#[$needs:ident])* $test:ident),+ $(,)?) => {
         &[$((stringify!($test), |case| {
             $(if let Some(reason) = case.$needs() {
                 return Ok(libtest_mimic::Completion::ignored_with(reason));
-            })?
+            })*
             $test(case);
             Ok(libtest_mimic::Completion::Completed)
         })),+]
@@ -117,6 +117,11 @@ impl Case {
         Server::launch(command, self.name(), self.protocol.name, &options)
     }
 
+    /// A client that knows what replies of the workload are right.
+    pub fn client(&self, port: u16) -> Client {
+        Client::connect(port).judging(self.protocol.alike)
+    }
+
     /// Why a test that needs a request which breaks the protocol cannot be run.
     pub fn needs_a_wrong_request(&self) -> Option<String> {
         (self.protocol.wrong)().is_empty().then(|| format!("nothing breaks the protocol of {}", self.protocol.name))
@@ -151,6 +156,14 @@ impl Case {
         (exchange, times)
     }
 
+    /// Why a test whose requests have to be very many in a buffer cannot be run.
+    pub fn needs_small_requests(&self) -> Option<String> {
+        let (_, times) = self.many_quick_requests();
+        let name = self.protocol.name;
+        (times < 100)
+            .then(|| format!("a connection's buffers hold no more than {times} requests of the workload {name}"))
+    }
+
     /// Why a test with [`Case::many_quick_requests`] cannot be run: they take too much CPU time, as tried on a server with
     /// one connection.
     pub fn needs_quick_requests(&self) -> Option<String> {
@@ -158,7 +171,7 @@ impl Case {
         const ALLOWED: u64 = 5_000_000_000;
         let (exchange, times) = self.many_quick_requests();
         let server = self.start(&[]);
-        let mut client = Client::connect(server.port);
+        let mut client = self.client(server.port);
         let cpu = process::cpu_nanoseconds_of_group(server.first);
         (0..TRIED).for_each(|_| client.exchange(&exchange));
         let all = (process::cpu_nanoseconds_of_group(server.first) - cpu) / TRIED * times as u64;
@@ -220,13 +233,13 @@ impl<'a> Bench<'a> {
     /// Connects.
     pub fn connect(&mut self) -> Client {
         self.expected.connections += 1;
-        Client::connect(self.server.port)
+        self.case.client(self.server.port)
     }
 
     /// Connects with a small receive buffer.
     pub fn connect_slow(&mut self) -> Client {
         self.expected.connections += 1;
-        Client::connect_slow(self.server.port)
+        Client::connect_slow(self.server.port).judging(self.case.protocol.alike)
     }
 
     /// A request on a connection that is there; its reply must be right.

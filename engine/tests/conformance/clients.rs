@@ -21,6 +21,7 @@ pub const FAULTS: &[Listed] = faults![
     a_thousand_resets_at_random_moments,
     nothing_to_do,
     #[needs_company]
+    #[needs_small_requests]
     a_client_with_very_many_requests,
     silent_clients,
     more_silent_clients_than_workers,

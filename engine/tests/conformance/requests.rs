@@ -27,7 +27,7 @@ pub const FAULTS: &[Listed] = faults![
 fn a_request_split_at_every_byte(case: &Case) {
     let mut bench = Bench::new(case, &[]);
     for exchange in (case.protocol.exchanges)() {
-        for cut in 1..exchange.request.len() {
+        for cut in cuts(exchange.request.len()) {
             let mut client = bench.connect();
             send_and_see_it_taken(&mut bench, &mut client, &exchange.request[..cut]);
             client.send(&exchange.request[cut..]);
@@ -38,14 +38,25 @@ fn a_request_split_at_every_byte(case: &Case) {
     bench.finish();
 }
 
+/// Every place where a request can be cut; of a long one those near its ends, and some between.
+fn cuts(length: usize) -> impl Iterator<Item = usize> {
+    let near_an_end = move |cut: usize| cut < LONG || length - cut < LONG;
+    (1..length).filter(move |&cut| length < 4 * LONG || near_an_end(cut) || cut.is_multiple_of(LONG))
+}
+
+/// Bytes of a request that are looked at one by one.
+const LONG: usize = 40;
+
 fn a_request_of_single_bytes(case: &Case) {
     let mut bench = Bench::new(case, &[]);
     let exchange = case.exchange();
     let mut client = bench.connect();
     let (last, first) = exchange.request.split_last().expect("a request is not empty");
-    for byte in first {
+    let (singly, together) = first.split_at(first.len().min(4 * LONG));
+    for byte in singly {
         send_and_see_it_taken(&mut bench, &mut client, &[*byte]);
     }
+    client.send(together);
     client.send(&[*last]);
     client.receive(&exchange.reply);
     bench.expected.requests += 1;

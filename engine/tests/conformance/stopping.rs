@@ -63,7 +63,7 @@ fn stopped_as_a_connection_ends(case: &Case) {
     for _ in 0..5 {
         let server = case.start(&case.pool("3"));
         let exchange = case.exchange();
-        let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(server.port)).collect();
+        let mut clients: Vec<Client> = (0..3).map(|_| case.client(server.port)).collect();
         for client in &mut clients {
             client.send(&exchange.request);
             client.half_close();

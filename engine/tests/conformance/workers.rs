@@ -291,7 +291,7 @@ fn workers_are_killed_under_load(case: &Case) {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
-                    let mut client = Client::connect(port);
+                    let mut client = case.client(port);
                     client.send_in_vain(&exchange.request);
                     let all = client.receive_at_most(&exchange.reply) == exchange.reply.len();
                     (if all { &whole } else { &cut }).fetch_add(1, Relaxed);

@@ -12,6 +12,8 @@ use super::protocol::Exchange;
 /// One connection. Whatever takes longer than [`PATIENCE`] is an error.
 pub struct Client {
     stream: TcpStream,
+    /// Whether what came is as right as what was to come.
+    alike: fn(&[u8], &[u8]) -> bool,
 }
 
 impl Client {
@@ -38,12 +40,17 @@ impl Client {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Client { stream }
+        Client { stream, alike: |seen, right| seen == right }
+    }
+
+    /// Takes another reply for right than one that is the same byte by byte.
+    pub fn judging(self, alike: fn(&[u8], &[u8]) -> bool) -> Client {
+        Client { alike, ..self }
     }
 
     /// The same connection for another thread.
     pub fn also(&self) -> Client {
-        Client { stream: self.stream.try_clone().expect("a descriptor is to be had") }
+        Client { stream: self.stream.try_clone().expect("a descriptor is to be had"), ..*self }
     }
 
     /// Waits no longer than this for anything.
@@ -92,7 +99,7 @@ impl Client {
         self.stream
             .read_exact(&mut received)
             .unwrap_or_else(|error| panic!("receiving a reply of {} bytes: {error}", expected.len()));
-        compare(&received, expected);
+        self.compare(&received, expected);
     }
 
     /// Whether something has come; does not wait.
@@ -121,7 +128,7 @@ impl Client {
             .read_to_end(&mut received)
             .unwrap_or_else(|error| panic!("after {} of {} bytes: {error}", received.len(), expected.len()));
         assert_eq!(received.len(), expected.len(), "bytes before the end");
-        compare(&received, expected);
+        self.compare(&received, expected);
     }
 
     /// Receives until the connection is over, well or not; what came must be the beginning of `expected`.
@@ -131,7 +138,7 @@ impl Client {
             assert!(is_end(error.kind()), "the connection was not ended: {error}");
         }
         assert!(received.len() <= expected.len(), "{} bytes came, {} were right", received.len(), expected.len());
-        compare(&received, &expected[..received.len()]);
+        self.compare(&received, &expected[..received.len()]);
         received.len()
     }
 
@@ -147,8 +154,15 @@ impl Client {
                 Err(error) => panic!("the connection was not ended: {error}"),
             }
         }
-        compare(&received[..count], &expected[..count]);
+        self.compare(&received[..count], &expected[..count]);
         count
+    }
+
+    fn compare(&self, received: &[u8], expected: &[u8]) {
+        if !(self.alike)(received, expected) {
+            let place = received.iter().zip(expected).position(|(seen, right)| seen != right).unwrap_or(0);
+            panic!("byte {place} of the reply is {}, not {}", received[place], expected[place]);
+        }
     }
 
     /// Nothing comes for so long.
@@ -170,11 +184,4 @@ impl Client {
 /// The peer has closed or reset the connection.
 fn is_end(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted)
-}
-
-fn compare(received: &[u8], expected: &[u8]) {
-    if received != expected {
-        let place = received.iter().zip(expected).position(|(seen, right)| seen != right).unwrap_or(0);
-        panic!("byte {place} of the reply is {}, not {}", received[place], expected[place]);
-    }
 }

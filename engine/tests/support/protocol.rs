@@ -48,11 +48,14 @@ pub struct Protocol {
     pub computes: bool,
     /// An answer takes descriptors of its own: where none is left there is no answer.
     pub opens_files: bool,
+    /// Whether what came is as right as what is written down: where a reply depends on how the request came, it need not be
+    /// the same.
+    pub alike: fn(&[u8], &[u8]) -> bool,
 }
 
 /// All workloads. A workload's own file has the protocol's first implementation, this is a second one on purpose: a test
 /// that asked the workload what is right would find right whatever it does.
-pub static PROTOCOLS: &[Protocol] = &[BYTES, ECHO, TOP_PROCESSES, BUCKET, HTTP];
+pub static PROTOCOLS: &[Protocol] = &[BYTES, ECHO, TOP_PROCESSES, BUCKET, HTTP, STREAM, FIELDS, BLAST];
 
 /// What most protocols have in common: the end of their entry is `..COMMON`.
 const COMMON: Protocol = Protocol {
@@ -67,6 +70,7 @@ const COMMON: Protocol = Protocol {
     wrong_kind: &["bad_request"],
     computes: false,
     opens_files: false,
+    alike: |seen, right| seen == right,
 };
 
 const BYTES: Protocol = Protocol {
@@ -192,6 +196,79 @@ const HTTP: Protocol = Protocol {
             ),
             Wrong::answered("1_MiB_of_zero_bytes", &[0; 1 << 20], &bad_request),
         ]
+    },
+    ..COMMON
+};
+
+/// One way: what comes is counted, and what goes are the bytes of `bytes`, however much is asked for.
+const STREAM: Protocol = Protocol {
+    name: "stream",
+    exchanges: || vec![put(5), get(4000), put(1), get(1), put(3000)],
+    large: Some(|| get(16 << 20)),
+    incomplete: b"put 5\n\0\x01",
+    wrong: || {
+        vec![
+            Wrong::closed("a_wrong_byte", b"put 2\n\0\0"),
+            Wrong::closed("put_nothing", b"put 0\n"),
+            Wrong::closed("get_nothing", b"get 0\n"),
+            Wrong::closed("another_word", b"gut 1\n"),
+            Wrong::closed("letters", b"get many\n"),
+            Wrong::closed("another_unit", b"get 1ms\n"),
+            Wrong::closed("more_than_a_day", b"get 86400000001us\n"),
+            Wrong::closed("an_endless_line", &[b'1'; 256 << 10]),
+            Wrong::closed("1_MiB_of_zero_bytes", &[0; 1 << 20]),
+        ]
+    },
+    ..COMMON
+};
+
+fn put(count: usize) -> Exchange {
+    let request = [format!("put {count}\n").into_bytes(), bytes(count).reply].concat();
+    Exchange { request, reply: format!("{count}\n").into_bytes() }
+}
+
+fn get(count: usize) -> Exchange {
+    Exchange { request: format!("get {count}\n").into_bytes(), reply: bytes(count).reply }
+}
+
+/// As many bytes as the fields have together are a request, whatever they are: nothing breaks the protocol.
+const FIELDS: Protocol = Protocol {
+    name: "fields",
+    options: || ["--field-size", "9"].map(str::to_owned).to_vec(),
+    exchanges: || [b'A', 0, 0xff].map(|byte| Exchange { request: vec![byte; 72], reply: bytes(72).reply }).to_vec(),
+    incomplete: b"AAAA",
+    ..COMMON
+};
+
+/// The reply depends on how the iterations came: there are as many reads as iterations at least, and one for each byte at most.
+/// The count of 4 bytes is as long for every number. `tests/blast.rs` has the other form.
+const BLAST: Protocol = Protocol {
+    name: "blast",
+    options: || ["--keep-connections", "true", "--count-form", "big_endian"].map(str::to_owned).to_vec(),
+    exchanges: || {
+        let exchange = |count: u8| {
+            let request = [&[0, 0, 0, count][..], &vec![b'x'; 1500 * usize::from(count)]].concat();
+            Exchange { request, reply: vec![0, 0, 0, count] }
+        };
+        vec![exchange(1), exchange(2)]
+    },
+    incomplete: &[0, 0, 0, 1, b'x'],
+    wrong: || {
+        vec![
+            Wrong::closed("no_iterations", &[0; 4]),
+            Wrong::closed("more_than_the_limit", &1_000_001u32.to_be_bytes()),
+            Wrong::closed("the_other_order_of_bytes", &[1, 0, 0, 0]),
+            Wrong::closed("1_MiB_of_zero_bytes", &[0; 1 << 20]),
+        ]
+    },
+    alike: |seen, right| {
+        let reads = |four: &[u8]| u32::from_be_bytes(four.try_into().expect("four bytes"));
+        // A connection may have been cut in the middle of a number.
+        let all = seen.chunks_exact(4).zip(right.chunks_exact(4));
+        // The operations of a ring take what there is, and may bring two iterations at once.
+        let in_bounds = |seen: u32, right: u32| (1..=1500 * right).contains(&seen);
+        seen.len() == right.len()
+            && all.map(|(seen, right)| (reads(seen), reads(right))).all(|(seen, right)| in_bounds(seen, right))
     },
     ..COMMON
 };
