@@ -175,8 +175,8 @@ pub struct Caller<'run> {
 pub enum Progress {
     /// The socket would block until it is ready for this.
     Blocked(PollFlags),
-    /// Its turn is over, and more of the request can be sent.
-    Yields,
+    /// Its turn is over, and there may be more; the socket is to be ready for this.
+    Yields(PollFlags),
     /// The reply came and was right.
     Answered {
         /// The connection takes another request.
@@ -209,7 +209,7 @@ impl<'run> Caller<'run> {
             match progress {
                 Progress::Answered { open } => return Ok(open),
                 Progress::Blocked(_) => return Err(self.timed_out()),
-                Progress::Yields => progress = self.advance()?,
+                Progress::Yields(_) => progress = self.advance()?,
             }
         }
     }
@@ -257,7 +257,7 @@ impl<'run> Caller<'run> {
                 return Ok(progress);
             }
         }
-        loop {
+        for _ in 0..RECEIVES_IN_A_TURN {
             let received = self.channel.receive(self.want).map_err(|error| Failure::system(RECEIVING, &error))?;
             let (stored, not_stored, ended) = match received {
                 Received::Bytes(bytes) => (bytes, 0, false),
@@ -293,6 +293,7 @@ impl<'run> Caller<'run> {
             }
             return Ok(Progress::Answered { open: !last });
         }
+        Ok(Progress::Yields(PollFlags::POLLIN))
     }
 
     /// The socket, for whoever waits for it.
@@ -335,7 +336,7 @@ impl<'run> Caller<'run> {
             self.unsent = false;
             return Ok(Progress::Blocked(PollFlags::POLLIN));
         }
-        Ok(Progress::Yields)
+        Ok(Progress::Yields(PollFlags::POLLOUT))
     }
 
     /// A server that says more than it was asked would be taken at its word by the next request.
@@ -351,8 +352,11 @@ impl<'run> Caller<'run> {
 }
 
 /// Parts of a request that are sent in one turn: a server that takes all that comes as it comes must not keep the other
-/// connections of an event loop waiting.
+/// connections of an event loop waiting, nor the edges of its window.
 const PARTS_IN_A_TURN: usize = 8;
+
+/// Receives in one turn, for the same reason: a server that sends faster than they are taken.
+const RECEIVES_IN_A_TURN: usize = 16;
 
 const SENDING: &str = "sending a request";
 const RECEIVING: &str = "receiving a reply";

@@ -307,8 +307,7 @@ impl Turns {
 
     fn progressed(&mut self, index: usize, mut caller: Caller<'static>, progress: Result<Progress, Failure>) {
         match progress {
-            Ok(progress @ (Progress::Blocked(_) | Progress::Yields)) => {
-                let flags = if let Progress::Blocked(flags) = progress { flags } else { PollFlags::POLLOUT };
+            Ok(Progress::Blocked(flags) | Progress::Yields(flags)) => {
                 let watched = self.watch(index, caller.socket(), flags);
                 self.settle(index, caller, Place::Asking, watched);
             }
