@@ -15,15 +15,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine_lines import (
-    Connection,
-    Life,
-    LoadResult,
-    Mark,
-    Ready,
-    ServerSummary,
-    Snapshot,
-)
+from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
 
 SchemaNumber = Literal[3]
@@ -246,9 +238,7 @@ class ContenderSummary(Record):
     load: dict[str, Any] | None = Field(description="null: that of the study's settings")
     lab: dict[str, Any] | None = Field(description="null: that of the study's settings")
     connections: dict[str, Connection] = Field(
-        default_factory=dict,
-        description="what the kernel made of a first connection's options, in the last accepted trial: "
-        "server, client; empty over Unix sockets",
+        default_factory=dict, description="by side: of the last accepted trial; empty over Unix sockets"
     )
     trial: TrialForm
     scale: str | None = Field(default=None, description="how it is smaller than the source's, where it is")
