@@ -135,6 +135,7 @@ pub fn catalogue() -> Value {
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
         "tcp_settings": tcp::SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
+        "congestion_controls": tcp::congestion_controls(),
         "namespace": namespace::described(),
         "holes": holes::all(),
     })

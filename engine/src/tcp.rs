@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::mistake::mistake;
@@ -35,6 +36,7 @@ pub const CONGESTION: Setting = Setting {
 /// Bytes of a name with its zero byte (TCP_CA_NAME_MAX).
 const NAME: usize = 16;
 
+const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
@@ -90,6 +92,19 @@ impl TcpOptions {
             })
         })
     }
+}
+
+/// The congestion controls that there are here, for `list --json`: that of whoever chooses none, those of the kernel, and
+/// those among them that this user may have, in this network namespace.
+pub fn congestion_controls() -> Value {
+    let read = |sysctl: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).unwrap_or_default();
+        text.split_whitespace().map(str::to_owned).collect()
+    };
+    let available = read(AVAILABLE);
+    let options = |name: &String| TcpOptions { nodelay: false, congestion: Some(name.clone()) };
+    let allowed: Vec<&String> = available.iter().filter(|name| options(name).check().is_ok()).collect();
+    json!({"default": read(DEFAULT).first(), "available": available, "allowed": allowed})
 }
 
 /// What the kernel has made of a connection's options.
@@ -172,12 +187,12 @@ fn read(connection: BorrowedFd<'_>) -> io::Result<([u8; NAME], bool, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting::Value;
+    use crate::setting;
     use std::collections::BTreeMap;
     use std::net::{TcpListener, TcpStream};
 
     fn chosen(name: &str) -> TcpOptions {
-        let given = BTreeMap::from([("congestion", Value::Word(name.to_owned()))]);
+        let given = BTreeMap::from([("congestion", setting::Value::Word(name.to_owned()))]);
         TcpOptions::of(&Settings::new(SETTINGS, &given)).unwrap()
     }
 

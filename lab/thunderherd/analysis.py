@@ -16,6 +16,7 @@ from typing import Any
 
 from thunderherd.claims import judge
 from thunderherd.counters import counted, unavailable_counters
+from thunderherd.engine_lines import Connection
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
 from thunderherd.questions import answers
@@ -277,6 +278,7 @@ def _contender(
         settings=dict(contender.settings),
         load=None if contender.load == study.load else contender.load.model_dump(mode="json"),
         lab=None if contender.lab == study.lab else contender.lab.model_dump(mode="json"),
+        connections=_connections(contender, blocks),
         trial=contender.trial,
         scale=contender.scale,
         metric=contender.metric,
@@ -305,6 +307,17 @@ def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[T
         blocks = blocks[: study.measure.single_runs]
     trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
     return [trial.metrics for trial in trials if trial.metrics is not None]
+
+
+def _connections(contender: Contender, blocks: Sequence[Block]) -> dict[str, Connection]:
+    """What the kernel made of connections, on both sides."""
+    trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
+    found: dict[str, Connection] = {}
+    for trial in trials[-1:]:
+        for side, each in (("server", trial.summary), *(("client", load) for load in trial.loads)):
+            if each is not None and each.connection is not None:
+                found[side] = each.connection
+    return found
 
 
 def _spread(runs: Sequence[TrialMetrics]) -> dict[str, Spread]:

@@ -110,6 +110,8 @@ class Entry(_Part):
     summary: str
     source: str | None = None
     settings: tuple[Setting, ...] = ()
+    tcp_only: str | None = None
+    """Why it does with no other sockets, where it does not."""
 
 
 class Design(Entry):
@@ -198,6 +200,26 @@ class Hole(_Part):
     reason: str
 
 
+class Namespace(_Part):
+    """The pair of interfaces between two network namespaces: its settings, the ports that connections have
+    there, and what this machine does not have of it."""
+
+    settings: tuple[Setting, ...] = ()
+    local_ports: tuple[int, int]
+    available: bool
+    reason: str | None = None
+    unavailable_settings: dict[str, str] = {}
+
+
+class CongestionControls(_Part):
+    """Those of the kernel: the default, all, and those that this user may have outside of namespaces of its
+    own."""
+
+    default: str | None = None
+    available: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+
 class Build(_Part):
     """How the engine was built."""
 
@@ -224,6 +246,9 @@ class Catalogue(_Part):
     server_settings: tuple[Setting, ...] = ()
     load_settings: tuple[Setting, ...] = ()
     holes: tuple[Hole, ...] = ()
+    tcp_settings: tuple[str, ...] = ()
+    congestion_controls: CongestionControls | None = None
+    namespace: Namespace | None = None
 
     def design(self, name: str) -> Design | None:
         """The design of that name, or None."""

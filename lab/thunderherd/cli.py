@@ -156,6 +156,10 @@ def run(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Where the results go; results/... if not given."),
     ] = None,
+    lab: Annotated[
+        str | None,
+        typer.Option("--lab", metavar="KIND", help="Where it runs: loopback, veth or unix (`list labs`)."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the unfinished run in --out: same seed, same order.")
     ] = False,
@@ -169,13 +173,15 @@ def run(
         raise UserError(f"run: {options} contradict each other; give one of them")
     if resume and out is None:
         raise UserError("run: --resume goes on with a run that was begun; say which with --out DIR")
+    # What --set says of the lab's kind, too, is more explicit and wins.
+    overrides = [*([f"lab.kind={lab}"] if lab is not None else []), *(overrides or [])]
 
     from thunderherd.running import run_and_show
 
     run_and_show(
         study=study,
         size=named[0][0] if named else None,
-        overrides=overrides or [],
+        overrides=overrides,
         seed=seed,
         out=out,
         resume=resume,
@@ -188,7 +194,7 @@ def list_(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[designs|primitives|workloads|loads|counters|studies]", help="All if not given."
+            metavar="[designs|primitives|workloads|loads|labs|counters|studies]", help="All if not given."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
@@ -196,7 +202,7 @@ def list_(
         bool, typer.Option("--matrix", help="Which design goes with which primitive, and why not.")
     ] = False,
 ) -> None:
-    """List what there is: designs, primitives, workloads, loads, counters, studies."""
+    """List what there is: designs, primitives, workloads, loads, labs, counters, studies."""
     from thunderherd import listing
 
     if matrix and what is not None:
@@ -254,14 +260,16 @@ class EngineCommand(TyperCommand):
 
 @app.command(cls=EngineCommand, add_help_option=False)
 def serve(context: typer.Context) -> None:
-    """Serve a workload by one server design until Ctrl-C (the engine's own command; see serve --help)."""
-    _become_engine("serve", context.args)
+    """Serve a workload by one server design until Ctrl-C (the engine's own command; see serve --help).
+    --lab veth serves in a network namespace of its own."""
+    _become_engine_in_a_lab("serve", context.args)
 
 
 @app.command(cls=EngineCommand, add_help_option=False)
 def load(context: typer.Context) -> None:
-    """Load a server with requests and check its replies (the engine's own command; see load --help)."""
-    _become_engine("load", context.args)
+    """Load a server with requests and check its replies (the engine's own command; see load --help).
+    --lab veth joins the server's network."""
+    _become_engine_in_a_lab("load", context.args)
 
 
 @app.command(cls=EngineCommand, add_help_option=False)
@@ -269,6 +277,21 @@ def count(context: typer.Context) -> None:
     """Run serve or load and count what it used from exec to exit (the engine's own command; see
     count --help)."""
     _become_engine("count", context.args)
+
+
+def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
+    """As `_become_engine`, where --lab says. What the laboratory need not be asked for answers at once."""
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if asks_for_help or any(word.partition("=")[0] == "--lab" for word in arguments):
+        from thunderherd import lab_commands
+
+        if asks_for_help:
+            raise typer.Exit(lab_commands.show_help(command, arguments))
+        asked = lab_commands.read(command, arguments)
+        if asked.serves_in_namespaces:
+            raise typer.Exit(lab_commands.serve_in_namespaces(asked))
+        arguments = lab_commands.words_of(asked)
+    _become_engine(command, arguments)
 
 
 def _become_engine(command: str, arguments: list[str]) -> NoReturn:

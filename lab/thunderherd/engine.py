@@ -27,7 +27,16 @@ from typing import IO, Any, NoReturn, Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from thunderherd.catalogue import Catalogue, SettingValue
-from thunderherd.engine_lines import SCHEMA, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.engine_lines import (
+    SCHEMA,
+    Life,
+    LoadResult,
+    Mark,
+    Namespaces,
+    Ready,
+    ServerSummary,
+    Snapshot,
+)
 from thunderherd.errors import UserError
 
 ENGINE_NAME = "thunderherd-engine"
@@ -127,13 +136,14 @@ class Server:
         settings: Mapping[str, SettingValue] | None = None,
         cpus: Sequence[int] | None = None,
         listen: str = "127.0.0.1:0",
+        network_namespace: str | None = None,
         counters: Sequence[str] = (),
         whole_life: bool = False,
         engine: Path | None = None,
     ) -> None:
         words = [
             "serve", design, "--workload", workload, "--primitive", primitive, "--listen", listen,
-            "--control", *_cpu_flags(cpus), *setting_flags(settings or {}),
+            "--control", *_place_flags(cpus, network_namespace), *setting_flags(settings or {}),
         ]  # fmt: skip
         self.command = _command(engine, words, counters, whole_life)
         self._design, self._whole_life = design, whole_life
@@ -205,6 +215,43 @@ class Server:
         return self._process
 
 
+class NamespaceHolder:
+    """Two network namespaces joined by a pair of interfaces: `with NamespaceHolder({}) as holder:`.
+
+    On entering they are there (`namespaces` says where); on leaving they are gone, as soon as nobody is in
+    them any more. They also go with this process. Main thread only.
+    """
+
+    namespaces: Namespaces
+
+    def __init__(
+        self, settings: Mapping[str, SettingValue], sysctls: Sequence[str] = (), engine: Path | None = None
+    ) -> None:
+        asked = ["--sysctls", ",".join(sysctls)] if sysctls else []
+        self._command = _command(engine, ["namespace", *asked, *setting_flags(settings)], (), False)
+        self._process: _Process | None = None
+
+    def __enter__(self) -> Self:
+        self._process = _Process(self._command, "the holder of network namespaces", control=True)
+        try:
+            text = self._process.read_line(time.monotonic() + READY_SECONDS)
+            self.namespaces = _understand(Namespaces, text, "a line of the holder of network namespaces")
+        except BaseException:
+            self._process.end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.end()
+
+    def ending(self) -> str | None:
+        """How it has ended although nobody has asked it to; None while it holds them."""
+        return self._process.ending() if self._process is not None else None
+
+
 class LoadProcess:
     """A load that is running. `wait()` once; `end()` may be called at any time.
 
@@ -264,6 +311,7 @@ def start_load(
     primitive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,
     cpus: Sequence[int] | None = None,
+    network_namespace: str | None = None,
     counters: Sequence[str] = (),
     whole_life: bool = False,
     engine: Path | None = None,
@@ -274,7 +322,8 @@ def start_load(
     """
     words = [
         "load", workload, "--connect", address, "--load", kind, "--json",
-        *(["--primitive", primitive] if primitive else []), *_cpu_flags(cpus), *setting_flags(settings or {}),
+        *(["--primitive", primitive] if primitive else []), *_place_flags(cpus, network_namespace),
+        *setting_flags(settings or {}),
     ]  # fmt: skip
     return LoadProcess(_command(engine, words, counters, whole_life), workload, whole_life=whole_life)
 
@@ -356,6 +405,11 @@ class _Process:
         except subprocess.TimeoutExpired:
             raise EngineError(f"{self.what} does not end{self.said()}") from None
 
+    def ending(self) -> str | None:
+        """How it has ended, in words; None while it runs."""
+        status = self._popen.poll()
+        return None if status is None else f"{_ending(status)}{self.said()}"
+
     def end(self) -> None:
         """Ends it if it still runs: end of its input, SIGTERM, SIGKILL; reaps it and closes everything."""
         self.close_input()
@@ -397,8 +451,9 @@ class _Process:
         raise EngineError(f"{self.what} failed: {_ending(status)}{self.said()}")
 
 
-def _cpu_flags(cpus: Sequence[int] | None) -> list[str]:
-    return ["--cpus", ",".join(map(str, cpus))] if cpus else []
+def _place_flags(cpus: Sequence[int] | None, network_namespace: str | None) -> list[str]:
+    pinned = ["--cpus", ",".join(map(str, cpus))] if cpus else []
+    return [*pinned, *(["--network-namespace", network_namespace] if network_namespace else [])]
 
 
 def _json_object(text: str, what: str) -> dict[str, Any]:

@@ -51,13 +51,22 @@ class Tally(EngineLine):
         return sum(self.errors.values())
 
 
+class Connection(EngineLine):
+    """What the kernel made of the options of the first connection of a side."""
+
+    congestion_control: str = Field(description="in force, whether it was chosen or not")
+    remark: str | None = Field(default=None, description="what is known of it that belongs beside figures")
+    nodelay: bool
+    segment_bytes: int = Field(description="the largest segment that is sent: the MTU without headers")
+
+
 class Ready(EngineLine):
     """The server listens and waits. `settings` holds every effective setting by name."""
 
     line: Literal["ready"] = "ready"
     schema_version: SchemaNumber = Field(alias="schema")
     address: str
-    port: int
+    port: int | None = Field(default=None, description="null: of a Unix socket")
     supervisor_pid: int
     server_pid: int
     design: str
@@ -84,7 +93,9 @@ class Snapshot(EngineLine):
     tally: Tally
     workers: list[int] | None = Field(default=None, description="connections of each pool worker")
     listen_drops: int = Field(description="connections dropped: the listen queue was full")
-    listen_queue: int = Field(default=0, description="connections waiting to be accepted")
+    listen_queue: int | None = Field(
+        default=None, description="connections waiting to be accepted; null: of a Unix socket"
+    )
     counters: Counters = Field(default_factory=dict, description="of the whole tree since its start")
 
 
@@ -121,6 +132,7 @@ class ServerSummary(Used):
     counters: Counters = Field(default_factory=dict, description="of the whole life")
     account: dict[str, int] = Field(default_factory=dict, description="what the service's own books say")
     account_fault: str | None = Field(default=None, description="why those books do not balance")
+    connection: Connection | None = Field(default=None, description="null: none came, or none of TCP")
 
 
 class Counted(EngineLine):
@@ -186,6 +198,7 @@ class LoadResult(Used):
     )
     counters: Counters = Field(default_factory=dict)
     unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
+    connection: Connection | None = Field(default=None, description="null: none was made, or none of TCP")
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
@@ -206,3 +219,31 @@ class Life(Used):
     unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
     elapsed_ns: int
     status: int
+
+
+class NamespaceEnd(EngineLine):
+    """One of two network namespaces, with its end of the pair of interfaces between them."""
+
+    path: str = Field(description="how a process enters it, for as long as it is held")
+    interface: str
+    mtu: int = Field(description="as the kernel has it")
+    address: str
+    address6: str | None = None
+    sysctls: dict[str, str | None] = Field(
+        default_factory=dict, description="kernel settings of its own; null: it has none of that name"
+    )
+
+
+class Namespaces(EngineLine):
+    """Two network namespaces, which live as long as the process `pid`, which is in the clients'."""
+
+    line: Literal["namespaces"] = "namespaces"
+    schema_version: SchemaNumber = Field(alias="schema")
+    pid: int
+    user_namespace: bool = Field(description="whoever made them is not root, and is so in there alone")
+    settings: dict[str, int]
+    server: NamespaceEnd
+    client: NamespaceEnd
+    without_ipv6: str | None = Field(default=None, description="why the ends have no IPv6 addresses")
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)

@@ -11,16 +11,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PROC = Path("/proc")
+ACCEPTS = 0x10000
+"""The flag of a listener in /proc/net/unix (linux/net.h, __SO_ACCEPTCON)."""
 LISTENING = "0A"
 """The state in /proc/net/tcp (net/tcp_states.h, TCP_LISTEN)."""
 
 
-def holders_of_listener(server_pid: int, port: int) -> int | None:
-    """Processes from `server_pid` downwards that have a descriptor of a socket listening on `port`.
+def holders_of_listener(server_pid: int, address: str) -> int | None:
+    """Processes from `server_pid` downwards that have a descriptor of a socket listening at `address`, which
+    is HOST:PORT or unix:@NAME.
 
     None where /proc does not show them, or where no such socket is to be found.
     """
-    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    network = PROC / str(server_pid) / "net"
+    try:
+        name = address.removeprefix("unix:")
+        inodes = set(_listening_unix(network, name) if name != address else _listening(network, address))
+    except OSError:
+        return None
+    sockets = {f"socket:[{inode}]" for inode in inodes}
     if not sockets:
         return None
     try:
@@ -29,14 +38,23 @@ def holders_of_listener(server_pid: int, port: int) -> int | None:
         return None
 
 
-def _listening(port: int) -> Iterator[str]:
-    """The inodes of the sockets that listen on a port, in this network namespace."""
+def _listening(network: Path, address: str) -> Iterator[str]:
+    """The inodes of the sockets that listen on the port of an address, in the server's network namespace."""
+    port = int(address.rpartition(":")[2])
     for table in ("tcp", "tcp6"):
-        path = PROC / "self" / "net" / table
+        path = network / table
         lines = path.read_text(encoding="ascii").splitlines()[1:] if path.exists() else []
         for fields in map(str.split, lines):
             if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
                 yield fields[9]
+
+
+def _listening_unix(network: Path, name: str) -> Iterator[str]:
+    """The inodes of the Unix sockets of this name that listen: connections that they accepted have it too."""
+    for line in (network / "unix").read_text(encoding="utf-8").splitlines()[1:]:
+        fields = line.split(maxsplit=7)
+        if fields[7:] == [name] and int(fields[3], 16) & ACCEPTS:
+            yield fields[6]
 
 
 def _tree(pid: int) -> Iterator[int]:

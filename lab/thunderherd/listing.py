@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-SECTIONS = ("designs", "primitives", "workloads", "loads", "counters", "studies")
+SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "studies")
 
 HEADINGS = {
     "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
     "primitives": "Primitives: how the bytes of a message go in and out (--primitive)",
     "workloads": "Workloads: one protocol, both ends (--workload; thunderherd load WORKLOAD)",
     "loads": "Loads: who asks, how often (--load)",
+    "labs": "Labs: where server and clients are, and what joins them (--lab; [lab] kind of a study)",
     "counters": "Counters: what is read before and after",
     "studies": "Studies: a question and all that it takes (thunderherd run STUDY)",
 }
@@ -102,9 +103,29 @@ def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
         from thunderherd.engine import catalogue
 
         offered = catalogue().model_dump(mode="json", by_alias=True)
+    if "labs" in wanted:
+        offered["labs"] = _labs(offered["namespace"])
     if "studies" in wanted:
         offered["studies"] = _studies()
     return offered
+
+
+def _labs(pair: dict[str, Any] | None) -> list[Entry]:
+    """The kinds of lab; `pair` is what the engine says of the pair of interfaces that one of them takes."""
+    from thunderherd.labs import KINDS, VETH
+
+    reasons = {VETH.name: pair["reason"]} if pair else {}
+    return [
+        {
+            "name": each.name,
+            "summary": each.summary,
+            "source": each.source,
+            "keys": list(each.keys),
+            "available": reasons.get(each.name) is None,
+            "reason": reasons.get(each.name),
+        }
+        for each in KINDS.values()
+    ]
 
 
 def _studies() -> list[Entry]:
@@ -199,7 +220,8 @@ def _options(entry: Entry) -> str:
         for side, settings in sides.items()
         if settings
     ]
-    return "; ".join(named) or ", ".join(f"--size {size}" for size in entry.get("sizes", ()))
+    sizes = [f"--size {size}" for size in entry.get("sizes", ())]
+    return "; ".join(named) or ", ".join([*sizes, *(f"lab.{key}" for key in entry.get("keys", ()))])
 
 
 def _owners(setting: Entry, entries: list[Entry]) -> str:

@@ -273,9 +273,13 @@ def local_ports() -> int:
     return int(high) - int(low) + 1
 
 
-def time_wait_count() -> int:
-    """Sockets in TIME_WAIT in this network namespace, IPv4 and IPv6 together (`/proc/net/sockstat`)."""
-    for line in (PROC / "net/sockstat").read_text().splitlines():
+OWN_NETWORK = PROC / "self/net"
+"""What the kernel tells of this process's network namespace; /proc/PID/net tells of that of another."""
+
+
+def time_wait_count(network: Path = OWN_NETWORK) -> int:
+    """Sockets in TIME_WAIT in a network namespace, IPv4 and IPv6 together (`/proc/PID/net/sockstat`)."""
+    for line in (network / "sockstat").read_text().splitlines():
         if line.startswith("TCP:"):
             words = line.split()
             return int(words[words.index("tw") + 1])
@@ -288,7 +292,8 @@ def time_wait_limit() -> int:
 
 
 def time_wait_of_port(port: int) -> int:
-    """Sockets in TIME_WAIT with `port` at either end: only these can stand in the way of connections to it.
+    """Sockets in TIME_WAIT with `port` at either end, in this network namespace: only these can stand in the
+    way of connections to it.
 
     Asked of the kernel by sock_diag(7), which filters; `/proc/net/tcp` would print every socket there is.
     """
@@ -297,6 +302,21 @@ def time_wait_of_port(port: int) -> int:
         for family in (socket.AF_INET, socket.AF_INET6)
         for source, destination in ((port, 0), (0, port))
     )
+
+
+def time_wait_listed(network: Path, port: int) -> int:
+    """The same of any network namespace (/proc/PID/net): of one that is made for a run, all sockets that are
+    listed are the run's."""
+    count = 0
+    for table in ("tcp", "tcp6"):
+        path = network / table
+        if not path.exists():
+            continue  # no IPv6
+        for line in path.read_text(encoding="ascii").splitlines()[1:]:
+            _number, local, remote, state, *_rest = line.split()
+            ports = {int(end.rpartition(":")[2], 16) for end in (local, remote)}
+            count += int(state, 16) == TCP_TIME_WAIT and port in ports
+    return count
 
 
 def _time_wait_answers(family: int, source: int, destination: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from thunderherd import noise
 from thunderherd.engine_lines import (
+    Connection,
     Counters,
     Life,
     LoadResult,
@@ -52,6 +53,7 @@ class Observation:
     marks: list[Mark] = field(default_factory=list)
     samples: tuple[noise.Sample, noise.Sample] | None = None
     time_wait_before: int | None = None
+    time_wait_limit: int | None = None
     listener_holders: int | None = None
 
     @property
@@ -248,12 +250,14 @@ class Observation:
             whole_life = self.cpu_scope() == "whole_life"
             what = "that of the server's whole life, warm-up included" if whole_life else "not exact"
             said.append(f"CPU is {what}: {self.ready.cpu_source_reason}")
-        limit = noise.time_wait_limit()
-        if self.time_wait_before is not None and self.time_wait_before + self.planned_connections() > limit:
+        waiting, limit = self.time_wait_before, self.time_wait_limit
+        if waiting is not None and limit is not None and waiting + self.planned_connections() > limit:
             said.append(
                 f"the table of TIME_WAIT sockets was full (net.ipv4.tcp_max_tw_buckets = {limit}): "
                 "further ones were dropped at once"
             )
+        remarks = [f"congestion control: {each.remark}" for each in self._connections() if each.remark]
+        said += dict.fromkeys(remarks)
         missing = unavailable_of_sides(self)
         said += [f"counter {name} is not available: {why}" for name, why in missing["server"].items()]
         said += [
@@ -267,6 +271,12 @@ class Observation:
                 "left out, those of the clients are as they were"
             )
         return said
+
+    def _connections(self) -> Iterator[Connection]:
+        """What the kernel made of connections, on both sides."""
+        for each in (self.summary, *self.loads):
+            if each is not None and each.connection is not None:
+                yield each.connection
 
     def faults(self) -> list[str]:
         """Everything that forbids to count this trial, in the order in which one would look for a cause."""

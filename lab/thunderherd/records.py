@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine_lines import Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
 
 SchemaNumber = Literal[3]
@@ -237,6 +237,9 @@ class ContenderSummary(Record):
     settings: dict[str, Any]
     load: dict[str, Any] | None = Field(description="null: that of the study's settings")
     lab: dict[str, Any] | None = Field(description="null: that of the study's settings")
+    connections: dict[str, Connection] = Field(
+        default_factory=dict, description="by side: of the last accepted trial; empty over Unix sockets"
+    )
     trial: TrialForm
     scale: str | None = Field(default=None, description="how it is smaller than the source's, where it is")
     metric: str = Field(description="what its verdicts rest on")

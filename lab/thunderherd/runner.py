@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from thunderherd import __version__, analysis, machine, noise, progress
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.figures import count
+from thunderherd.namespaces import Site, sites_of
 from thunderherd.records import RunInfo, Summary, TrialRecord
 from thunderherd.results import RunDirectory, default_directory
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
@@ -54,9 +55,10 @@ def run_study(
     engine = find_engine()
     with (
         show or progress.choose() as shown,
-        _open(study, path, seed, resume, command, engine, shown) as run,
+        sites_of(study, engine) as sites,
+        _open(study, path, seed, resume, command, engine, sites, shown) as run,
     ):
-        return _Run(study, run, command, engine, shown).run()
+        return _Run(study, run, command, engine, sites, shown).run()
 
 
 def _open(
@@ -66,11 +68,12 @@ def _open(
     resume: bool,
     command: Sequence[str],
     engine: Path,
+    sites: Mapping[str, Site],
     show: progress.Progress,
 ) -> RunDirectory:
     """The directory of a new run, or of the one to go on with."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
-    here = machine.describe(engine)
+    here = {**machine.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
     if resume and (path / "run.json").exists():
         run = RunDirectory.resume(path)
         try:
@@ -113,10 +116,11 @@ class _Run:
         directory: RunDirectory,
         command: Sequence[str],
         engine: Path,
+        sites: Mapping[str, Site],
         show: progress.Progress,
     ) -> None:
         self.study, self.directory, self.command, self.show = study, directory, command, show
-        self.engine, self.build = engine, _build_of(engine)
+        self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
         self.names = [contender.name for contender in study.contenders]
 
@@ -191,15 +195,19 @@ class _Run:
                 "start a new run with another --out"
             )
         self.show.trial_begins(number, name, position, len(self.names))
+        contender = self.study.contender(name)
+        site = self.sites[contender.lab.network]
         try:
+            site.check()
             trial = run_trial(
                 self.study,
-                self.study.contender(name),
+                contender,
                 block=number,
                 position=position,
                 seed=self.seed,
                 attempt=attempt,
                 engine=self.engine,
+                site=site,
             )
         except UserError as error:
             raise UserError(

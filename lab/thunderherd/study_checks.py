@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from thunderherd import noise
 from thunderherd.catalogue import Agreement, Catalogue, Setting, SettingValue
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
@@ -404,22 +403,26 @@ def _allowed_cpus() -> str:
     return f"allowed: {', '.join(map(str, sorted(os.sched_getaffinity(0))))}"
 
 
-def ports_allowed() -> int:
-    """How many connections to one port may stand or be planned at once."""
-    return int(noise.local_ports() * SHARE_OF_PORTS)
+def ports_allowed(local_ports: int) -> int:
+    """How many connections to one port may stand or be planned at once, of so many local ports."""
+    return int(local_ports * SHARE_OF_PORTS)
 
 
 def check_ports(
-    each: Configuration, requests: Sequence[str], connections: int | None, problems: Problems
+    each: Configuration,
+    requests: Sequence[str],
+    connections: int | None,
+    local_ports: int | None,
+    problems: Problems,
 ) -> None:
     """A trial's connections to its one destination take at most half of the kernel's ports.
 
     `connections` are those of the window, None where that is not known beforehand; `requests` names the
-    settings that make them up.
+    settings that make them up. `local_ports` are None where connections take none.
     """
-    if not requests or connections is None:
+    if not requests or connections is None or local_ports is None:
         return
-    allowed = ports_allowed()
+    allowed = ports_allowed(local_ports)
     warm_up = 0 if each.trial == "whole_life" else each.load.warm_up_connections
     if warm_up + connections <= allowed:
         return

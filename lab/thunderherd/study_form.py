@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from thunderherd.counters_form import PaperCountersTable
+from thunderherd.labs import KINDS, LOOPBACK
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, TrialForm
 
@@ -21,6 +22,12 @@ LOAD_KIND = 'the load, such as "closed"'
 LOAD_PRIMITIVE = 'the clients\' way of moving bytes, such as "send"'
 LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
+LAB_KIND = f"where server and clients are: {', '.join(KINDS)}"
+LAB_MTU = "of veth: the most bytes of a packet, such as 1500"
+LAB_RATE = 'of veth: what either end sends at most, such as "10gbit"'
+LAB_DELAY = 'of veth: how long either end holds what it sends, such as "5ms"'
+LAB_LOSS = 'of veth: what either end loses of what it sends, such as "0.1%"'
+LAB_CONGESTION = 'congestion control of both sides, such as "cubic"'
 SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
 CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
 Cpus = list[int] | Literal["any"] | None
@@ -103,21 +110,33 @@ class LoadChanges(Table):
 
 
 class LabTable(Table):
-    """Which CPUs run what.
+    """Where server and clients are, what joins them, and which CPUs run what.
 
-    `free` leaves that to the kernel; `apart` gives the server the first CPU that this process may use and the
-    clients all others. A list of CPUs wins over either, and so does "any", which undoes
+    Of placement, `free` leaves that to the kernel; `apart` gives the server the first CPU that this process
+    may use and the clients all others. A list of CPUs wins over either, and so does "any", which undoes
     a list of the study's.
     """
 
+    kind: str = Field(default=LOOPBACK.name, description=LAB_KIND)
+    mtu: int | None = Field(default=None, description=LAB_MTU)
+    rate: str | None = Field(default=None, description=LAB_RATE)
+    delay: str | None = Field(default=None, description=LAB_DELAY)
+    loss: str | None = Field(default=None, description=LAB_LOSS)
+    congestion: str | None = Field(default=None, description=LAB_CONGESTION)
     placement: Literal["free", "apart"] = Field(default="free", description='"free" or "apart"')
     server_cpus: Cpus = Field(default=None, description=SERVER_CPUS)
     client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)
 
 
 class LabChanges(Table):
-    """Where a contender's placement differs from the study's."""
+    """Where a contender's lab differs from the study's."""
 
+    kind: str | None = Field(default=None, description=LAB_KIND)
+    mtu: int | None = Field(default=None, description=LAB_MTU)
+    rate: str | None = Field(default=None, description=LAB_RATE)
+    delay: str | None = Field(default=None, description=LAB_DELAY)
+    loss: str | None = Field(default=None, description=LAB_LOSS)
+    congestion: str | None = Field(default=None, description=LAB_CONGESTION)
     placement: Literal["free", "apart"] | None = Field(default=None, description='"free" or "apart"')
     server_cpus: Cpus = Field(default=None, description=SERVER_CPUS)
     client_cpus: Cpus = Field(default=None, description=CLIENT_CPUS)

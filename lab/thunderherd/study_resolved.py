@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.catalogue import SettingValue
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
+from thunderherd.labs import LOOPBACK, QUANTITIES, in_words
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.study_checks import requests_of
@@ -94,10 +95,18 @@ class LoadPlan(_Resolved):
 
 
 class Lab(_Resolved):
-    """CPU numbers; None lets the kernel choose."""
+    """Where server and clients are: a kind of `labs`, what joins them (the engine's settings of a pair of
+    interfaces, none without one), and CPU numbers, of which None lets the kernel choose."""
 
+    kind: str = LOOPBACK.name
+    settings: dict[str, int] = {}
     server_cpus: tuple[int, ...] | None
     client_cpus: tuple[int, ...] | None
+
+    @property
+    def network(self) -> str:
+        """In words, what is the same for all that run in the same lab, on whatever CPUs."""
+        return in_words(self.kind, self.settings)
 
 
 class Contender(_Resolved):
@@ -131,6 +140,8 @@ class Contender(_Resolved):
         """What it is configured with, by key."""
         return {
             "design": self.design,
+            "lab.kind": self.lab.kind,
+            **{f"lab.{key}": self.lab.settings.get(each.setting) for key, each in QUANTITIES.items()},
             "primitive": self.primitive,
             **{f"settings.{name}": value for name, value in self.settings.items()},
             "load.primitive": self.load.primitive,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import combinations
@@ -18,19 +17,26 @@ from thunderherd.study_configurations import MAIN, Configuration, configurations
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
     ContenderTable,
-    Cpus,
     LabTable,
     LoadTable,
     ScaleTable,
     StudyForm,
     SweepTable,
 )
+from thunderherd.study_lab import (
+    check_lab,
+    common_settings,
+    lab_of,
+    local_ports,
+    notes_of,
+    of_sockets,
+    unavailable_lab,
+)
 from thunderherd.study_overrides import SettableKeys, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
     Comparison,
     Contender,
-    Lab,
     LoadPlan,
     Look,
     Measure,
@@ -125,7 +131,7 @@ class Resolver:
         if missing:
             absent |= missing
             chosen = [each for each in chosen if each.name not in missing]
-        load = self._load(form.load, form.scale)
+        load = self._load(form.load, form.lab, form.scale)
         contenders = [self._contender(each) for each in chosen]
         sweeps = [
             self._sweep(sweep, chosen, contenders, missing)
@@ -147,7 +153,9 @@ class Resolver:
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
             for each, made in zip(chosen, contenders, strict=True):
-                checks.check_ports(each, made.load.requests, made.load.connections_per_trial, problems)
+                ports = local_ports(each.lab, self.catalogue)
+                planned = made.load.connections_per_trial
+                checks.check_ports(each, made.load.requests, planned, ports, problems)
             if not chosen and not len(problems):
                 problems.add(
                     ("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine"
@@ -176,7 +184,7 @@ class Resolver:
             looks=self._looks(),
             repetitions=size.repetitions,
             load=load,
-            lab=_place(form.lab),
+            lab=lab_of(form.lab, self.catalogue),
             noise=Noise.model_validate(form.noise.model_dump()),
             notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
@@ -235,6 +243,7 @@ class Resolver:
         checks.check_names(form, found, self.catalogue, problems)
         for each in found:
             check_measurable(each, problems)
+            check_lab(each, self.catalogue, problems)
         self._check_proportions(found)
         return form, found
 
@@ -255,7 +264,8 @@ class Resolver:
         missing: dict[str, str] = {}
         for each in chosen:
             checks.check_cpus(each, self.problems)
-            for key, reason in checks.unavailable(each, self.catalogue):
+            lacks = (*checks.unavailable(each, self.catalogue), *unavailable_lab(each, self.catalogue))
+            for key, reason in lacks:
                 if each.sweep and each.sweep.skip_unavailable:
                     missing[each.name] = reason
                 else:
@@ -273,15 +283,17 @@ class Resolver:
     def _contender(self, each: Configuration) -> Contender:
         table, base, workload = each.base.table, each.base.start, self.form.server.workload
         allowed = self.catalogue.settings_of_server(each.design, each.primitive, workload)
+        allowed = of_sockets(each.lab, allowed, self.catalogue)
         label = table.label or _label(table, base)
         scale = self.form.scale if is_scaled(each) else None
         settings = (
             defaults(allowed)
+            | common_settings(each.lab)
             | _known(self.form.server.settings, allowed)
             | _known(each.table.settings, allowed)
         )
         settings = divided(settings, OF_SERVER, scale, self.remainders)
-        load = self._load(each.load, scale)
+        load = self._load(each.load, each.lab, scale)
         if each.sweep and each.point:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
@@ -299,7 +311,7 @@ class Resolver:
             workload=workload,
             settings=settings,
             load=load,
-            lab=_place(each.lab),
+            lab=lab_of(each.lab, self.catalogue),
             trial=each.trial,
             metric=each.metric,
             better=(each.sweep.better if each.sweep else None) or better_of(each.metric),
@@ -308,18 +320,18 @@ class Resolver:
             control_of=table.control_of if is_main else None,
         )
 
-    def _load(self, load: LoadTable, scale: ScaleTable | None) -> LoadPlan:
+    def _load(self, load: LoadTable, lab: LabTable, scale: ScaleTable | None) -> LoadPlan:
         workload = self.form.server.workload
         allowed = self.catalogue.settings_of_load(load.kind, load.primitive, workload)
+        allowed = of_sockets(lab, allowed, self.catalogue)
+        settings = defaults(allowed) | common_settings(lab) | _known(load.settings, allowed)
         kind = self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
             primitive=load.primitive,
             workload=workload,
             processes=load.processes,
-            settings=divided(
-                defaults(allowed) | _known(load.settings, allowed), OF_LOAD, scale, self.remainders
-            ),
+            settings=divided(settings, OF_LOAD, scale, self.remainders),
             warm_up_connections=load.warm_up_connections,
             requests=kind.requests if kind else (),
             duration=kind.duration if kind else None,
@@ -410,12 +422,7 @@ class Resolver:
                 f"{measured} connections a trial, shown per {shown}: "
                 "what a trial costs is scaled, not measured at that length"
             )
-        lab, table = _place(self.form.lab), self.form.lab
-        if lab.server_cpus or lab.client_cpus:
-            server, client = (_cpus(cpus) for cpus in (lab.server_cpus, lab.client_cpus))
-            yield f"the server runs on {server}, the clients on {client}"
-        elif table.placement == "apart":
-            yield "this process may use one CPU only: server and clients share it"
+        yield from notes_of(lab_of(self.form.lab, self.catalogue), self.form.lab.placement)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
@@ -448,23 +455,3 @@ def _label(table: ContenderTable, base: ContenderTable) -> str:
         return table.name
     changed = ", ".join(f"{key} {show(value)}" for key, value in table.settings.items())
     return f"{base.label or base.name}; {changed}"
-
-
-def _place(table: LabTable) -> Lab:
-    """The CPUs of both sides, with what `apart` means on this machine."""
-    server, client = table.server_cpus, table.client_cpus
-    usable = sorted(os.sched_getaffinity(0))
-    if table.placement == "apart" and len(usable) > 1:
-        server = server or [cpu for cpu in usable if cpu not in _named(client)][:1]
-        client = client or [cpu for cpu in usable if cpu not in _named(server)]
-    return Lab(server_cpus=_named(server) or None, client_cpus=_named(client) or None)
-
-
-def _named(cpus: Cpus) -> tuple[int, ...]:
-    return tuple(cpus) if isinstance(cpus, list) else ()
-
-
-def _cpus(cpus: tuple[int, ...] | None) -> str:
-    if cpus is None:
-        return "any CPU"
-    return f"CPU {cpus[0]}" if len(cpus) == 1 else f"CPUs {', '.join(map(str, cpus))}"

@@ -18,8 +18,9 @@ from pathlib import Path
 from thunderherd import noise
 from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Server, start_load
-from thunderherd.engine_lines import LoadResult, Snapshot
+from thunderherd.engine_lines import LoadResult, Ready, Snapshot
 from thunderherd.holders import holders_of_listener
+from thunderherd.namespaces import Site
 from thunderherd.observation import Observation
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, LoadPlan, Study
@@ -48,8 +49,11 @@ def run_trial(
     seed: int,
     attempt: int = 1,
     engine: Path | None = None,
+    site: Site | None = None,
 ) -> TrialRecord:
     """Runs one trial and returns its record, valid or with the reasons why not.
+
+    `site` is that of the contender's lab; without one it takes place where this process is.
 
     Raises `UserError` only for what no further trial could do better (settings that the engine refuses).
     Must be called from the main thread.
@@ -57,7 +61,7 @@ def run_trial(
     began = time.monotonic()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
     seen = Observation(contender, study.measure.counters)
-    trial = _Trial(contender, study.measure.counters, engine, seen)
+    trial = _Trial(contender, study.measure.counters, engine, site or Site(), seen)
     try:
         if seen.is_whole_life:
             trial.run_whole_life()
@@ -106,16 +110,23 @@ class _Trial:
     """Runs a contender, and writes down what it sees."""
 
     def __init__(
-        self, contender: Contender, counters: Mapping[str, str], engine: Path | None, seen: Observation
+        self,
+        contender: Contender,
+        counters: Mapping[str, str],
+        engine: Path | None,
+        site: Site,
+        seen: Observation,
     ) -> None:
-        self.contender, self.counters, self.engine, self.seen = contender, counters, engine, seen
+        self.contender, self.counters, self.engine, self.site, self.seen = (
+            contender, counters, engine, site, seen,
+        )  # fmt: skip
 
     def run_window(self) -> None:
         """From the fork of the server to the account of its life, with a window in between."""
         seen, load = self.seen, self.contender.load
         with self._server() as server:
             seen.ready = server.ready
-            self._count_ports(server.ready.port)
+            self._count_ports(server.ready)
             warm_up = warm_up_settings(load)
             if warm_up is not None:
                 with self._started(server.ready.address, [warm_up]) as running:
@@ -131,7 +142,7 @@ class _Trial:
             if not load.is_timed:
                 seen.after = seen.rest_after
             seen.samples = (quiet, noise.sample(server.ready.supervisor_pid))
-            seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.port)
+            seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.address)
             seen.summary = server.stop()
 
     def run_whole_life(self) -> None:
@@ -140,7 +151,7 @@ class _Trial:
         quiet = noise.sample()
         with self._server() as server:
             seen.ready = server.ready
-            self._count_ports(server.ready.port)
+            self._count_ports(server.ready)
             with self._started(server.ready.address, [load.told] * load.processes) as running:
                 seen.loads = self._results(running)
                 seen.client_lives = [client.life for client in running if client.life is not None]
@@ -156,6 +167,8 @@ class _Trial:
             primitive=contender.primitive,
             settings=contender.settings,
             cpus=contender.lab.server_cpus,
+            listen=self.site.listen,
+            network_namespace=self.site.server_namespace,
             counters=list(self.counters),
             whole_life=self.seen.is_whole_life,
             engine=self.engine,
@@ -177,6 +190,7 @@ class _Trial:
                         primitive=self.contender.load.primitive,
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
+                        network_namespace=self.site.client_namespace,
                         counters=list(self.counters),
                         whole_life=self.seen.is_whole_life,
                         engine=self.engine,
@@ -203,12 +217,16 @@ class _Trial:
         self.seen.after = server.snapshot()
         self.seen.marks = [mark for mark in (*begun, ended) if mark is not None]
 
-    def _count_ports(self, port: int) -> None:
+    def _count_ports(self, ready: Ready) -> None:
         """Ports used up by earlier connections would make this trial slower than the ones before it."""
-        self.seen.time_wait_before = noise.time_wait_count()
+        self.seen.time_wait_before = self.site.time_wait(ready)
+        self.seen.time_wait_limit = self.site.time_wait_limit()
+        ports = self.site.local_ports()
+        if ports is None:
+            return
         planned = self.seen.planned_connections()
-        waiting = noise.time_wait_of_port(port)
-        allowed = ports_allowed()
+        waiting = self.site.time_wait_in_the_way(ready)
+        allowed = ports_allowed(ports)
         if waiting + planned > allowed:
             self.seen.reasons.append(
                 f"{waiting} sockets in TIME_WAIT and {planned} planned connections to one port are more than "

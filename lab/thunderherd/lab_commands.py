@@ -1,0 +1,181 @@
+"""`serve --lab` and `load --lab`: the engine's own commands in a lab, for a person with two terminals.
+
+`serve --lab veth` makes two network namespaces and serves in one of them; `load --lab veth` joins those of
+the server that runs, which it finds among this user's processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from thunderherd.engine import find_engine
+from thunderherd.errors import UserError
+from thunderherd.labs import KINDS, QUANTITIES, UNIX, VETH, in_words, parse
+from thunderherd.namespaces import UnixSite, site_of
+from thunderherd.study import Lab
+from thunderherd.study_file import unknown
+
+PROC = Path("/proc")
+
+HELP = f"""
+Options of the laboratory:
+      --lab <LAB>      {"; ".join(f"{each.name}: {each.summary}" for each in KINDS.values())}
+                       [default: loopback]. load joins the server's: --lab veth, or veth:PID of several
+"""
+SERVE_HELP = """\
+      --mtu, --rate, --delay, --loss
+                       Of --lab veth, such as: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
+"""
+
+
+@dataclass
+class Asked:
+    """What of a command line is the laboratory's, and what is left for the engine."""
+
+    command: str
+    words: list[str] = field(default_factory=list)
+    kind: str | None = None
+    holder: int | None = None
+    settings: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def serves_in_namespaces(self) -> bool:
+        """Whether the engine cannot be told alone: something has to be held while it serves."""
+        return self.command == "serve" and self.kind == VETH.name
+
+
+def read(command: str, arguments: Sequence[str]) -> Asked:
+    """Takes the laboratory's options out of those of `serve` or `load`."""
+    asked = Asked(command)
+    given: dict[str, str] = {}
+    known = ["lab", *(QUANTITIES if command == "serve" else ())]
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or name not in known:
+            asked.words.append(word)
+            continue
+        value = value if equals else next(words, "")
+        if not value:
+            raise UserError(f"--{name} takes a value")
+        given[name] = value
+    if (lab := given.pop("lab", None)) is not None:
+        asked.kind, _, holder = lab.partition(":")
+        if asked.kind not in KINDS:
+            raise UserError(f"--lab {lab}: {unknown('lab', asked.kind, KINDS)}")
+        if holder and not (
+            command == "load" and asked.kind == VETH.name and holder.isascii() and holder.isdigit()
+        ):
+            raise UserError(f"--lab {lab}: it takes {', '.join(KINDS)}; load takes veth:PID, too")
+        asked.holder = int(holder) if holder else None
+    for name, value in given.items():
+        if asked.kind != VETH.name:
+            raise UserError(f"--{name} is of --lab veth; give both, or neither")
+        asked.settings[QUANTITIES[name].setting] = _quantity(name, value)
+    return asked
+
+
+def _quantity(name: str, text: str) -> int:
+    try:
+        return parse(name, int(text) if text.isascii() and text.isdigit() else text)
+    except ValueError as error:
+        raise UserError(f"--{name} {text}: {error}") from None
+
+
+def show_help(command: str, arguments: Sequence[str]) -> int:
+    """The engine's help, and then the laboratory's own options; the exit status."""
+    status = subprocess.call(["thunderherd", command, *arguments], executable=find_engine())
+    if status == 0:
+        print(HELP + (SERVE_HELP if command == "serve" else ""), end="")
+    return status
+
+
+# Serving ----------------------------------------------------------------------------------------------------
+
+
+def serve_in_namespaces(asked: Asked) -> int:
+    """Serves in one of two network namespaces that are made for it, until it ends; its exit status.
+
+    Signals that ask it to stop are the server's to obey, as if it ran alone.
+    """
+    engine = find_engine()
+    lab = Lab(kind=VETH.name, settings=asked.settings, server_cpus=None, client_cpus=None)
+    with site_of(lab, engine) as site:
+        words = [*asked.words, "--network-namespace", str(site.server_namespace)]
+        port = _taken(words, "port")
+        if not _is_given(words, "listen"):
+            words += ["--listen", site.listen.removesuffix(":0") + f":{port or 0}"]
+        print(
+            f"thunderherd: {in_words(VETH.name, asked.settings)}; from another terminal: "
+            "thunderherd load WORKLOAD --lab veth --connect ADDRESS",
+            file=sys.stderr,
+        )
+        command = ["thunderherd", "serve", *words, "--parent", str(os.getpid())]
+        with subprocess.Popen(command, executable=engine) as server:
+            signal.signal(signal.SIGTERM, lambda number, _frame: server.send_signal(number))
+            # Ctrl-C reaches the server by itself: it is of the same process group.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            status = server.wait()
+    return status if status >= 0 else 128 - status
+
+
+def _is_given(words: Sequence[str], option: str) -> bool:
+    return any(word == f"--{option}" or word.startswith(f"--{option}=") for word in words)
+
+
+def _taken(words: list[str], option: str) -> str | None:
+    """Takes an option and its value out of the words; None where it is not among them."""
+    for place, word in enumerate(words):
+        if word.startswith(f"--{option}="):
+            return words.pop(place).partition("=")[2]
+        if word == f"--{option}" and place + 1 < len(words):
+            del words[place]
+            return words.pop(place)
+    return None
+
+
+# Loading ----------------------------------------------------------------------------------------------------
+
+
+def words_of(asked: Asked) -> list[str]:
+    """What the engine is told where nothing has to be held: a server over loopback or Unix sockets, and a
+    load, which is made where its server is."""
+    if asked.command == "serve" and asked.kind == UNIX.name and not _is_given(asked.words, "listen"):
+        return [*asked.words, "--listen", UnixSite.listen]
+    if asked.kind != VETH.name:
+        return asked.words
+    holder = asked.holder or _only(holders(find_engine()))
+    return [*asked.words, "--network-namespace", str(PROC / str(holder) / "ns" / "net")]
+
+
+def holders(engine: Path) -> list[int]:
+    """This user's processes that hold network namespaces."""
+    found = []
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            is_engine = (entry / "exe").readlink() == engine.resolve()
+            if is_engine and words[1:2] == [b"namespace"] and entry.stat().st_uid == os.geteuid():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it has ended, or is another's
+    return sorted(found)
+
+
+def _only(found: Sequence[int]) -> int:
+    if not found:
+        raise UserError(
+            "--lab veth: no server runs in one; start it first: thunderherd serve DESIGN --lab veth"
+        )
+    if len(found) > 1:
+        which = " or ".join(f"--lab veth:{pid}" for pid in found)
+        raise UserError(f"--lab veth: there are {len(found)}; say which: {which}")
+    return found[0]

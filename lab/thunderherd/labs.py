@@ -1,0 +1,111 @@
+"""Where the server and the clients of a trial are: the kinds of lab, what each can be told, and how that is
+written and read.
+
+Quantities are written as tc(8) has them ("10gbit", "5ms", "0.1%"), and are integers in the units of the
+engine's settings everywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of lab. `keys` are those of [lab] that it takes, beside the placement on CPUs."""
+
+    name: str
+    summary: str
+    source: str
+    keys: tuple[str, ...]
+
+
+LOOPBACK = Kind(
+    "loopback", "Server and clients in this network namespace, over its loopback interface", "ip(7)",
+    ("congestion",),
+)  # fmt: skip
+VETH = Kind(
+    "veth", "Server and clients in two network namespaces, joined by a pair of interfaces; no root needed",
+    "veth(4), network_namespaces(7)", ("mtu", "rate", "delay", "loss", "congestion"),
+)  # fmt: skip
+UNIX = Kind("unix", "Server and clients on this machine, over Unix stream sockets", "unix(7)", ())
+
+KINDS: dict[str, Kind] = {each.name: each for each in (LOOPBACK, VETH, UNIX)}
+"""All kinds, by name."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A key of [lab] that is a quantity: the engine's setting, and how many of its unit one of each unit is.
+
+    Without units it is a whole number of the engine's own.
+    """
+
+    setting: str
+    units: Mapping[str, Decimal]
+    example: str
+
+
+QUANTITIES: dict[str, Quantity] = {
+    "mtu": Quantity("mtu", {}, "1500"),
+    "rate": Quantity(
+        "rate_bits_per_second",
+        {"bit": Decimal(1), "kbit": Decimal(10**3), "mbit": Decimal(10**6), "gbit": Decimal(10**9)},
+        '"10gbit"',
+    ),
+    "delay": Quantity(
+        "delay_microseconds", {"us": Decimal(1), "ms": Decimal(10**3), "s": Decimal(10**6)}, '"5ms"'
+    ),
+    "loss": Quantity("loss_per_million", {"%": Decimal(10**4)}, '"0.1%"'),
+}
+"""The keys of [lab] that the engine's pair of interfaces is told."""
+
+_WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z%]+)\s*", re.ASCII | re.IGNORECASE)
+
+
+def parse(key: str, value: object) -> int:
+    """The value of a quantity in the unit of the engine's setting.
+
+    Raises `ValueError` for what is none; its message says what would be one.
+    """
+    quantity = QUANTITIES[key]
+    if not quantity.units:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise ValueError(f"it is no {key}; it takes a whole number, such as {quantity.example}")
+    written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
+    size = quantity.units.get(written[2].lower()) if written else None
+    if written is None or size is None:
+        units = ", ".join(quantity.units)
+        takes = f"a number with its unit ({units}) in quotes, such as {quantity.example}"
+        raise ValueError(f"it is no {key}; it takes {takes}")
+    found = Decimal(written[1]) * size
+    if found == 0:
+        raise ValueError(f"for none, leave {key} out")
+    if found != int(found):
+        unit, least = min(quantity.units.items(), key=lambda each: each[1])
+        raise ValueError(f"it is no multiple of {(1 / least).normalize():f}{unit}")
+    return int(found)
+
+
+def in_words(kind: str, settings: Mapping[str, int]) -> str:
+    """`veth, MTU 1500, 10 Gbit/s`: what tells a lab from others, but for its CPUs."""
+    said = [kind]
+    if "mtu" in settings:
+        said.append(f"MTU {settings['mtu']}")
+    if rate := settings.get("rate_bits_per_second"):
+        said.append(_with_unit(rate, (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1))))
+    if delay := settings.get("delay_microseconds"):
+        said.append("delay " + _with_unit(delay, (("s", 10**6), ("ms", 10**3), ("µs", 1))))
+    if loss := settings.get("loss_per_million"):
+        said.append(f"loss {(Decimal(loss) / 10**4).normalize():f} %")
+    return ", ".join(said)
+
+
+def _with_unit(number: int, units: tuple[tuple[str, int], ...]) -> str:
+    """In the largest unit of which it is at least one."""
+    name, size = next(each for each in units if number >= each[1])
+    return f"{(Decimal(number) / size).normalize():f} {name}"

@@ -1,0 +1,214 @@
+"""The lab of a contender: what makes it impossible, and what it becomes.
+
+Which settings sockets have follows from it: over Unix sockets there are none of TCP.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from thunderherd import noise
+from thunderherd.catalogue import Catalogue, Setting, SettingValue, defaults
+from thunderherd.labs import KINDS, LOOPBACK, QUANTITIES, UNIX, VETH, parse
+from thunderherd.study_configurations import Configuration
+from thunderherd.study_file import KeyPath, Problems, show, unknown
+from thunderherd.study_form import Cpus, LabTable
+from thunderherd.study_resolved import Lab
+
+CONGESTION = "congestion"
+"""The key of [lab], and the setting of both sides that it gives a value."""
+
+KEYS = (*QUANTITIES, CONGESTION)
+"""The keys of [lab] that only some kinds take."""
+
+
+# Checks -----------------------------------------------------------------------------------------------------
+
+
+def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    """The kind exists, takes the keys that are given, and their values are some; what is over Unix sockets
+    does not ask for TCP."""
+    kind = KINDS.get(each.lab.kind)
+    if kind is None:
+        problems.add(each.where("lab", "kind"), unknown("lab", each.lab.kind, KINDS))
+        return
+    for key in _given(each, problems):
+        value = getattr(each.lab, key)
+        place = each.where("lab", key)
+        if key not in kind.keys:
+            owners = " and ".join(show(other.name) for other in KINDS.values() if key in other.keys)
+            takes = f"it takes {', '.join(kind.keys)}" if kind.keys else "it takes none of these keys"
+            problems.add(
+                place, f"{key} = {show(value)}: lab {show(kind.name)} has no {key}, {owners} has; {takes}"
+            )
+        elif key in QUANTITIES:
+            _check_quantity(key, value, place, catalogue, problems)
+    if kind is UNIX:
+        _check_unix(each, catalogue, problems)
+
+
+def _given(each: Configuration, problems: Problems) -> list[str]:
+    """The keys that a configuration gives for its kind of lab.
+
+    Who changes the kind alone, in a sweep or by an override, is not told of the study's keys for its own.
+    """
+    own = each.table.lab.model_dump(exclude_none=True)
+    is_changed = "kind" in own or ("lab", "kind") in problems.overridden
+    given = []
+    for key in KEYS:
+        of_study = not is_changed or ("lab", key) in problems.overridden
+        if key in own or (of_study and getattr(each.form.lab, key) is not None):
+            given.append(key)
+    return given
+
+
+def _check_quantity(
+    key: str, value: object, place: KeyPath, catalogue: Catalogue, problems: Problems
+) -> None:
+    try:
+        number = parse(key, value)
+    except ValueError as error:
+        problems.add(place, f"{key} = {show(value)}: {error}")
+        return
+    setting = _pair_settings(catalogue).get(QUANTITIES[key].setting)
+    if setting is not None and not setting.accepts(number):
+        problems.add(place, f"{key} = {show(value)}; allowed: {setting.allowed()}")
+
+
+def _check_unix(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    over = f"lab {show(UNIX.name)} has no TCP"
+    named: list[tuple[KeyPath, str, str | None]] = []
+    if design := catalogue.design(each.design):
+        named.append((each.where("design"), design.name, design.tcp_only))
+    for place, name in (
+        (each.where("primitive"), each.primitive),
+        (each.where("load", "primitive"), each.load.primitive),
+    ):
+        primitive = catalogue.primitive(name)
+        named.append((place, name, primitive.tcp_only if primitive else None))
+    for place, name, reason in named:
+        if reason:
+            problems.add(place, f"{name} runs over TCP alone ({reason}), and {over}")
+    of_server = {**each.form.server.settings, **each.table.settings}
+    for path, given in ((("settings",), of_server), (("load", "settings"), each.load.settings)):
+        for name in given:
+            if name in catalogue.tcp_settings:
+                problems.add(
+                    each.where(*path, name), f"{name} is a setting of TCP, and {over}: leave {name} out"
+                )
+
+
+def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, str]]:
+    """What this machine does not have of what a lab takes: the key to blame, and the reason."""
+    pair = catalogue.namespace
+    if each.lab.kind == VETH.name and pair is not None:
+        if not pair.available:
+            yield each.where("lab", "kind"), f"lab {show(VETH.name)} cannot be had here: {pair.reason}"
+        for key, quantity in QUANTITIES.items():
+            reason = pair.unavailable_settings.get(quantity.setting)
+            if reason and getattr(each.lab, key) is not None:
+                yield each.where("lab", key), f"{key} = {show(getattr(each.lab, key))}: {reason}"
+    controls = catalogue.congestion_controls
+    if controls is None or each.lab.kind == UNIX.name:
+        return
+    # In namespaces of one's own all are allowed that the kernel has.
+    usable = controls.available if each.lab.kind == VETH.name else controls.allowed
+    for place, name in _congestion_controls(each):
+        if name in usable or name == controls.default:
+            continue
+        if name in controls.available:
+            why = "net.ipv4.tcp_allowed_congestion_control and the user's rights allow"
+            yield place, f'{CONGESTION} = {show(name)}: {why} {", ".join(usable)}; lab "veth" has them all'
+        else:
+            yield place, f"{CONGESTION} = {show(name)}: {unknown('congestion control', name, usable)}"
+
+
+def _congestion_controls(each: Configuration) -> Iterator[tuple[KeyPath, str]]:
+    """Those that are chosen, each with the key that does."""
+    if isinstance(each.lab.congestion, str):
+        yield each.where("lab", CONGESTION), each.lab.congestion
+    of_server = {**each.form.server.settings, **each.table.settings}
+    for path, given in ((("settings",), of_server), (("load", "settings"), each.load.settings)):
+        if isinstance(name := given.get(CONGESTION), str):
+            yield each.where(*path, CONGESTION), name
+
+
+# What it becomes --------------------------------------------------------------------------------------------
+
+
+def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
+    """The lab with all its settings, and the CPUs of both sides with what `apart` means on this machine."""
+    kind = KINDS.get(table.kind, LOOPBACK)
+    settings: dict[str, int] = {}
+    if kind is VETH:
+        settings = {name: int(value) for name, value in defaults(_pair_settings(catalogue)).items()}
+        for key, quantity in QUANTITIES.items():
+            value = getattr(table, key)
+            if value is not None:
+                try:
+                    settings[quantity.setting] = parse(key, value)
+                except ValueError:
+                    continue  # it has been complained about
+    server, client = table.server_cpus, table.client_cpus
+    usable = sorted(os.sched_getaffinity(0))
+    if table.placement == "apart" and len(usable) > 1:
+        server = server or [cpu for cpu in usable if cpu not in _named(client)][:1]
+        client = client or [cpu for cpu in usable if cpu not in _named(server)]
+    return Lab(
+        kind=kind.name,
+        settings=settings,
+        server_cpus=_named(server) or None,
+        client_cpus=_named(client) or None,
+    )
+
+
+def of_sockets(table: LabTable, allowed: Mapping[str, Setting], catalogue: Catalogue) -> dict[str, Setting]:
+    """Those of a side's settings that the sockets of a lab have."""
+    if table.kind != UNIX.name:
+        return dict(allowed)
+    return {name: each for name, each in allowed.items() if name not in catalogue.tcp_settings}
+
+
+def common_settings(table: LabTable) -> dict[str, SettingValue]:
+    """The settings of both sides that a lab gives a value; a side's own value is for that side."""
+    kind = KINDS.get(table.kind, LOOPBACK)
+    if table.congestion is None or CONGESTION not in kind.keys:
+        return {}
+    return {CONGESTION: table.congestion}
+
+
+def local_ports(table: LabTable, catalogue: Catalogue) -> int | None:
+    """How many ports the kernel has there for connections; None where they take none."""
+    if table.kind == UNIX.name:
+        return None
+    if table.kind == VETH.name and catalogue.namespace is not None:
+        first, last = catalogue.namespace.local_ports
+        return last - first + 1
+    return noise.local_ports()
+
+
+def notes_of(lab: Lab, placement: str) -> Iterator[str]:
+    """What belongs beside every figure of the lab."""
+    if lab.kind != LOOPBACK.name:
+        yield f"lab: {lab.network}"
+    if lab.server_cpus or lab.client_cpus:
+        server, client = (_cpus(cpus) for cpus in (lab.server_cpus, lab.client_cpus))
+        yield f"the server runs on {server}, the clients on {client}"
+    elif placement == "apart":
+        yield "this process may use one CPU only: server and clients share it"
+
+
+def _pair_settings(catalogue: Catalogue) -> dict[str, Any]:
+    return {each.name: each for each in catalogue.namespace.settings} if catalogue.namespace else {}
+
+
+def _named(cpus: Cpus) -> tuple[int, ...]:
+    return tuple(cpus) if isinstance(cpus, list) else ()
+
+
+def _cpus(cpus: tuple[int, ...] | None) -> str:
+    if cpus is None:
+        return "any CPU"
+    return f"CPU {cpus[0]}" if len(cpus) == 1 else f"CPUs {', '.join(map(str, cpus))}"
