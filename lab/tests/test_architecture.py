@@ -71,8 +71,8 @@ ENGINE_FLOORS: list[set[str]] = [
     {"pattern", "spin"},
     {"workload"},
     {"primitive"},
-    {"perf_event"},
-    {"outbox", "output", "inbox", "tally", "setting", "about", "process_tree", "measure", "show"},
+    {"perf_event", "measure", "show"},
+    {"outbox", "output", "inbox", "tally", "setting", "about", "process_tree"},
     {"mistake"},
     {"sys"},
 ]
