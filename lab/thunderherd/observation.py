@@ -164,8 +164,8 @@ class Observation:
         return found
 
     def _received_bits_per_second(self) -> float | None:
-        """Of a load whose bytes are counted in the window, those that came to the receiving end: to the server
-        by the clock of its snapshots, to the clients by that of their own readings."""
+        """Of a load whose bytes are counted in the window, those that came to the receiving end: to
+        the server by the clock of its snapshots, to the clients by that of their own readings."""
         windows = [load.window for load in self.loads if load.window and load.measured_by != "requests"]
         if not windows or len(windows) < len(self.loads):
             return None
