@@ -92,7 +92,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         primitive: plan.way.out.name,
         receive: plan.way.into.name,
         settings: plan.settings.values().clone(),
-        measured_by: plan.workload.item.measured_by,
+        measured_by: run.client.measured_by(),
         expected_requests,
         tally: run.tally.counts(),
         elapsed_ns: ended - started,

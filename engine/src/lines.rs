@@ -208,7 +208,7 @@ pub struct LoadResult {
     pub receive: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
-    /// What of the workload is counted in a window.
+    /// What is counted in the window of a load that ends by time.
     pub measured_by: MeasuredBy,
     /// Requests that were to be made; null where the load ends by time.
     pub expected_requests: Option<u64>,

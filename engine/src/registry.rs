@@ -115,7 +115,6 @@ pub fn catalogue() -> Value {
                 json!({
                     "port": workload.port, "service_settings": workload.service_settings,
                     "client_settings": workload.client_settings, "agreements": agreements,
-                    "measured_by": workload.measured_by,
                 }),
             )
         }),

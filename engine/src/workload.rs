@@ -32,8 +32,6 @@ pub struct Workload {
     pub laid_out: &'static [End],
     /// The ends whose messages lie in memory, as they are, for as long as the program lives.
     pub lasting: &'static [End],
-    /// What is counted of it in a window.
-    pub measured_by: MeasuredBy,
     /// What the source's own client prints as it ends, where that is known.
     pub original: Option<fn(&Outcome<'_>) -> String>,
     /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
@@ -52,7 +50,6 @@ pub const COMMON: Workload = Workload {
     takes_unstored: &[],
     laid_out: &[End::Service, End::Client],
     lasting: &[],
-    measured_by: MeasuredBy::Requests,
     original: None,
     service: |_, _| bail!("a workload has a serving end of its own"),
     client: |_| bail!("a workload has an asking end of its own"),
@@ -66,14 +63,16 @@ pub const KEEP: Setting = Setting {
     kind: Kind::Boolean { default: false },
 };
 
-/// What of a workload is counted in a window.
+/// What of a load is counted in its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MeasuredBy {
     /// Requests, by the moment at which their reply was there.
     Requests,
-    /// Bytes, as they come: a request takes as long as the load.
-    Bytes,
+    /// Bytes as they come to the server: a request takes as long as the load.
+    BytesToServer,
+    /// The same, as they come to the clients.
+    BytesToClients,
 }
 
 /// An end of a protocol.
@@ -191,6 +190,11 @@ pub trait Client: Send + Sync {
     /// equal. Kept in memory that the load's processes share.
     fn account(&self) -> Account {
         Account::new()
+    }
+
+    /// What is counted in the load's window.
+    fn measured_by(&self) -> MeasuredBy {
+        MeasuredBy::Requests
     }
 
     /// What it has measured itself of the requests that count ([`Conversation::counts`]), asked when the load has ended. Kept

@@ -28,6 +28,7 @@ settings = {{ {service} }}
 [load]
 kind = "{load}"
 primitive = "sendmsg"
+processes = 1
 warm_up_connections = {warm_up}
 settings = {{ {client} }}
 [noise]
@@ -93,7 +94,8 @@ def test_a_stream_is_counted_by_its_receiver(trial: Trial, direction: str) -> No
     found = trial("stream", "closed_threads", settings)
     metrics, load = found.metrics or {}, found.loads[0]
     assert load.window is not None and load.window.counted is not None
-    assert (load.measured_by, load.window.requests, metrics["requests"]) == ("bytes", 0, 0)
+    measured_by = "bytes_to_server" if direction == "to_server" else "bytes_to_clients"
+    assert (load.measured_by, load.window.requests, metrics["requests"]) == (measured_by, 0, 0)
     counted = load.window.counted
     moved = counted.bytes_sent if direction == "to_server" else counted.bytes_received
     rate = metrics["gigabits_per_second"]

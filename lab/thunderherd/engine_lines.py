@@ -177,8 +177,8 @@ class LoadResult(Used):
     load: str
     primitive: str
     settings: dict[str, Any]
-    measured_by: Literal["requests", "bytes"] = Field(
-        default="requests", description="what of the workload is counted in a window"
+    measured_by: Literal["requests", "bytes_to_server", "bytes_to_clients"] = Field(
+        default="requests", description="what is counted in the window of a load that ends by time"
     )
     expected_requests: int | None = Field(description="null: the load ended by time")
     tally: Tally
@@ -191,7 +191,8 @@ class LoadResult(Used):
     latency: Latency | None = Field(default=None, description="of the window, where there is one")
     account: dict[str, int] = Field(default_factory=dict, description="what the clients' own books say")
     figures: dict[str, int] = Field(
-        default_factory=dict, description="what the workload has measured itself, summed over the requests that count"
+        default_factory=dict,
+        description="what the workload has measured itself, summed over the requests that count",
     )
     requests_by_client: list[int] | None = Field(
         default=None, description="the requests of each client that count; null: there are too many clients"

@@ -166,18 +166,20 @@ class Observation:
         return found
 
     def _received_bits_per_second(self) -> float | None:
-        """Of a workload whose bytes are counted in the window, those that its receiving end had: the server by
-        the clock of its snapshots, the clients by that of their own readings."""
-        windows = [load.window for load in self.loads if load.measured_by == "bytes" and load.window]
+        """Of a load whose bytes are counted in the window, those that came to the receiving end: to
+        the server by the clock of its snapshots, to the clients by that of their own readings."""
+        windows = [load.window for load in self.loads if load.window and load.measured_by != "requests"]
         if not windows or len(windows) < len(self.loads):
             return None
-        if self.loads[0].settings.get("direction") == "to_server":
-            if self.before is None or self.after is None:
-                return None
-            received = self.after.tally.bytes_received - self.before.tally.bytes_received
-            return share(received * 8e9, self.after.monotonic_ns - self.before.monotonic_ns)
-        counted = [window.counted for window in windows]
-        return total(share(each.bytes_received * 8e9, each.elapsed_ns) if each else None for each in counted)
+        if self.loads[0].measured_by == "bytes_to_clients":
+            counted = [window.counted for window in windows]
+            return total(
+                share(each.bytes_received * 8e9, each.elapsed_ns) if each else None for each in counted
+            )
+        if self.before is None or self.after is None:
+            return None
+        received = self.after.tally.bytes_received - self.before.tally.bytes_received
+        return share(received * 8e9, self.after.monotonic_ns - self.before.monotonic_ns)
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the

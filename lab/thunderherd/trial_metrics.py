@@ -53,8 +53,8 @@ class Measured:
         return share(self.answered, self.elapsed_seconds)
 
     def gigabits_per_second(self) -> float | None:
-        """What the receiver got in the window, where bytes are counted in it; else the payload of the requests
-        that count, by the time that the workload took for it itself, or by that of the load."""
+        """What the receiver got in the window, where bytes are counted in it; else the payload of the
+        requests that count, by the time that the workload took for it itself, or by that of the load."""
         if self.received_bits_per_second is not None:
             return self.received_bits_per_second / 1e9
         payload = self.figures.get("payload_bytes")

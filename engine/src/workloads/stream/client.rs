@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings, Value};
 use crate::sys::shared::SharedArray;
-use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, More, PAYLOAD_BYTES};
+use crate::workload::{Account, Answer, Client, Conversation, Figures, Input, MeasuredBy, More, PAYLOAD_BYTES};
 
 /// Who sends.
 pub const DIRECTION: Setting = Setting {
@@ -93,6 +93,11 @@ impl Client for Streamer {
 
     fn account(&self) -> Account {
         self.shared[0].sums.account()
+    }
+
+    fn measured_by(&self) -> MeasuredBy {
+        // Those of the end that receives, as iperf3 counts them: what was sent may still be on its way.
+        if self.to_server { MeasuredBy::BytesToServer } else { MeasuredBy::BytesToClients }
     }
 
     fn figures(&self) -> Figures {
