@@ -134,8 +134,8 @@ impl From<Edge> for MarkKind {
     }
 }
 
-/// The result for a person.
-pub fn in_words(result: &LoadResult) -> String {
+/// The result for a person; `stores` says whether what came was received by a primitive that stores it.
+pub fn in_words(result: &LoadResult, stores: bool) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(
@@ -161,6 +161,7 @@ pub fn in_words(result: &LoadResult) -> String {
         result.used.user_ns as f64 / 1e9,
         result.used.system_ns as f64 / 1e9
     );
+    text += &result.tally.copying_in_words(stores);
     text += &counters::in_words(&result.counters, &result.unavailable);
     if let Some(connection) = &result.connection {
         text += &format!("congestion control: {}", connection.congestion_control);

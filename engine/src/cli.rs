@@ -239,13 +239,13 @@ fn load(matches: &ArgMatches) -> Result<()> {
         show: matches.get_flag("show"),
         counters: asked(matches),
     })?;
-    let all = result.expected_requests.is_none_or(|expected| result.tally.requests == expected);
-    let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
+    let (all, tally) = (result.expected_requests, &result.tally);
+    let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(result))?;
     } else {
-        say(&asking::in_words(&result))?;
+        say(&asking::in_words(&result, way.into.item.stores))?;
     }
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),
@@ -323,7 +323,12 @@ fn list(matches: &ArgMatches) -> Result<()> {
         text += &format!("{kind}\n");
         for entry in catalogue[kind].as_array().into_iter().flatten() {
             let field = |name: &str| entry[name].as_str().unwrap_or_default();
-            text += &format!("  {:24} {} ({})\n", field("name"), field("summary"), field("source"));
+            let moves = match field("moves") {
+                "out" => "sends: ",
+                "in" => "receives: ",
+                _ => "",
+            };
+            text += &format!("  {:24} {moves}{} ({})\n", field("name"), field("summary"), field("source"));
             if let Some(reason) = entry["reason"].as_str() {
                 text += &format!("  {:24} not available here: {reason}\n", "");
             }
