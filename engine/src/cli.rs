@@ -241,8 +241,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
         counters: asked(matches),
     };
     let result = asking::ask(&plan)?;
-    let all = result.expected_requests.is_none_or(|expected| result.tally.requests == expected);
-    let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
+    let (all, tally) = (result.expected_requests, &result.tally);
+    let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
@@ -325,7 +325,12 @@ fn list(matches: &ArgMatches) -> Result<()> {
         text += &format!("{kind}\n");
         for entry in catalogue[kind].as_array().into_iter().flatten() {
             let field = |name: &str| entry[name].as_str().unwrap_or_default();
-            text += &format!("  {:24} {} ({})\n", field("name"), field("summary"), field("source"));
+            let moves = match field("moves") {
+                "out" => "sends: ",
+                "in" => "receives: ",
+                _ => "",
+            };
+            text += &format!("  {:24} {moves}{} ({})\n", field("name"), field("summary"), field("source"));
             if let Some(reason) = entry["reason"].as_str() {
                 text += &format!("  {:24} not available here: {reason}\n", "");
             }

@@ -145,11 +145,7 @@ fn list_command() -> Command {
         .about("List what is registered")
         .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
         .arg(flag("json").help("Print JSON"))
-        .arg(
-            flag("matrix")
-                .help("Show what runs with which primitive, and why not")
-                .conflicts_with_all(["kind", "json"]),
-        )
+        .arg(flag("matrix").help("Show which primitive fits what, and why not").conflicts_with_all(["kind", "json"]))
 }
 
 fn common(command: Command) -> Command {

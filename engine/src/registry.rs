@@ -100,8 +100,9 @@ pub fn catalogue() -> Value {
             (
                 primitive.about,
                 json!({
-                    "moves": moves, "waits": primitive.waits, "settings": primitive.settings,
-                    "available": reason.is_none(), "reason": reason, "tcp_only": primitive.tcp_only,
+                    "moves": moves, "waits": primitive.waits, "stores": primitive.stores,
+                    "settings": primitive.settings, "available": reason.is_none(), "reason": reason,
+                    "tcp_only": primitive.tcp_only,
                 }),
             )
         }),

@@ -22,7 +22,7 @@ def test_parent_and_children_hold_the_listener(design: str, pool: int | None, ex
     settings = {} if pool is None else {"pool": pool}
     with Server(design, workload="bytes", primitive="send", settings=settings) as server:
         server.snapshot()
-        eventually = (holders_of_listener(server.ready.server_pid, server.ready.port) for _ in range(200))
+        eventually = (holders_of_listener(server.ready.server_pid, server.ready.address) for _ in range(200))
         assert expected in eventually
         server.stop()
 
@@ -35,13 +35,13 @@ def test_threads_share_and_connections_are_no_listeners() -> None:
         for thread in threads:
             thread.start()
         with socket.create_connection(("127.0.0.1", port)):
-            assert holders_of_listener(os.getpid(), port) == 1
+            assert holders_of_listener(os.getpid(), f"127.0.0.1:{port}") == 1
         release.set()
         for thread in threads:
             thread.join()
-    assert holders_of_listener(os.getpid(), port) is None
+    assert holders_of_listener(os.getpid(), f"127.0.0.1:{port}") is None
 
 
 def test_what_cannot_be_seen_is_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(holders, "PROC", tmp_path)
-    assert holders_of_listener(1, 80) is None
+    assert holders_of_listener(1, "127.0.0.1:80") is None

@@ -159,6 +159,7 @@ def test_time_wait_is_counted_by_port() -> None:
             end.close()
     listener.close()
     assert noise.time_wait_of_port(port) - before == 5
+    assert noise.time_wait_listed(noise.OWN_NETWORK, port) - before == 5
     assert noise.time_wait_count() >= 5
     assert noise.local_ports() > 100
 

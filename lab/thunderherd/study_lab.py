@@ -40,11 +40,12 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
         if key not in kind.keys:
             owners = " and ".join(show(other.name) for other in KINDS.values() if key in other.keys)
             takes = f"it takes {', '.join(kind.keys)}" if kind.keys else "it takes none of these keys"
-            problems.add(
-                place, f"{key} = {show(value)}: lab {show(kind.name)} has no {key}, {owners} has; {takes}"
-            )
+            why = f"lab {show(kind.name)} has no {key}, which is a key of {owners}; {takes}"
+            problems.add(place, f"{key} = {show(value)}: {why}")
         elif key in QUANTITIES:
             _check_quantity(key, value, place, catalogue, problems)
+        elif (setting := _congestion(catalogue)) and not setting.accepts(value):
+            problems.add(place, f"{key} = {show(value)}; allowed: {setting.allowed()}")
     if kind is UNIX:
         _check_unix(each, catalogue, problems)
 
@@ -116,7 +117,9 @@ def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple
     # In namespaces of one's own all are allowed that the kernel has.
     usable = controls.available if each.lab.kind == VETH.name else controls.allowed
     for place, name in _congestion_controls(each):
-        if name in usable or name == controls.default:
+        setting = _congestion(catalogue)
+        is_default = setting is not None and name == setting.default
+        if name in usable or is_default or (setting is not None and not setting.accepts(name)):
             continue
         if name in controls.available:
             why = "net.ipv4.tcp_allowed_congestion_control and the user's rights allow"
@@ -198,6 +201,10 @@ def notes_of(lab: Lab, placement: str) -> Iterator[str]:
         yield f"the server runs on {server}, the clients on {client}"
     elif placement == "apart":
         yield "this process may use one CPU only: server and clients share it"
+
+
+def _congestion(catalogue: Catalogue) -> Setting | None:
+    return next((each for each in catalogue.server_settings if each.name == CONGESTION), None)
 
 
 def _pair_settings(catalogue: Catalogue) -> dict[str, Any]:

@@ -288,7 +288,7 @@ class Resolver:
         scale = self.form.scale if is_scaled(each) else None
         settings = (
             defaults(allowed)
-            | common_settings(each.lab)
+            | _known(common_settings(each.lab), allowed)
             | _known(self.form.server.settings, allowed)
             | _known(each.table.settings, allowed)
         )
@@ -324,7 +324,7 @@ class Resolver:
         workload = self.form.server.workload
         allowed = self.catalogue.settings_of_load(load.kind, load.primitive, workload)
         allowed = of_sockets(lab, allowed, self.catalogue)
-        settings = defaults(allowed) | common_settings(lab) | _known(load.settings, allowed)
+        settings = defaults(allowed) | _known(common_settings(lab), allowed) | _known(load.settings, allowed)
         kind = self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,

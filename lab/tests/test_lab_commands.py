@@ -1,0 +1,119 @@
+"""`serve --lab` and `load --lab`: what is the laboratory's of a command line, and two terminals that meet."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import processes_of
+
+from thunderherd import lab_commands
+from thunderherd.engine import catalogue
+from thunderherd.errors import UserError
+from thunderherd.labs import QUANTITIES
+
+PATIENCE = 20.0
+
+
+def test_the_engine_is_told_the_rest() -> None:
+    of_the_lab = ["--lab=veth", "--mtu", "9000", "--rate=10gbit", "--delay", "5ms", "--loss", "0.1%"]
+    asked = lab_commands.read("serve", ["prefork", "--pool", "3", *of_the_lab, "--port", "80"])
+    assert asked.words == ["prefork", "--pool", "3", "--port", "80"]
+    assert (asked.kind, asked.serves_in_namespaces) == ("veth", True)
+    assert asked.settings == {
+        "mtu": 9000, "rate_bits_per_second": 10**10, "delay_microseconds": 5000, "loss_per_million": 1000,
+    }  # fmt: skip
+
+
+def test_over_unix_sockets_a_server_listens_there() -> None:
+    of = lab_commands.words_of
+    assert of(lab_commands.read("serve", ["prefork", "--lab", "unix"])) == ["prefork", "--listen", "unix:@"]
+    own = ["prefork", "--listen=unix:@own"]
+    assert of(lab_commands.read("serve", [*own, "--lab", "unix"])) == own
+    assert of(lab_commands.read("serve", ["prefork", "--lab", "loopback"])) == ["prefork"]
+    # An option of the engine's that is named like one of the laboratory's is the engine's.
+    assert lab_commands.read("load", ["bucket", "--delay", "5", "--lab", "unix"]).words == [
+        "bucket",
+        "--delay",
+        "5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "said"),
+    [
+        ("serve", "--lab vet", "did you mean 'veth'"),
+        ("serve", "--lab", "--lab takes a value"),
+        ("serve", "--lab veth --rate fast", '--rate fast: it is no rate; .*"10gbit"'),
+        ("serve", "--lab veth --mtu 1.5", "--mtu 1.5: it is no mtu"),
+        ("serve", "--lab loopback --mtu 1500", "--mtu is of --lab veth"),
+        ("serve", "--lab veth:1", "load takes veth:PID"),
+        ("load", "--lab veth:x", "load takes veth:PID"),
+        ("load", "--lab unix:1", "load takes veth:PID"),
+    ],
+)
+def test_what_is_wrong_is_told(command: str, words: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        lab_commands.read(command, words.split())
+
+
+def test_no_option_of_the_engines_server_is_taken_away(use_engine: Path) -> None:
+    done = subprocess.run([use_engine, "serve", "--help"], capture_output=True, text=True, check=True)
+    for name in ("lab", *QUANTITIES):
+        assert f"--{name} " not in done.stdout
+
+
+def thunderherd(*words: str) -> list[str]:
+    return [sys.executable, "-m", "thunderherd", *words]
+
+
+def test_help_has_both(use_engine: Path) -> None:
+    for command, words in (("serve", ["--backlog", "--lab", "--rate"]), ("load", ["--connect", "--lab"])):
+        done = subprocess.run(thunderherd(command, "--help"), capture_output=True, text=True, check=True)
+        for word in words:
+            assert word in done.stdout, word
+
+
+def test_a_load_joins_the_server_that_runs(copied_engine: Path) -> None:
+    pair = catalogue().namespace
+    if pair is None or not pair.available:
+        pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
+    loads = thunderherd("load", "bytes", "--lab", "veth", "--loops", "3", "--connect")
+    alone = subprocess.run([*loads, "10.0.0.1:1"], capture_output=True, text=True, timeout=PATIENCE)
+    assert alone.returncode == 2
+    assert "no server runs in one; start it first: thunderherd serve DESIGN --lab veth" in alone.stderr
+    with subprocess.Popen(
+        thunderherd("serve", "prefork", "--lab", "veth", "--rate", "1gbit", "--port", "7777"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as server:  # fmt: skip
+        assert server.stdout is not None
+        assert server.stderr is not None
+        try:
+            assert server.stdout.readline() == "listening on 10.0.0.1:7777\n"
+            assert "veth, 1 Gbit/s" in server.stderr.readline()
+            joined = subprocess.run(
+                [*loads, "10.0.0.1:7777"], capture_output=True, text=True, timeout=PATIENCE
+            )
+            assert joined.returncode == 0, joined.stderr
+            assert joined.stdout.startswith("15 of 15 replies came and were right")
+            server.send_signal(signal.SIGTERM)
+            assert "connections 15, requests 15" in server.stdout.read()
+            assert server.wait(PATIENCE) == 0
+        finally:
+            server.kill()
+    deadline = time.monotonic() + PATIENCE
+    while processes_of(copied_engine) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert processes_of(copied_engine) == {}
+
+
+def test_a_study_may_be_run_elsewhere(use_engine: Path, small_study_file: Path, tmp_path: Path) -> None:
+    words = thunderherd("run", str(small_study_file), "--out", str(tmp_path / "out"))
+    done = subprocess.run([*words, "--lab", "vet"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "no such lab \"vet\"; known: loopback, veth, unix; did you mean 'veth'?" in done.stderr
+    assert not (tmp_path / "out").exists()
