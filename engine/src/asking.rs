@@ -108,7 +108,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
 /// The result for a person, or in the words of the source's own client.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
     match plan.workload.item.original.filter(|_| plan.original) {
-        None => all_in_words(result),
+        None => all_in_words(result, plan.way.into.item.stores),
         Some(original) => original(&Outcome {
             primitive: result.primitive,
             settings: &plan.settings,
@@ -166,7 +166,8 @@ impl From<Edge> for MarkKind {
     }
 }
 
-fn all_in_words(result: &LoadResult) -> String {
+/// `stores` says whether what came was received by a primitive that stores it.
+fn all_in_words(result: &LoadResult, stores: bool) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(
@@ -194,6 +195,7 @@ fn all_in_words(result: &LoadResult) -> String {
         result.used.user_ns as f64 / 1e9,
         result.used.system_ns as f64 / 1e9
     );
+    text += &result.tally.copying_in_words(stores);
     text += &counters::in_words(&result.counters, &result.unavailable);
     if !result.tally.errors.is_empty() {
         let errors: Vec<String> = result.tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();

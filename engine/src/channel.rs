@@ -4,7 +4,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::SockRef;
 
@@ -137,8 +137,8 @@ impl Channel {
         count_completions(self.slot, self.sender.as_mut());
     }
 
-    /// Closes. Where the kernel still reads pieces that were sent, that is when it is done with them, or after so long; then
-    /// the connection is reset.
+    /// Closes. Where the kernel still reads pieces that were sent, that is when it is done with them, or when the peer has
+    /// taken nothing for so long; then the connection is reset.
     pub fn finish(mut self, patience: Duration) {
         let slot = self.slot;
         if self.sender.holds() {
@@ -147,8 +147,7 @@ impl Channel {
         }
         self.account();
         if self.sender.holds() {
-            let until = Instant::now() + patience;
-            Lingering { socket: self.socket, sender: self.sender, slot, until }.begin();
+            Lingering::new(self.socket, self.sender, slot, patience).begin();
         } else {
             drop(self.socket);
         }

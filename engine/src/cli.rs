@@ -148,11 +148,7 @@ fn list_command() -> Command {
         .about("List what is registered")
         .arg(Arg::new("kind").value_parser(PossibleValuesParser::new(KINDS)).help("Only these"))
         .arg(flag("json").help("Print JSON"))
-        .arg(
-            flag("matrix")
-                .help("Show what runs with which primitive, and why not")
-                .conflicts_with_all(["kind", "json"]),
-        )
+        .arg(flag("matrix").help("Show which primitive fits what, and why not").conflicts_with_all(["kind", "json"]))
 }
 
 fn common(command: Command) -> Command {
@@ -399,8 +395,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
         counters: asked(matches),
     };
     let result = asking::ask(&plan)?;
-    let all = result.expected_requests.is_none_or(|expected| result.tally.requests == expected);
-    let complete = all && result.tally.errors.is_empty() && result.tally.workers_lost == 0;
+    let (all, tally) = (result.expected_requests, &result.tally);
+    let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
@@ -461,7 +457,12 @@ fn list(matches: &ArgMatches) -> Result<()> {
         text += &format!("{kind}\n");
         for entry in catalogue[kind].as_array().into_iter().flatten() {
             let field = |name: &str| entry[name].as_str().unwrap_or_default();
-            text += &format!("  {:24} {} ({})\n", field("name"), field("summary"), field("source"));
+            let moves = match field("moves") {
+                "out" => "sends: ",
+                "in" => "receives: ",
+                _ => "",
+            };
+            text += &format!("  {:24} {moves}{} ({})\n", field("name"), field("summary"), field("source"));
             if let Some(reason) = entry["reason"].as_str() {
                 text += &format!("  {:24} not available here: {reason}\n", "");
             }

@@ -12,8 +12,9 @@ use crate::sys::descriptor::{PollFlags, poll};
 use crate::tally::ErrorKind;
 use crate::workload::{Input, Job, More, Next, Session, Then};
 
-/// How long a sender may hold a finished connection for the sake of pieces that the kernel still reads.
-const FINISH: Duration = Duration::from_secs(1);
+/// How long a peer may take nothing of a finished connection whose pieces the kernel still reads: as long as a client of
+/// ours waits for its server.
+const FINISH: Duration = Duration::from_secs(10);
 
 /// Answers in one turn, as many as memcached gives (its option -R): a client that never stops asking must not keep the
 /// others of its event loop waiting.

@@ -29,17 +29,22 @@ static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
 
 /// A socket to be closed once the kernel is done with what was sent.
 pub struct Lingering {
-    /// The socket.
-    pub socket: OwnedFd,
-    /// What holds the pieces.
-    pub sender: Box<dyn Sender>,
-    /// Where the completions are counted.
-    pub slot: &'static Slot,
+    socket: OwnedFd,
+    sender: Box<dyn Sender>,
+    slot: &'static Slot,
+    patience: Duration,
+    /// Bytes that the peer's TCP has not acknowledged, when that was last asked.
+    left: u64,
     /// When to reset the connection instead, which makes the kernel let go.
-    pub until: Instant,
+    until: Instant,
 }
 
 impl Lingering {
+    /// With what holds the pieces, where its completions are counted, and how long the peer may take nothing.
+    pub fn new(socket: OwnedFd, sender: Box<dyn Sender>, slot: &'static Slot, patience: Duration) -> Self {
+        Lingering { socket, sender, slot, patience, left: u64::MAX, until: Instant::now() + patience }
+    }
+
     /// Hands it to the thread that waits for all of this process. Where no thread can be made, it is waited for here: a
     /// delay is no harm to the bytes that are on their way.
     pub fn begin(mut self) {
@@ -70,7 +75,18 @@ impl Lingering {
     fn is_done(&mut self) -> bool {
         let reaped = self.sender.reap(self.socket.as_fd());
         count_completions(self.slot, self.sender.as_mut());
-        reaped.is_err() || !self.sender.holds() || Instant::now() >= self.until
+        if reaped.is_err() || !self.sender.holds() {
+            return true;
+        }
+        match zero_copy::unacknowledged(self.socket.as_fd()) {
+            Ok(left) if left < self.left => {
+                self.left = left;
+                self.until = Instant::now() + self.patience;
+                false
+            }
+            Ok(_) => Instant::now() >= self.until,
+            Err(_) => true,
+        }
     }
 
     fn end(self) {

@@ -16,24 +16,38 @@ pub const CAPACITY: usize = 64 * 1024;
 /// Where it is read, and where it is written, which does not block.
 type Pipe = (OwnedFd, OwnedFd);
 
+/// Pipes that a worker keeps. Connections that wait for slow peers have one each besides, and one at a time is sending.
+const SPARE: usize = 1;
+
 /// A worker's stock of empty pipes; its copies are the same one.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Pipes(Arc<Mutex<Vec<Pipe>>>);
 
 impl Pipes {
+    /// With what a worker keeps, so that its first connection costs no more than the others.
+    pub fn new() -> io::Result<Self> {
+        let spare: io::Result<Vec<Pipe>> = (0..SPARE).map(|_| pipe()).collect();
+        Ok(Pipes(Arc::new(Mutex::new(spare?))))
+    }
+
     fn take(&self) -> io::Result<Pipe> {
-        if let Some(spare) = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return Ok(spare);
-        }
-        let pipe = descriptor::pipe()?;
-        // It may hold less than is offered (pipe(7), pipe-user-pages-soft), and nobody else empties it.
-        descriptor::set_nonblocking(pipe.1.as_fd())?;
-        Ok(pipe)
+        let spare = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        spare.map_or_else(pipe, Ok)
     }
 
     fn give_back(&self, pipe: Pipe) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(pipe);
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE {
+            spare.push(pipe);
+        }
     }
+}
+
+fn pipe() -> io::Result<Pipe> {
+    let pipe = descriptor::pipe()?;
+    // It may hold less than is offered (pipe(7), pipe-user-pages-soft), and nobody else empties it.
+    descriptor::set_nonblocking(pipe.1.as_fd())?;
+    Ok(pipe)
 }
 
 /// Puts the pages of the next bytes of a file into a pipe, uncopied, and says how many bytes.

@@ -92,8 +92,8 @@ pub fn catalogue() -> Value {
             (
                 primitive.about,
                 json!({
-                    "moves": moves, "waits": primitive.waits, "settings": primitive.settings,
-                    "available": reason.is_none(), "reason": reason,
+                    "moves": moves, "waits": primitive.waits, "stores": primitive.stores,
+                    "settings": primitive.settings, "available": reason.is_none(), "reason": reason,
                 }),
             )
         }),

@@ -315,7 +315,8 @@ impl<'a> Supervisor<'a> {
             return self.line(&Line::Summary(summary.clone()));
         }
         let counted = counters::in_words(&summary.counters, &self.counting.unavailable());
-        let text = in_words(summary, self.descriptor_limit) + "\n" + &counted;
+        let copying = summary.tally.copying_in_words(self.plan.way.into.item.stores);
+        let text = in_words(summary, self.descriptor_limit) + "\n" + &copying + &counted;
         say(&(text.trim_end().to_owned() + "\n"))
     }
 

@@ -35,7 +35,10 @@ fn a_name_that_is_not_registered_gets_those_that_are_and_the_nearest() {
     mistake("serve iterativ", &["'iterative'"]);
     mistake("serve nothing_like_it", &["nothing_like_it", "possible values", "iterative", "thread_per_client"]);
     mistake("serve prefork --workload byte", &["--workload", "'bytes'"]);
-    mistake("serve prefork --primitive sned", &["--primitive", "'send'"]);
+    mistake("serve prefork --primitive sned_each", &["--primitive", "'send_each'"]);
+    mistake("serve prefork --receive redv", &["--receive", "'readv'"]);
+    mistake("serve prefork --primitive recv", &["--primitive", "'recv'", "send_each", "writev"]);
+    mistake("load bytes --connect 127.0.0.1:1 --receive writev", &["--receive", "'writev'", "recv", "busy_poll"]);
     mistake("load byts --connect 127.0.0.1:1", &["byts", "'bytes'"]);
     mistake("load bytes --connect 127.0.0.1:1 --load close", &["--load", "'closed'"]);
     mistake("list design", &["design", "'designs'"]);
@@ -352,22 +355,6 @@ fn what_is_registered_is_listed() {
     files.sort_unstable();
     names.sort_unstable();
     assert_eq!(names, files);
-}
-
-#[test]
-fn the_matrix_says_of_every_pair_whether_it_runs() {
-    let matrix = with("list --matrix");
-    assert_eq!(matrix.status, Some(0));
-    let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
-    let holes = catalogue["holes"].as_array().unwrap();
-    for design in catalogue["designs"].as_array().unwrap() {
-        let name = design["name"].as_str().unwrap();
-        let row = matrix.output.lines().find(|line| line.split_whitespace().next() == Some(name)).expect(name);
-        let of_this = holes.iter().filter(|hole| hole["design"] == name).count();
-        assert_eq!(row.matches(" no ").count(), of_this, "{row}");
-        let primitives = catalogue["primitives"].as_array().unwrap().len();
-        assert_eq!(row.matches(" yes").count(), primitives - of_this, "{row}");
-    }
 }
 
 /// A setting's default is within its own bounds, and can be given on the command line.

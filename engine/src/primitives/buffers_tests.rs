@@ -275,6 +275,30 @@ fn a_worker_that_waits_keeps_nobody_from_his_end() {
     assert!(worker.join().unwrap(), "the peer is gone");
 }
 
+/// Longer than it may take nothing, but never so long at a time.
+#[test]
+fn a_peer_that_is_slow_is_not_deaf() {
+    for name in WITHOUT_COPYING.into_iter().filter(|name| has(name)) {
+        let (mut peer, own) = connection(Buffers { receive: Some(4096), ..Buffers::default() });
+        own.set_nonblocking(true).unwrap();
+        let (mut channel, _) = channel(own, name, "recv");
+        let bytes: Arc<[u8]> = noise(1, 60_000).into();
+        put(&mut channel, &[in_memory(&bytes)]);
+        assert_eq!(channel.send().unwrap(), Sent::Done);
+        let began = Instant::now();
+        channel.finish(Duration::from_millis(500));
+        let mut received = Vec::new();
+        while received.len() < bytes.len() {
+            thread::sleep(Duration::from_millis(100));
+            let mut part = [0; 6000];
+            let bytes = peer.read(&mut part).unwrap();
+            received.extend_from_slice(&part[..bytes]);
+        }
+        compare(name, &received, &bytes);
+        assert!(began.elapsed() > Duration::from_millis(900), "{name}");
+    }
+}
+
 /// Where no completion will ever come the peer still gets all that was sent before, and the end, at once.
 #[test]
 fn the_peer_is_told_the_end_before_the_last_completion() {

@@ -27,7 +27,7 @@ pub static ENTRY: Primitive = Primitive {
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
-    let pipes = Pipes::default();
+    let pipes = Pipes::new()?;
     Ok(Box::new(move || Box::new(Vmsplice(ThroughPipe::new(pipes.clone()))) as Box<dyn Sender>))
 }
 

@@ -64,6 +64,14 @@ pub fn vmsplice(pipe: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usiz
     })
 }
 
+/// Bytes sent that the peer's TCP has not acknowledged (SIOCOUTQ, tcp(7)).
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut bytes) })?;
+    Ok(bytes as u64)
+}
+
 /// Moves bytes of a file, from an offset on, into a pipe, never waiting for room in it (splice(2)).
 pub fn splice_at(file: BorrowedFd<'_>, offset: u64, pipe: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     let mut offset = offset as libc::loff_t;

@@ -307,7 +307,12 @@ impl<'a> Bench<'a> {
 
     /// The end of every test: the server still serves, has nothing open that it had not open before, stops as told, and
     /// leaves a right tally and nothing else.
-    pub fn finish(mut self) {
+    pub fn finish(self) {
+        self.finish_with_tally();
+    }
+
+    /// As [`Bench::finish`]; returns the tally of the server's whole life.
+    pub fn finish_with_tally(mut self) -> Value {
         self.serves();
         self.catches_up();
         self.leaks_nothing();
@@ -319,6 +324,7 @@ impl<'a> Bench<'a> {
             expected.requests = ending.summary()["tally"]["requests"].as_u64().expect("a count");
         }
         expected.holds(&ending);
+        ending.summary()["tally"].clone()
     }
 
     /// Every process has as many descriptors open as before. The server's first process may have fewer: it closes what

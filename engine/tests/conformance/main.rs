@@ -14,6 +14,7 @@ mod support;
 mod bench;
 mod clients;
 mod draining;
+mod primitives;
 mod requests;
 mod shortages;
 mod stopping;
@@ -41,7 +42,8 @@ fn main() -> ExitCode {
 }
 
 fn trials() -> Vec<Trial> {
-    let (designs, workloads) = (registered("designs"), registered("workloads"));
+    let catalogue = support::catalogue();
+    let [designs, workloads] = ["designs", "workloads"].map(|kind| catalogue[kind].as_array().expect("a list"));
     let mut trials = draining::trials();
     for design in &designs.iter().flat_map(variants).collect::<Vec<_>>() {
         if design["available"] == false {
@@ -49,6 +51,9 @@ fn trials() -> Vec<Trial> {
             continue;
         }
         let kind = kind(design);
+        if !name(design).contains(' ') {
+            trials.extend(primitives::trials(&catalogue, design, kind));
+        }
         for workload in workloads.iter().map(name) {
             let Some(protocol) = PROTOCOLS.iter().find(|protocol| protocol.name == workload) else {
                 trials.push(without_exchanges(&name(design), &workload));
@@ -128,13 +133,6 @@ fn faults(case: &Case) -> Vec<(String, Fault)> {
         faults.push((name, test));
     }
     faults
-}
-
-/// What `list KIND --json` shows.
-fn registered(kind: &str) -> Vec<Value> {
-    let listed = support::run(support::engine().args(["list", kind, "--json"]));
-    assert_eq!(listed.status, Some(0), "{listed:?}");
-    serde_json::from_str(&listed.output).expect("list --json prints a list")
 }
 
 fn name(entry: &Value) -> String {

@@ -26,6 +26,13 @@ pub fn engine() -> Command {
     Command::new(ENGINE)
 }
 
+/// All that is registered: `list --json`.
+pub fn catalogue() -> serde_json::Value {
+    let listed = run(engine().args(["list", "--json"]));
+    assert_eq!(listed.status, Some(0), "{listed:?}");
+    serde_json::from_str(&listed.output).expect("list --json prints JSON")
+}
+
 /// Looks again and again until there is what was looked for.
 ///
 /// # Panics

@@ -1,0 +1,157 @@
+//! Every primitive on the serving end: under every design with clients that behave, and under one design of each way of
+//! waiting with those that do not, and with every workload. What one end of a workload or a way of waiting cannot have is
+//! refused with the reason.
+//!
+//! A test's name is `design --option primitive::workload::what_happens`: the primitive is an option of the server, and the
+//! tests are those of every design.
+
+use libtest_mimic::{Completion, Trial};
+use serde_json::Value;
+
+use crate::bench::{Bench, Case, Kind, Listed};
+use crate::support::protocol::{Exchange, PROTOCOLS, Protocol};
+use crate::support::{self, engine, one_line, process};
+use crate::{clients, faults, name};
+
+/// A design for each way of waiting that most primitives work with: in the call, for readiness as long as it lasts, for its
+/// beginning.
+const REPRESENTATIVES: [&str; 3] = ["thread_per_client", "epoll", "epoll_edge"];
+
+/// What every design and primitive goes through together.
+const EVERYWHERE: &[Listed] = faults![right_replies_and_a_right_account];
+
+/// What the representatives go through with each primitive.
+const FAULTS: &[Listed] = faults![a_thousand_connections_leave_nothing_behind];
+
+/// Of the tests of designs, those to which it matters how bytes are moved.
+const OF_DESIGNS: [&str; 5] = [
+    "resets_in_mid_reply",
+    "a_thousand_resets_at_random_moments",
+    "nothing_to_do",
+    "a_slow_reader",
+    "stopped_and_continued",
+];
+
+/// The tests of one design with every primitive.
+pub fn trials(catalogue: &Value, design: &Value, kind: Kind) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for primitive in catalogue["primitives"].as_array().expect("a list") {
+        let option = if primitive["moves"] == "out" { "--primitive" } else { "--receive" };
+        let mut with = design.clone();
+        with["name"] = format!("{} {option} {}", name(design), name(primitive)).into();
+        if let Some(reason) = primitive["reason"].as_str() {
+            let reason = reason.to_owned();
+            trials.push(Trial::ignorable_test(name(&with), move || Ok(Completion::ignored_with(reason))));
+            continue;
+        }
+        for (number, protocol) in PROTOCOLS.iter().enumerate() {
+            let tests = tests(&name(design), number == 0);
+            if tests.is_empty() {
+                continue;
+            }
+            if let Some(reason) = hole(catalogue, design, primitive, protocol) {
+                trials.push(refused(&name(&with), protocol, reason));
+                continue;
+            }
+            for (fault, test) in tests {
+                let case = Case { design: with.clone(), kind, protocol };
+                let title = format!("{}::{}::{fault}", case.name(), protocol.name);
+                trials.push(Trial::ignorable_test(title, move || test(&case)));
+            }
+        }
+    }
+    trials
+}
+
+/// The tests of a design, with the first of the workloads or with another.
+fn tests(design: &str, first: bool) -> Vec<Listed> {
+    let representative = REPRESENTATIVES.contains(&design);
+    let mut tests = if first || representative { EVERYWHERE.to_vec() } else { Vec::new() };
+    if first && representative {
+        tests.extend(FAULTS);
+        tests.extend(clients::FAULTS.iter().filter(|(name, _)| OF_DESIGNS.contains(name)));
+        assert_eq!(tests.len(), EVERYWHERE.len() + FAULTS.len() + OF_DESIGNS.len());
+    }
+    tests
+}
+
+/// Why they do not fit, as the program lists it.
+fn hole(catalogue: &Value, design: &Value, primitive: &Value, protocol: &Protocol) -> Option<String> {
+    let holes = catalogue["holes"].as_array().expect("a list");
+    let hole = holes.iter().find(|hole| {
+        let of_service = hole["workload"] == protocol.name && hole["end"] == "service";
+        hole["primitive"] == primitive["name"] && (hole["design"] == design["name"] || of_service)
+    })?;
+    Some(hole["reason"].as_str().expect("a hole has a reason").to_owned())
+}
+
+/// The command line says the same, and starts nothing.
+fn refused(title: &str, protocol: &'static Protocol, reason: String) -> Trial {
+    let words = title.to_owned();
+    Trial::test(format!("{title}::{}::is_refused", protocol.name), move || {
+        let mut command = engine();
+        command.arg("serve").args(words.split(' ')).args(["--workload", protocol.name, "--listen", "127.0.0.1:0"]);
+        one_line(&support::run(&mut command), 2, &[&reason, "list --matrix"]);
+        Ok(())
+    })
+}
+
+/// Small replies and one larger than all buffers, several on a connection, byte by byte; and all bytes and completions are
+/// counted.
+fn right_replies_and_a_right_account(case: &Case) {
+    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut client = bench.connect();
+    // With the options for a large reply only the first of the others is known.
+    let exchanges = match case.protocol.large {
+        Some(large) => vec![case.exchange(), large(), case.exchange()],
+        None => (case.protocol.exchanges)(),
+    };
+    client.send(&exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<_>>());
+    for exchange in &exchanges {
+        client.receive(&exchange.reply);
+        bench.expected.requests += 1;
+    }
+    bench.asks(&mut client, &case.exchange());
+    client.half_close();
+    client.receive_to_end(b"");
+    // The same once at the beginning and once at the end.
+    let all = [exchanges, vec![case.exchange(); 3]].concat();
+    let bytes = |of: fn(&Exchange) -> &Vec<u8>| all.iter().map(|exchange| of(exchange).len()).sum::<usize>();
+    let (sent, received) = (bytes(|exchange| &exchange.reply), bytes(|exchange| &exchange.request));
+    let without_copying = ["--primitive zerocopy", "--primitive uring_send_zc"];
+    let without_copying = without_copying.iter().any(|option| case.name().ends_with(option));
+    let tally = bench.finish_with_tally();
+    assert_eq!((&tally["bytes_sent"], &tally["bytes_received"]), (&sent.into(), &received.into()), "{tally}");
+    let [requests, completions, copied] =
+        ["requests", "completions", "completions_copied"].map(|name| tally[name].as_u64().expect("a count"));
+    if without_copying {
+        let framed = case.protocol.framed;
+        assert!(completions > 0 && (completions >= requests || !framed) && copied == completions, "loopback: {tally}");
+    } else {
+        assert_eq!((completions, copied), (0, 0), "{tally}");
+    }
+}
+
+/// A thousand connections, some of them kept for a while, and the server has no descriptor, process or thread more than
+/// after the first of them.
+fn a_thousand_connections_leave_nothing_behind(case: &Case) {
+    let mut bench = Bench::new(case, &[]);
+    let exchange = case.exchange();
+    let mut kept = std::collections::VecDeque::new();
+    for _ in 0..1000 {
+        let mut client = bench.connect();
+        bench.asks(&mut client, &exchange);
+        kept.push_back(client);
+        if kept.len() > 20 {
+            kept.pop_front();
+        }
+    }
+    drop(kept);
+    bench.catches_up();
+    support::eventually("the server's threads are those that it had, and one that waits for completions", || {
+        let threads = process::thread_states(bench.server.first).len();
+        let own = if case.name().starts_with("tokio") { threads } else { 1 };
+        (threads <= own + 1).then_some(())
+    });
+    bench.finish();
+}
