@@ -23,7 +23,7 @@ impl Show {
 
     /// The voice of one client, by its number.
     pub fn client(&self, number: usize) -> Shown<'_> {
-        Shown { show: self, number, reply: Vec::new(), not_stored: 0 }
+        Shown { show: self, number, reply: Vec::new(), left_out: 0, not_stored: 0 }
     }
 
     /// Says why a client's request failed.
@@ -49,9 +49,15 @@ impl Show {
 pub struct Shown<'run> {
     show: &'run Show,
     number: usize,
+    /// What has come of the reply, as much of it as a person may want to read.
     reply: Vec<u8>,
+    /// Bytes that came besides.
+    left_out: usize,
     not_stored: usize,
 }
+
+/// Bytes of a reply that are shown.
+const MOST: usize = 64 << 10;
 
 impl Shown<'_> {
     /// The connection has been made.
@@ -64,7 +70,7 @@ impl Shown<'_> {
     /// A request, or its beginning, is about to be sent.
     pub fn asks(&mut self, outbox: &Outbox) {
         self.reply.clear();
-        self.not_stored = 0;
+        (self.left_out, self.not_stored) = (0, 0);
         let request: Vec<u8> = outbox.message().flat_map(|piece| piece.slice().to_vec()).collect();
         self.show.say(self.number, &format!("request sent: \"{}\"\n", printable(&request, Place::Quoted)));
     }
@@ -76,14 +82,19 @@ impl Shown<'_> {
 
     /// A part of the reply has come.
     pub fn receives(&mut self, bytes: &[u8], not_stored: usize) {
-        self.reply.extend_from_slice(bytes);
+        let shown = bytes.len().min(MOST - self.reply.len());
+        self.reply.extend_from_slice(&bytes[..shown]);
+        self.left_out += bytes.len() - shown;
         self.not_stored += not_stored;
     }
 
     /// The reply is complete and right.
     pub fn replied(&mut self) {
-        let bytes = self.reply.len() + self.not_stored;
+        let bytes = self.reply.len() + self.left_out + self.not_stored;
         let mut text = format!("reply of {bytes} bytes:\n{}", printable(&self.reply, Place::Alone));
+        if self.left_out > 0 {
+            text += &format!("(and {} bytes more)", self.left_out);
+        }
         if self.not_stored > 0 {
             text += &format!("({} of the bytes were not stored)", self.not_stored);
         }

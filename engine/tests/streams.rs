@@ -177,3 +177,24 @@ fn peers_that_break_off_a_stream_are_seen() {
     let ran = run(&mut command("stream", 1, "--load closed_threads"));
     assert!(ran.status == Some(2) && ran.errors.contains("--stream-bytes"), "{ran:?}");
 }
+
+/// What goes over a connection is for a person to read, and kept no longer than that.
+#[test]
+fn a_stream_that_is_shown_is_shown_in_part() {
+    let server = Server::start("thread_per_client", "stream", &[]);
+    for (direction, words) in [
+        ("to_client", ["request sent: \"get 5000000\\n\"", "reply of 5000000 bytes", "(and 4934464 bytes more)"]),
+        (
+            "to_server",
+            ["request sent: \"put 5000000\\n\"", "131072 bytes more of the request sent", "reply of 8 bytes"],
+        ),
+    ] {
+        let options =
+            format!("--load closed --children 1 --loops 1 --stream-bytes 5000000 --direction {direction} --show");
+        let ran = run(&mut command("stream", server.port, &options));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        words.iter().for_each(|word| assert!(ran.output.contains(word), "{word} is not in {}", ran.output));
+        assert!(ran.output.len() < 300_000, "{} bytes are shown", ran.output.len());
+    }
+    server.stop().is_good();
+}

@@ -10,10 +10,11 @@ import pytest
 
 from thunderherd.engine import catalogue
 from thunderherd.engine_lines import Counted, LoadResult
-from thunderherd.observation import Observation, figures_of
+from thunderherd.observation import figures_of
 from thunderherd.records import TrialRecord
 from thunderherd.study import load_study
 from thunderherd.trial import run_trial
+from thunderherd.trial_metrics import flow_of
 
 STUDY = """\
 name = "transfers"
@@ -102,6 +103,12 @@ def test_a_stream_is_counted_by_its_receiver(trial: Trial, direction: str) -> No
     assert rate is not None
     # Both ends have seen the same stream, at moments that are not quite the same.
     assert rate == pytest.approx(moved * 8 / counted.elapsed_ns, rel=0.5)
+    calls = {name: metrics[f"{name}_per_second"] for name in ("sends", "receives")}
+    assert all(each is not None and each > 0 for each in calls.values()), calls
+    own = calls["sends"] if direction == "to_server" else calls["receives"]
+    assert own == pytest.approx(
+        (counted.send_calls if direction == "to_server" else counted.receive_calls) * 1e9 / counted.elapsed_ns
+    )
     if direction == "to_client":
         assert rate == pytest.approx(moved * 8 / counted.elapsed_ns)
 
@@ -120,10 +127,8 @@ def test_a_stream_that_stands_still_is_no_measurement(trial: Trial) -> None:
     assert load.window is not None
     nothing = Counted(elapsed_ns=1, bytes_sent=0, bytes_received=0, send_calls=0, receive_calls=0)
     still = load.model_copy(update={"window": load.window.model_copy(update={"counted": nothing})})
-    seen = Observation.__new__(Observation)
-    seen.loads = [still]
-    seen.before = seen.after = None
-    assert seen._received_bits_per_second() == 0
+    flow = flow_of([still], None, None)
+    assert flow is not None and flow.gigabits == 0
 
 
 def test_figures_of_several_processes_are_added(trial: Trial) -> None:

@@ -98,6 +98,8 @@ METRICS = _table(
         side="client",
         heading="Gbit/s",
     ),
+    Metric("sends_per_second", "send calls of the sending end", "1/s", "more", side="client"),
+    Metric("receives_per_second", "receive calls of the receiving end", "1/s", "more", side="client"),
     Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more", side="client"),
     Metric("share_of_queueing_bound", "share of the queueing bound", better="more", side="client"),
     Metric("latency_mean_seconds", "mean latency", "s", side="client"),

@@ -26,7 +26,7 @@ from thunderherd.engine_lines import (
 from thunderherd.metrics import OF_A_TALLY, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
-from thunderherd.trial_metrics import Measured, Number, in_seconds, of_side, share, total
+from thunderherd.trial_metrics import Measured, Number, flow_of, in_seconds, of_side, share, total
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Observation:
             elapsed_seconds=elapsed_seconds(self.loads),
             latencies=[load.latency for load in self.loads],
             figures=figures_of(self.loads),
-            received_bits_per_second=self._received_bits_per_second(),
+            flow=flow_of(self.loads, self.before, self.after),
             queueing_bound=self.contender.queueing_bound,
             switches_per_connection=self._switches_per_connection(work),
             listener_holders=self.listener_holders,
@@ -164,22 +164,6 @@ class Observation:
         if any(self._read_late()):
             return {name: value if is_of_clients(name) else None for name, value in found.items()}
         return found
-
-    def _received_bits_per_second(self) -> float | None:
-        """Of a load whose bytes are counted in the window, those that came to the receiving end: to
-        the server by the clock of its snapshots, to the clients by that of their own readings."""
-        windows = [load.window for load in self.loads if load.window and load.measured_by != "requests"]
-        if not windows or len(windows) < len(self.loads):
-            return None
-        if self.loads[0].measured_by == "bytes_to_clients":
-            counted = [window.counted for window in windows]
-            return total(
-                share(each.bytes_received * 8e9, each.elapsed_ns) if each else None for each in counted
-            )
-        if self.before is None or self.after is None:
-            return None
-        received = self.after.tally.bytes_received - self.before.tally.bytes_received
-        return share(received * 8e9, self.after.monotonic_ns - self.before.monotonic_ns)
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
@@ -313,7 +297,7 @@ class Observation:
             load.window and load.measured_by == "requests" and not load.window.requests for load in self.loads
         ):
             yield "load: no reply came within the window"
-        if self._received_bits_per_second() == 0:
+        if (flow := flow_of(self.loads, self.before, self.after)) is not None and flow.gigabits == 0:
             yield "load: no byte came within the window"
         if not is_of_clients(self.contender.metric):
             yield from self._read_late()

@@ -8,11 +8,21 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from thunderherd.engine_lines import Counters, Latency, Tally
+from thunderherd.engine_lines import Counters, Latency, LoadResult, Snapshot, Tally
 from thunderherd.metrics import METRICS, NANOSECONDS, PER_REQUEST, RATIOS
 from thunderherd.records import TrialMetrics
 
 Number = int | float
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What went one way in a second of the window: bits (10⁹) as the receiving end has counted them, and the
+    calls of either end."""
+
+    gigabits: float | None
+    sends: float | None
+    receives: float | None
 
 
 @dataclass(frozen=True)
@@ -38,8 +48,8 @@ class Measured:
     """Of each load process."""
     figures: Mapping[str, int]
     """What the workload has measured itself, of all load processes together."""
-    received_bits_per_second: float | None
-    """Of a workload whose bytes are counted in the window, as its receiving end has counted them."""
+    flow: Flow | None
+    """Of a load whose bytes are counted in the window."""
     queueing_bound: float | None
     switches_per_connection: float | None
     listener_holders: int | None
@@ -55,8 +65,8 @@ class Measured:
     def gigabits_per_second(self) -> float | None:
         """What the receiver got in the window, where bytes are counted in it; else the payload of the
         requests that count, by the time that the workload took for it itself, or by that of the load."""
-        if self.received_bits_per_second is not None:
-            return self.received_bits_per_second / 1e9
+        if self.flow is not None:
+            return self.flow.gigabits
         payload = self.figures.get("payload_bytes")
         seconds = self.figures.get("payload_ns", 0) / 1e9 or self.elapsed_seconds
         return None if payload is None else share(payload * 8e-9, seconds)
@@ -104,6 +114,8 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "connections_per_second": lambda trial: share(trial.opened or None, trial.elapsed_seconds),
     "requests_per_second": lambda trial: trial.requests_per_second,
     "gigabits_per_second": Measured.gigabits_per_second,
+    "sends_per_second": lambda trial: trial.flow.sends if trial.flow else None,
+    "receives_per_second": lambda trial: trial.flow.receives if trial.flow else None,
     "queueing_bound": lambda trial: trial.queueing_bound,
     "share_of_queueing_bound": lambda trial: share(trial.requests_per_second, trial.queueing_bound or 0),
     "latency_mean_seconds": Measured.latency_mean,
@@ -125,6 +137,33 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "listen_drops": lambda trial: trial.listen_drops,
 }
 """How each is computed."""
+
+
+def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapshot | None) -> Flow | None:
+    """Of loads whose bytes are counted in the window: the server's part by the clock of its snapshots at the
+    edges, the clients' by that of their own readings. None of other loads."""
+    windows = [load.window for load in loads if load.window and load.measured_by != "requests"]
+    counted = [window.counted for window in windows if window.counted]
+    if not counted or len(counted) < len(loads):
+        return None
+
+    def of_server(name: str) -> float | None:
+        if before is None or after is None:
+            return None
+        more = getattr(after.tally, name) - getattr(before.tally, name)
+        return share(more * 1e9, after.monotonic_ns - before.monotonic_ns)
+
+    def of_clients(name: str) -> float | None:
+        return total(share(getattr(each, name) * 1e9, each.elapsed_ns) for each in counted)
+
+    to_server = loads[0].measured_by == "bytes_to_server"
+    sender, receiver = (of_clients, of_server) if to_server else (of_server, of_clients)
+    received = receiver("bytes_received")
+    return Flow(
+        gigabits=None if received is None else received * 8e-9,
+        sends=sender("send_calls"),
+        receives=receiver("receive_calls"),
+    )
 
 
 def of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> TrialMetrics:

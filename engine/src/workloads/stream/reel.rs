@@ -33,7 +33,7 @@ pub const SOURCE_BYTES: Setting = Setting {
     name: "source_bytes",
     help: "Size of the file that a stream is sent from, again and again; it holds a message at least",
     unit: Some("bytes"),
-    kind: Kind::Integer { minimum: 1, maximum: 1 << 36, default: 16 << 20 },
+    kind: Kind::Integer { minimum: 1, maximum: 1 << 33, default: 16 << 20 },
 };
 
 /// After so many bytes a stream repeats itself ([`pattern`]).
