@@ -344,3 +344,27 @@ fn the_holder_ends_with_whoever_has_started_it() {
         shell.wait().unwrap();
     }
 }
+
+/// Another user namespace is another set of credentials, and those may forget the parent (prctl(2)).
+#[test]
+fn whoever_has_entered_ends_with_its_starter_too() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    if refusal().is_some() {
+        return;
+    }
+    let namespaces = Namespaces::make(&mut user.command(None), &[]);
+    let script = format!(
+        "exec 3<&0; \"$0\" serve prefork --control --listen {} --network-namespace {} --parent $$ <&3 & wait",
+        namespaces.listen(0),
+        namespaces.path("server")
+    );
+    let mut shell = user.shell(&script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let family = process::family(ready["supervisor_pid"].as_i64().unwrap() as i32);
+    assert!(family.len() > 2, "{family:?}");
+    process::signal(shell.id() as i32, Signal::SIGKILL);
+    eventually("all of the server is gone", || family.iter().all(|&id| !process::lives(id)).then_some(()));
+    shell.wait().unwrap();
+}
