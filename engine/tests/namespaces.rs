@@ -230,10 +230,10 @@ fn a_rate_limits_both_ends() {
     if refusal().is_some() {
         return;
     }
-    const RATE: f64 = 20e6;
+    const RATE: f64 = 5e6;
     const BYTES: u64 = 1_000_000;
     let least = BYTES as f64 * 8.0 / RATE;
-    let limited = Namespaces::make(&mut engine(), &["--rate-bits-per-second", "20000000"]);
+    let limited = Namespaces::make(&mut engine(), &["--rate-bits-per-second", "5000000"]);
     let asked = seconds_for(&limited, "bytes", 1, BYTES);
     assert!((0.95 * least..10.0 * least).contains(&asked), "{asked} s at a rate that takes {least} s");
     // Each message comes back while it is still being sent, and the next begins with what a millisecond allows.
