@@ -108,7 +108,7 @@ def search_path() -> str:
 def ours(name: str) -> Iterator[Listening]:
     """A server of ours on one CPU."""
     settings = {**workers(chosen_designs([name])[0], CONNECTIONS), "bytes": BYTES}
-    with Server(name, workload="http", primitive="send", settings=settings, cpus=two_places()[0]) as server:
+    with Server(name, workload="http", settings=settings, cpus=two_places()[0]) as server:
         yield Listening(server.ready.port, server.ready.server_pid)
 
 

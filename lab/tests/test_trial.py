@@ -216,8 +216,9 @@ CANNED = Snapshot.model_validate(
         "cpu_ns": 0,
         "listen_drops": 0,
         "tally": dict.fromkeys(
-            ["connections", "closed", "requests", "bytes_received", "bytes_sent", "receive_calls",
-             "send_calls", "empty_wakeups", "workers_lost", "workers_replaced"],
+            ["connections", "closed", "requests", "bytes_received", "bytes_sent", "bytes_not_copied",
+             "receive_calls", "send_calls", "completions", "completions_copied", "empty_wakeups",
+             "workers_lost", "workers_replaced"],
             0,
         ),
     }

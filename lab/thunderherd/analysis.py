@@ -15,6 +15,7 @@ from statistics import pstdev
 from typing import Any
 
 from thunderherd.claims import judge
+from thunderherd.copied import copied_after_all
 from thunderherd.counters import counted, unavailable_counters
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
@@ -77,7 +78,17 @@ def summarise(
         for contender in study.contenders
     ]
     return Summary(
-        study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
+        study=_study_summary(
+            study,
+            trials,
+            selection,
+            blocks,
+            complete,
+            seed,
+            command,
+            started,
+            [*notes, *copied_after_all(study, values)],
+        ),
         machine=dict(machine),
         contenders=contenders,
         sweeps=[_sweep(study, sweep, values, unavailable) for sweep in study.sweeps],
@@ -273,6 +284,7 @@ def _contender(
         control_of=contender.control_of,
         design=contender.design,
         primitive=contender.primitive,
+        receive=contender.receive,
         workload=contender.workload,
         settings=dict(contender.settings),
         load=None if contender.load == study.load else contender.load.model_dump(mode="json"),
@@ -348,8 +360,10 @@ def _mean(column: Sequence[float]) -> float:
 
 
 def _sweep(study: Study, sweep: Sweep, values: MetricValues, unavailable: Mapping[str, str]) -> SweepSummary:
+    own = {each.name for each in study.contenders if each.sweep == sweep.name}
     return SweepSummary(
-        **sweep.model_dump(),
+        **sweep.model_dump(exclude={"remarks"}),
+        remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),
     )

@@ -46,7 +46,8 @@ class SweepConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders in this sweep"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of their load; primitive and processes are two of them here"
+        default={},
+        description="settings of their load; primitive, receive and processes are three of them here",
     )
 
 
@@ -57,7 +58,8 @@ class ConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders, where they have them"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of the load; primitive and processes are two of them here"
+        default={},
+        description="settings of the load; primitive, receive and processes are three of them here",
     )
     sweeps: dict[str, SweepConditionsTable] = Field(
         default={}, description="by sweep, what differs there: { herd = { load = { processes = 1 } } }"
@@ -232,7 +234,8 @@ def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, 
 
 
 def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
-    return {"primitive": load.primitive, "processes": load.processes, **load.settings}
+    way = {"primitive": load.primitive, "receive": load.receive}
+    return {**way, "processes": load.processes, **load.settings}
 
 
 def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim:

@@ -81,9 +81,19 @@ def catalogue(engine: Path | None = None) -> Catalogue:
     return _catalogue(path, path.stat().st_mtime_ns)
 
 
+def matrix(engine: Path | None = None) -> str:
+    """What fits what, in words (`thunderherd-engine list --matrix`)."""
+    return _listed(engine or find_engine(), "--matrix")
+
+
 @lru_cache(maxsize=4)
 def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
-    command = [str(engine), "list", "--json"]
+    return _understand(Catalogue, _listed(engine, "--json"), "its catalogue")
+
+
+def _listed(engine: Path, form: str) -> str:
+    """What the engine says of itself."""
+    command = [str(engine), "list", form]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -93,7 +103,7 @@ def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
     if done.returncode != 0:
         said = _one_line(done.stderr)
         raise EngineError(f"`{' '.join(command)}` failed: {_ending(done.returncode)}: {said}")
-    return _understand(Catalogue, done.stdout, "its catalogue")
+    return done.stdout
 
 
 def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
@@ -106,7 +116,7 @@ def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
 
 
 class Server:
-    """A server under control: `with Server("prefork", workload="bytes", primitive="send") as server:`.
+    """A server under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`.
 
     On entering, it listens (`ready` holds its port). `snapshot()` may be called at any time, `stop()` once;
     leaving the block without `stop()` ends the server and throws its account away. Main thread only.
@@ -123,7 +133,8 @@ class Server:
         design: str,
         *,
         workload: str,
-        primitive: str,
+        primitive: str | None = None,
+        receive: str | None = None,
         settings: Mapping[str, SettingValue] | None = None,
         cpus: Sequence[int] | None = None,
         listen: str = "127.0.0.1:0",
@@ -132,7 +143,7 @@ class Server:
         engine: Path | None = None,
     ) -> None:
         words = [
-            "serve", design, "--workload", workload, "--primitive", primitive, "--listen", listen,
+            "serve", design, "--workload", workload, *_way_flags(primitive, receive), "--listen", listen,
             "--control", *_cpu_flags(cpus), *setting_flags(settings or {}),
         ]  # fmt: skip
         self.command = _command(engine, words, counters, whole_life)
@@ -262,6 +273,7 @@ def start_load(
     *,
     kind: str = "closed",
     primitive: str | None = None,
+    receive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,
     cpus: Sequence[int] | None = None,
     counters: Sequence[str] = (),
@@ -270,13 +282,21 @@ def start_load(
 ) -> LoadProcess:
     """Starts one load process against `address` (host:port). Start it from the main thread only.
 
-    Without a `primitive` its bytes are moved as the engine does it of itself.
+    Without `primitive` and `receive` its bytes are moved as the engine does it of itself.
     """
     words = [
         "load", workload, "--connect", address, "--load", kind, "--json",
-        *(["--primitive", primitive] if primitive else []), *_cpu_flags(cpus), *setting_flags(settings or {}),
+        *_way_flags(primitive, receive), *_cpu_flags(cpus), *setting_flags(settings or {}),
     ]  # fmt: skip
     return LoadProcess(_command(engine, words, counters, whole_life), workload, whole_life=whole_life)
+
+
+def _way_flags(primitive: str | None, receive: str | None) -> list[str]:
+    """How bytes are moved, as the engine's command line takes it."""
+    return [
+        *(["--primitive", primitive] if primitive else []),
+        *(["--receive", receive] if receive else []),
+    ]
 
 
 def _command(
