@@ -47,7 +47,8 @@ class SweepConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders in this sweep"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of their load; primitive and processes are two of them here"
+        default={},
+        description="settings of their load; primitive, receive and processes are three of them here",
     )
 
 
@@ -58,7 +59,8 @@ class ConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders, where they have them"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of the load; primitive and processes are two of them here"
+        default={},
+        description="settings of the load; primitive, receive and processes are three of them here",
     )
     lab: dict[str, int | str] = Field(
         default={}, description='keys of [lab], such as { kind = "veth", mtu = 1500 }'
@@ -239,7 +241,8 @@ def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, 
 
 
 def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
-    return {"primitive": load.primitive, "processes": load.processes, **load.settings}
+    way = {"primitive": load.primitive, "receive": load.receive}
+    return {**way, "processes": load.processes, **load.settings}
 
 
 def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim:
