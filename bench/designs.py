@@ -115,9 +115,7 @@ def trial(case: Case, milliseconds: int, warm_up: int) -> Figures:
         "timeout_milliseconds": 2 * (milliseconds + warm_up),
     }
     settings = workers(case.design, case.clients)
-    with Server(
-        case.design.name, workload=WORKLOAD, primitive="send", settings=settings, cpus=server_cpus
-    ) as server:
+    with Server(case.design.name, workload=WORKLOAD, settings=settings, cpus=server_cpus) as server:
         load = start_load(
             WORKLOAD, server.ready.address, kind="closed_connections", settings=clients, cpus=client_cpus
         )

@@ -122,9 +122,7 @@ def trial(design: Design, count: int, milliseconds: int) -> Held:
     """A server that serves a few connections, the same server with `count` idle ones beside them."""
     server_cpus, client_cpus = two_places()
     settings = {**workers(design, count + BUSY), "backlog": 4096, "drain_milliseconds": 0}
-    with Server(
-        design.name, workload=WORKLOAD, primitive="send", settings=settings, cpus=server_cpus
-    ) as server:
+    with Server(design.name, workload=WORKLOAD, settings=settings, cpus=server_cpus) as server:
 
         def clients(number: int, **settings: int) -> dict[str, SettingValue]:
             return {"clients": number, "connections": "kept", "bytes": 64, **settings}

@@ -108,8 +108,10 @@ def search_path() -> str:
 def ours(name: str) -> Iterator[Listening]:
     """A server of ours on one CPU."""
     settings = {**workers(chosen_designs([name])[0], CONNECTIONS), "bytes": BYTES}
-    with Server(name, workload="http", primitive="send", settings=settings, cpus=two_places()[0]) as server:
-        yield Listening(server.ready.port, server.ready.server_pid)
+    with Server(name, workload="http", settings=settings, cpus=two_places()[0]) as server:
+        port = server.ready.port
+        assert port is not None, "it listens on loopback"
+        yield Listening(port, server.ready.server_pid)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ use crate::tcp::ConnectionOptions;
 use crate::workload::{Account, Figures, MeasuredBy};
 
 /// Version of the lines.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// The effective settings, by name.
 pub type SettingValues = BTreeMap<&'static str, Value>;

@@ -326,7 +326,7 @@ fn what_is_registered_is_listed() {
     let listed = with("list");
     assert_eq!(listed.status, Some(0));
     let catalogue: Value = serde_json::from_str(&with("list --json").output).unwrap();
-    assert_eq!(catalogue["schema"], 3);
+    assert_eq!(catalogue["schema"], 4);
     for kind in ["designs", "primitives", "workloads", "loads", "counters"] {
         assert!(listed.output.contains(kind), "{listed:?}");
         let entries = catalogue[kind].as_array().unwrap();

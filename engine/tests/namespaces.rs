@@ -230,10 +230,10 @@ fn a_rate_limits_both_ends() {
     if refusal().is_some() {
         return;
     }
-    const RATE: f64 = 20e6;
+    const RATE: f64 = 5e6;
     const BYTES: u64 = 1_000_000;
     let least = BYTES as f64 * 8.0 / RATE;
-    let limited = Namespaces::make(&mut engine(), &["--rate-bits-per-second", "20000000"]);
+    let limited = Namespaces::make(&mut engine(), &["--rate-bits-per-second", "5000000"]);
     let asked = seconds_for(&limited, "bytes", 1, BYTES);
     assert!((0.95 * least..10.0 * least).contains(&asked), "{asked} s at a rate that takes {least} s");
     // Each message comes back while it is still being sent, and the next begins with what a millisecond allows.
@@ -343,4 +343,28 @@ fn the_holder_ends_with_whoever_has_started_it() {
         eventually("and what it held", || in_use(&[inode]).is_empty().then_some(()));
         shell.wait().unwrap();
     }
+}
+
+/// Another user namespace is another set of credentials, and those may forget the parent (prctl(2)).
+#[test]
+fn whoever_has_entered_ends_with_its_starter_too() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    if refusal().is_some() {
+        return;
+    }
+    let namespaces = Namespaces::make(&mut user.command(None), &[]);
+    let script = format!(
+        "exec 3<&0; \"$0\" serve prefork --control --listen {} --network-namespace {} --parent $$ <&3 & wait",
+        namespaces.listen(0),
+        namespaces.path("server")
+    );
+    let mut shell = user.shell(&script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let family = process::family(ready["supervisor_pid"].as_i64().unwrap() as i32);
+    assert!(family.len() > 2, "{family:?}");
+    process::signal(shell.id() as i32, Signal::SIGKILL);
+    eventually("all of the server is gone", || family.iter().all(|&id| !process::lives(id)).then_some(()));
+    shell.wait().unwrap();
 }

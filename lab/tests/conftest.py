@@ -31,7 +31,7 @@ baseline = "iterative"
 normalise_connections = 5000
 [server]
 workload = "bytes"
-primitive = "send"
+primitive = "send_each"
 [load]
 kind = "closed"
 processes = 2

@@ -58,6 +58,8 @@ class Server:
         return {
             "connections": self.connections, "closed": self.connections - ("left_open" in FAULTS),
             "requests": self.requests - miscounted, "bytes_received": 5 * self.requests,
+            "bytes_not_copied": 0, "completions": self.requests if "zero_copy" in FAULTS else 0,
+            "completions_copied": self.requests // 4 if "zero_copy" in FAULTS else 0,
             "bytes_sent": 4000 * self.requests, "receive_calls": 3 * self.requests,
             "send_calls": 2 * self.requests, "empty_wakeups": 0,
             "workers_lost": int("worker_lost" in FAULTS), "workers_replaced": 0,
@@ -113,8 +115,9 @@ def serve(arguments):
     server = Server(design, counters_of(settings))
     port = server.socket.getsockname()[1]
     say(
-        line="ready", schema=99 if "newer" in FAULTS else 3, address=f"127.0.0.1:{port}", port=port,
-        supervisor_pid=os.getpid(), server_pid=os.getpid(), design=design, primitive=settings["primitive"],
+        line="ready", schema=99 if "newer" in FAULTS else 4, address=f"127.0.0.1:{port}", port=port,
+        supervisor_pid=os.getpid(), server_pid=os.getpid(), design=design,
+        primitive=settings.get("primitive", "send_each"), receive=settings.get("receive", "recv"),
         workload=settings["workload"], settings=settings,
         cpu_source="whole_life" if "whole_life" in FAULTS else "perf_event",
         cpu_source_reason="perf_event: not permitted" if "whole_life" in FAULTS else None,
@@ -164,11 +167,14 @@ def load(arguments):
         "p999_ns": None, "maximum_ns": 9_000_000, "histogram": "",
     }  # fmt: skip
     say(
-        line="load", schema=3, workload=arguments[0], load=settings["load"],
-        primitive=settings.get("primitive", "send"), settings=settings,
+        line="load", schema=4, workload=arguments[0], load=settings["load"],
+        primitive=settings.get("primitive", "send_each"), receive=settings.get("receive", "recv"),
+        settings=settings,
         expected_requests=None if timed else planned, elapsed_ns=1, tally={
             "connections": connections, "closed": connections, "requests": done,
             "bytes_received": 4000 * done, "bytes_sent": 5 * done, "receive_calls": 4 * done,
+            "bytes_not_copied": 1000 * done if "zero_copy" in FAULTS else 0,
+            "completions": 0, "completions_copied": 0,
             "send_calls": done, "empty_wakeups": 0, "workers_lost": 0, "workers_replaced": 0,
             "errors": {"refused": 2} if done < planned else {},
         }, window=window, latency=latency, account={"busy": 2 * done},

@@ -32,7 +32,7 @@ LAB_FLOORS: list[set[str]] = [
     {"repeated_runs", "slope_matrix"},
     {"questions", "counters", "matrices", "layout", "drawing", "axes"},
     {"claims", "observation", "papers", "namespaces"},
-    {"trial_metrics"},
+    {"trial_metrics", "copied"},
     {"contrasts"},
     {"claims_file"},
     {"questions_file"},
@@ -50,6 +50,7 @@ LAB_FLOORS: list[set[str]] = [
     {"statistics", "noise", "holders"},
     {"records", "samples"},
     {"engine"},
+    {"engine_process"},
     {"catalogue", "metrics"},
     {"engine_lines", "labs"},
     {"errors"},
@@ -61,6 +62,7 @@ ENGINE_FLOORS: list[set[str]] = [
     {"lib", "cli"},
     {"commands"},
     {"registry"},
+    {"holes"},
     {"supervisor", "asking", "counting", "namespace"},
     {"listener"},
     {"lines"},
@@ -69,7 +71,9 @@ ENGINE_FLOORS: list[set[str]] = [
     {"pool", "scoreboard", "course"},
     {"design", "load", "exchange"},
     {"connection"},
-    {"pattern", "spin"},
+    {"channel"},
+    {"linger"},
+    {"pattern", "spin", "pipes"},
     {"workload"},
     {"primitive"},
     {"perf_event", "measure", "show"},
@@ -300,7 +304,8 @@ def test_the_engine_lists_what_its_files_are_called() -> None:
 
 
 SAID_IN_THE_LAB = {
-    ("study_form", "send"): "how clients move bytes where a study says nothing of it, as the engine has it",
+    ("study_form", "send_each"): "how bytes are sent where a study says nothing of it, as the engine has it",
+    ("study_form", "recv"): "how they are received, likewise",
     ("engine", "closed"): "the load that a caller of Load gets without asking for another",
 }
 """Names that a module of the laboratory may say, with the reason."""

@@ -106,3 +106,25 @@ def test_mistakes_have_their_line(old: str, new: str, line: int, complaint: str,
         loaded(tmp_path, GOOD.replace(old, new))
     told = str(caught.value).splitlines()
     assert any(f"claims.toml:{line}: " in each and complaint in each for each in told), told
+
+
+def test_a_claim_may_be_about_a_lab(tmp_path: Path) -> None:
+    about = GOOD.replace("[conditions]", '[conditions]\nlab = { kind = "veth", mtu = 1500, rate = "10gbit" }')
+    for overrides in ((), ("lab.kind=veth",), ("lab.kind=veth", "lab.mtu=9000", "lab.rate=10gbit")):
+        first = loaded(tmp_path, about, *overrides)[0]
+        assert 'a lab with kind "veth", mtu 1500, rate "10gbit", the run has' in first.unmet[0], overrides
+    assert loaded(tmp_path, about, "lab.kind=veth", "lab.mtu=1500", "lab.rate=10000mbit")[0].unmet == ()
+    assert loaded(tmp_path, GOOD, "lab.kind=veth")[0].unmet == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ('kind = "vet"', "known: loopback, veth, unix"),
+        ('rate = "fast"', "10gbit"),
+        ('congestion = "cubic"', "a lab has no congestion that a run could differ in"),
+    ],
+)
+def test_a_lab_that_there_is_not_is_no_condition(condition: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        loaded(tmp_path, GOOD.replace("[conditions]", f"[conditions]\nlab = {{ {condition} }}"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import engine
+from thunderherd import engine, engine_process
 from thunderherd.catalogue import TextSetting
 from thunderherd.engine import EngineError, Server, catalogue, find_engine, setting_flags, start_load
 from thunderherd.errors import UserError
@@ -22,7 +22,7 @@ Fake = Callable[..., Path]
 
 
 def server(design: str = "prefork") -> Server:
-    return Server(design, workload="bytes", primitive="send", settings={"drain_milliseconds": 100})
+    return Server(design, workload="bytes", settings={"drain_milliseconds": 100})
 
 
 def is_gone(pid: int) -> bool:
@@ -122,7 +122,7 @@ def test_leaving_the_block_ends_the_server(fake_engine: Fake) -> None:
 def test_a_server_that_does_not_obey_is_killed(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_engine("stuck")
     monkeypatch.setattr(engine, "STOP_SECONDS", 0.3)
-    monkeypatch.setattr(engine, "SIGTERM_SECONDS", 0.3)
+    monkeypatch.setattr(engine_process, "SIGTERM_SECONDS", 0.3)
     with pytest.raises(EngineError, match="gave no answer in time"), server() as running:
         pid = running.ready.supervisor_pid
         running.stop()
@@ -156,7 +156,7 @@ def test_exit_status_2_is_the_users_mistake_in_the_engines_words(fake_engine: Fa
 
 def test_an_engine_of_another_release_is_refused(fake_engine: Fake) -> None:
     fake_engine("newer")
-    told = r"version 99 of its JSON, this laboratory version 3.*make build"
+    told = r"version 99 of its JSON, this laboratory version 4.*make build"
     with pytest.raises(UserError, match=told), server():
         pass
 
@@ -274,6 +274,6 @@ def test_a_killed_client_is_counted_and_leaves_nothing(copied_engine: Path) -> N
 def test_the_real_engine_refuses_a_wrong_setting_as_the_users_mistake(use_engine: Path) -> None:
     with (
         pytest.raises(UserError, match="backlog"),
-        Server("prefork", workload="bytes", primitive="send", settings={"backlog": -5}),
+        Server("prefork", workload="bytes", settings={"backlog": -5}),
     ):
         pass

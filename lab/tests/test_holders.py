@@ -20,7 +20,7 @@ from thunderherd.holders import holders_of_listener
 )
 def test_parent_and_children_hold_the_listener(design: str, pool: int | None, expected: int) -> None:
     settings = {} if pool is None else {"pool": pool}
-    with Server(design, workload="bytes", primitive="send", settings=settings) as server:
+    with Server(design, workload="bytes", settings=settings) as server:
         server.snapshot()
         eventually = (holders_of_listener(server.ready.server_pid, server.ready.address) for _ in range(200))
         assert expected in eventually

@@ -190,6 +190,16 @@ def test_trials_are_valid_in_every_lab_and_tell_of_their_connections(study: Stud
         assert len(said) == (default == "bbr" and is_default), (name, record.warnings)
 
 
+def test_whole_lives_are_counted_in_namespaces_too(study: Study, veth: Path) -> None:
+    whole = study.main[0].model_copy(update={"trial": "whole_life"})
+    with site_of(whole.lab, veth) as site:
+        record = trial.run_trial(study, whole, block=1, position=1, seed=1, site=site)
+    assert record.valid, record.invalid_reasons
+    assert record.server_life is not None
+    assert record.ready is not None
+    assert record.ready.address.startswith("10.0.0.1:")
+
+
 def test_ports_that_are_used_up_are_those_of_the_lab(
     study: Study, veth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ def test_a_line_a_trial_and_each_on_disk_at_once(small_study: Study, tmp_path: P
             directory.append(trial)
             lines = (tmp_path / "run" / "trials.jsonl").read_text().splitlines()
             assert len(lines) == count
-            assert json.loads(lines[-1])["schema"] == 3
+            assert json.loads(lines[-1])["schema"] == 4
 
 
 # Each example writes the file anew, so one directory serves them all.
@@ -112,7 +112,7 @@ def test_a_broken_line_in_the_middle_is_not_passed_over(run: Path) -> None:
         results.load(run)
 
 
-@pytest.mark.parametrize("ending", ["{}\n", '{"schema": 3}\n', "a\rb\n", "\n"])
+@pytest.mark.parametrize("ending", ["{}\n", '{"schema": 4}\n', "a\rb\n", "\n"])
 def test_a_whole_last_line_that_is_no_trial_is_not_cut_off(run: Path, ending: str) -> None:
     path = run / "trials.jsonl"
     content = path.read_text() + ending

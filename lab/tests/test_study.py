@@ -40,7 +40,7 @@ normalise_connections = 5000
 
 [server]
 workload = "bytes"
-primitive = "send"
+primitive = "send_each"
 settings = { backlog = 64, nodelay = false }
 
 [load]
@@ -140,7 +140,7 @@ def test_everything_is_resolved(tmp_path: Path) -> None:
         ("prefork", "process_control_seconds", 1.8, "1.80, no lock: is odd"),
     ]
     assert iterative.label == "One after the other"
-    assert {each.primitive for each in study.contenders} == {"send"}
+    assert {each.primitive for each in study.contenders} == {"send_each"}
     assert [(pair.a, pair.b) for pair in study.comparisons] == [
         ("iterative", "prefork"),
         ("modern", "prefork"),
@@ -368,7 +368,7 @@ REFUSED = [
         "workload",
         'no such workload "byte"; known: bytes; did you mean',
     ),
-    ('primitive = "send"', 'primitive = "sent"', "primitive", 'no such primitive "sent"'),
+    ('primitive = "send_each"', 'primitive = "sent"', "primitive", 'no such primitive "sent"'),
     ('kind = "closed"', 'kind = "open"', "kind", 'no such load "open"; known: closed'),
     (
         "backlog = 64",
@@ -469,7 +469,12 @@ REFUSED = [
     ('inconsistencies = "wrong.csv"', 'claims = "claims.toml"', "claims", "there is no file"),
     ('question = "Which one?"', "", 'title = "A small study"-1', "'question' is missing"),
     ("[measure]", "[mesure]", "[mesure]", "did you mean 'measure'?"),
-    ('primitive = "send"', 'primitive = "test_splice"', 'design = "prefork"', "in the fixture, to have one"),
+    (
+        'primitive = "send_each"',
+        'primitive = "test_splice"',
+        'design = "prefork"',
+        "in the fixture, to have one",
+    ),
 ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import engine, noise, observation, trial
+from thunderherd import engine, engine_process, noise, observation, trial
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import Server
 from thunderherd.engine_lines import Snapshot
@@ -156,7 +156,7 @@ def test_a_load_that_hangs_ends_in_time(
     fake_engine("load_hangs")
     monkeypatch.setattr(trial, "LOAD_SECONDS", 0.3)
     monkeypatch.setattr(trial, "SECONDS_A_REQUEST", 0.0)
-    monkeypatch.setattr(engine, "SIGTERM_SECONDS", 0.3)
+    monkeypatch.setattr(engine_process, "SIGTERM_SECONDS", 0.3)
     found = run(small_study)
     assert found.invalid_reasons == ["load bytes gave no answer in time"]
 
@@ -216,8 +216,9 @@ CANNED = Snapshot.model_validate(
         "cpu_ns": 0,
         "listen_drops": 0,
         "tally": dict.fromkeys(
-            ["connections", "closed", "requests", "bytes_received", "bytes_sent", "receive_calls",
-             "send_calls", "empty_wakeups", "workers_lost", "workers_replaced"],
+            ["connections", "closed", "requests", "bytes_received", "bytes_sent", "bytes_not_copied",
+             "receive_calls", "send_calls", "completions", "completions_copied", "empty_wakeups",
+             "workers_lost", "workers_replaced"],
             0,
         ),
     }

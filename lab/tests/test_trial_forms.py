@@ -240,7 +240,7 @@ question = "Does it run?"
 metric = "server_cpu_per_connection"
 [server]
 workload = "bytes"
-primitive = "send"
+primitive = "send_each"
 [load]
 kind = "closed"
 processes = 1
@@ -285,7 +285,7 @@ FORMS_OF_THE_ENGINE = """\
 counters = ["context_switches", "task_clock"]
 [server]
 workload = "bytes"
-primitive = "send"
+primitive = "send_each"
 [load]
 kind = "closed_threads"
 processes = 1

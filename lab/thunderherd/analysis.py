@@ -15,10 +15,11 @@ from statistics import pstdev
 from typing import Any
 
 from thunderherd.claims import judge
+from thunderherd.copied import copied_after_all
 from thunderherd.counters import counted, unavailable_counters
-from thunderherd.engine_lines import Connection
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
+from thunderherd.observation import connections_of
 from thunderherd.questions import answers
 from thunderherd.records import (
     ClientsPerWorker,
@@ -78,7 +79,17 @@ def summarise(
         for contender in study.contenders
     ]
     return Summary(
-        study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
+        study=_study_summary(
+            study,
+            trials,
+            selection,
+            blocks,
+            complete,
+            seed,
+            command,
+            started,
+            [*notes, *copied_after_all(study, values)],
+        ),
         machine=dict(machine),
         contenders=contenders,
         sweeps=[_sweep(study, sweep, values, unavailable) for sweep in study.sweeps],
@@ -274,11 +285,12 @@ def _contender(
         control_of=contender.control_of,
         design=contender.design,
         primitive=contender.primitive,
+        receive=contender.receive,
         workload=contender.workload,
         settings=dict(contender.settings),
         load=None if contender.load == study.load else contender.load.model_dump(mode="json"),
         lab=None if contender.lab == study.lab else contender.lab.model_dump(mode="json"),
-        connections=_connections(contender, blocks),
+        connections=connections_of(trials[-1]) if (trials := _valid(contender, blocks)) else {},
         trial=contender.trial,
         scale=contender.scale,
         metric=contender.metric,
@@ -301,23 +313,17 @@ def _contender(
     )
 
 
+def _valid(contender: Contender, blocks: Sequence[Block]) -> list[TrialRecord]:
+    """The valid trials of a contender."""
+    return [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
+
+
 def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[TrialMetrics]:
     """Every run, where the study repeats instead of judging; else as many as it shows beside its verdicts."""
     if study.repetitions is None:
         blocks = blocks[: study.measure.single_runs]
-    trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
+    trials = _valid(contender, blocks)
     return [trial.metrics for trial in trials if trial.metrics is not None]
-
-
-def _connections(contender: Contender, blocks: Sequence[Block]) -> dict[str, Connection]:
-    """What the kernel made of connections, on both sides."""
-    trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
-    found: dict[str, Connection] = {}
-    for trial in trials[-1:]:
-        for side, each in (("server", trial.summary), *(("client", load) for load in trial.loads)):
-            if each is not None and each.connection is not None:
-                found[side] = each.connection
-    return found
 
 
 def _spread(runs: Sequence[TrialMetrics]) -> dict[str, Spread]:
@@ -342,7 +348,7 @@ def _workers(
     Which worker is busiest changes from trial to trial: averaging by worker would show an evenness that
     is not there.
     """
-    trials = [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
+    trials = _valid(contender, blocks)
     counts = [sorted(trial.worker_connections, reverse=True) for trial in trials if trial.worker_connections]
     if not counts:
         return None, None
@@ -361,8 +367,10 @@ def _mean(column: Sequence[float]) -> float:
 
 
 def _sweep(study: Study, sweep: Sweep, values: MetricValues, unavailable: Mapping[str, str]) -> SweepSummary:
+    own = {each.name for each in study.contenders if each.sweep == sweep.name}
     return SweepSummary(
-        **sweep.model_dump(),
+        **sweep.model_dump(exclude={"remarks"}),
+        remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),
     )

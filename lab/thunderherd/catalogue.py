@@ -6,8 +6,8 @@ not.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -104,23 +104,50 @@ Setting = Annotated[
 
 
 class Entry(_Part):
-    """One line of a registry: a design, a primitive or a load."""
+    """One line of a registry."""
 
     name: str
     summary: str
     source: str | None = None
     settings: tuple[Setting, ...] = ()
-    tcp_only: str | None = None
-    """Why it does with no other sockets, where it does not."""
 
 
-class Design(Entry):
-    """A server design and how it waits for its sockets."""
+class Runnable(Entry):
+    """One that not every machine can run; `reason` says why this one cannot. `tcp_only` says why it does with
+    no other sockets, where it does not."""
 
-    waits: Literal["in_the_call", "for_readiness", "for_completion"]
     available: bool = True
     reason: str | None = None
-    """Why it cannot run on this machine."""
+    tcp_only: str | None = None
+
+
+Waits = Literal["in_the_call", "for_readiness", "for_completion"]
+"""How sockets are waited for."""
+
+
+class Design(Runnable):
+    """A server design and how it waits for its sockets."""
+
+    waits: Waits
+
+
+class Primitive(Runnable):
+    """A way of moving bytes: `out` sends, `in` receives.
+
+    `waits` are the ways of waiting that it works with. One that does not `store` what comes leaves it to the
+    kernel, as far as that can avoid to copy it.
+    """
+
+    moves: Literal["out", "in"]
+    waits: tuple[Waits, ...] = ()
+    stores: bool = True
+
+
+class Way(NamedTuple):
+    """How one side moves its bytes: the primitive that sends, and the one that receives."""
+
+    primitive: str
+    receive: str
 
 
 class Load(Entry):
@@ -192,11 +219,13 @@ class Counter(_Part):
 
 
 class Hole(_Part):
-    """A combination that does not exist; `workload` None means that no workload fills it."""
+    """What a primitive does not fit: a design, a load, or one end of a workload; the others are None."""
 
-    design: str
     primitive: str
+    design: str | None = None
+    load: str | None = None
     workload: str | None = None
+    end: Literal["service", "client"] | None = None
     reason: str
 
 
@@ -239,7 +268,7 @@ class Catalogue(_Part):
     version: str
     build: Build | None = None
     designs: tuple[Design, ...]
-    primitives: tuple[Entry, ...]
+    primitives: tuple[Primitive, ...]
     workloads: tuple[Workload, ...]
     loads: tuple[Load, ...]
     counters: tuple[Counter, ...] = ()
@@ -262,40 +291,53 @@ class Catalogue(_Part):
         """The load of that name, or None."""
         return next((load for load in self.loads if load.name == name), None)
 
-    def hole(self, design: str, primitive: str, workload: str) -> str | None:
-        """Why this combination does not exist; None if it does."""
+    def hole_of_server(self, design: str, primitive: str, workload: str) -> str | None:
+        """Why no server has these together; None where one has."""
+        return self._hole(primitive, lambda hole: hole.design == design, workload, "service")
+
+    def hole_of_load(self, load: str, primitive: str, workload: str) -> str | None:
+        """Why no load has these together; None where one has."""
+        return self._hole(primitive, lambda hole: hole.load == load, workload, "client")
+
+    def _hole(self, primitive: str, is_of: Callable[[Hole], bool], workload: str, end: str) -> str | None:
         for hole in self.holes:
-            if (hole.design, hole.primitive) == (design, primitive) and hole.workload in (None, workload):
+            if hole.primitive == primitive and (is_of(hole) or (hole.workload, hole.end) == (workload, end)):
                 return hole.reason
         return None
 
-    def primitive(self, name: str) -> Entry | None:
+    def primitive(self, name: str) -> Primitive | None:
         """The primitive of that name, or None."""
         return next((primitive for primitive in self.primitives if primitive.name == name), None)
 
-    def settings_of_server(self, design: str, primitive: str, workload: str) -> dict[str, Setting]:
-        """What `serve DESIGN --primitive --workload` takes, by name; unknown names add nothing."""
-        own, protocol, mover = self.design(design), self.workload(workload), self.primitive(primitive)
+    def settings_of_server(self, design: str, way: Iterable[str], workload: str) -> dict[str, Setting]:
+        """What `serve DESIGN --workload` takes that moves its bytes in this way, by name; unknown names add
+        nothing."""
+        own, protocol = self.design(design), self.workload(workload)
         return by_name(
             [
                 *self.server_settings,
                 *(protocol.service_settings if protocol else ()),
-                *(mover.settings if mover else ()),
+                *self._settings_of(way),
                 *(own.settings if own else ()),
             ]
         )
 
-    def settings_of_load(self, load: str, primitive: str, workload: str) -> dict[str, Setting]:
-        """What `load WORKLOAD --load LOAD --primitive` takes, by name; unknown names add nothing."""
-        own, protocol, mover = self.load(load), self.workload(workload), self.primitive(primitive)
+    def settings_of_load(self, load: str, way: Iterable[str], workload: str) -> dict[str, Setting]:
+        """What `load WORKLOAD --load LOAD` takes that moves its bytes in this way, by name; unknown names add
+        nothing."""
+        own, protocol = self.load(load), self.workload(workload)
         return by_name(
             [
                 *self.load_settings,
                 *(protocol.client_settings if protocol else ()),
-                *(mover.settings if mover else ()),
+                *self._settings_of(way),
                 *(own.settings if own else ()),
             ]
         )
+
+    def _settings_of(self, way: Iterable[str]) -> list[Setting]:
+        movers = [self.primitive(name) for name in way]
+        return [setting for mover in movers if mover for setting in mover.settings]
 
 
 def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:

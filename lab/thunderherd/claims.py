@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.contrasts import Values, lacks, measure, units
+from thunderherd.copied import copied_after_all
 from thunderherd.figures import count
 from thunderherd.records import ClaimSummary, ClaimVerdict, Interval
 from thunderherd.statistics import holm
@@ -109,6 +110,8 @@ class _Case:
             [measure(each, study, values) for each in contrasts if not lacks(each, values, unavailable)]
             for contrasts in (claim.figures, claim.tests)
         )
+        about = {name for each in (*claim.tests, *claim.figures) for name in each.contenders()}
+        self.remarks = [*claim.remarks, *copied_after_all(study, values, about)]
         # Only if the verdict can come from them.
         self.tests = [] if self.obstacle() else self.shown_tests
 
@@ -176,8 +179,9 @@ class _Case:
         )
 
     def _remarks(self) -> str:
-        """How this run differs from the source's experiment; it stands beside every figure."""
-        return f" [{'; '.join(self.claim.remarks)}]" if self.claim.remarks else ""
+        """How this run differs from the source's experiment, and what was copied after all; it stands beside
+        every figure."""
+        return f" [{'; '.join(self.remarks)}]" if self.remarks else ""
 
     def _notes(self) -> list[str]:
         claim = self.claim

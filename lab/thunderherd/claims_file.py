@@ -27,6 +27,7 @@ from thunderherd.contrasts_file import (
     resolved_contrast,
     resolved_figure,
 )
+from thunderherd.labs import is_like, unfit
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric
@@ -46,7 +47,8 @@ class SweepConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders in this sweep"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of their load; primitive and processes are two of them here"
+        default={},
+        description="settings of their load; primitive, receive and processes are three of them here",
     )
 
 
@@ -57,7 +59,11 @@ class ConditionsTable(FileTable):
         default={}, description="settings of the claim's contenders, where they have them"
     )
     load: dict[str, bool | int | float | str] = Field(
-        default={}, description="settings of the load; primitive and processes are two of them here"
+        default={},
+        description="settings of the load; primitive, receive and processes are three of them here",
+    )
+    lab: dict[str, int | str] = Field(
+        default={}, description='keys of [lab], such as { kind = "veth", mtu = 1500 }'
     )
     sweeps: dict[str, SweepConditionsTable] = Field(
         default={}, description="by sweep, what differs there: { herd = { load = { processes = 1 } } }"
@@ -229,10 +235,14 @@ def _check_conditions(conditions: ConditionsTable, here: KeyPath, study: Study, 
             for key in keys:
                 if key not in known[table]:
                     problems.add((*place, table, key), unknown(f"setting of the {table}", key, known[table]))
+    for key, value in conditions.lab.items():
+        if why := unfit(key, value):
+            problems.add((*here, "lab", key), why)
 
 
 def _load_in_effect(load: LoadPlan) -> dict[str, SettingValue]:
-    return {"primitive": load.primitive, "processes": load.processes, **load.settings}
+    way = {"primitive": load.primitive, "receive": load.receive}
+    return {**way, "processes": load.processes, **load.settings}
 
 
 def _resolved(claim: ClaimTable, common: ConditionsTable, study: Study) -> Claim:
@@ -276,6 +286,7 @@ def _unmet(
     load, settings = common.load | own.load, common.contenders | own.contenders
     if ordinary or not needed:
         yield from _unmet_by(ordinary, load, settings, study)
+        yield from _unmet_by_lab(ordinary, common.lab | own.lab, study)
     for name, special in sweeps.items():
         of_sweep = [contender for contender in contenders if contender.sweep == name]
         if of_sweep:
@@ -302,6 +313,24 @@ def _unmet_by(
     for key, wanted in settings.items():
         if others := _others(contenders, study, key, wanted, lambda each: each.settings):
             yield f"the claim is about {key} {show(wanted)}, the run has {_listed(others)}"
+
+
+def _unmet_by_lab(
+    contenders: Sequence[Contender], wanted: Mapping[str, int | str], study: Study
+) -> Iterator[str]:
+    """Where the run took place elsewhere than a claim wants, but for sweeps over labs."""
+    if not wanted:
+        return
+
+    def is_varied(contender: Contender) -> bool:
+        along = {each.lab.network for each in study.contenders if each.sweep == contender.sweep}
+        return contender.sweep is not None and len(along) > 1
+
+    labs = [each.lab for each in contenders if not is_varied(each)] if contenders else [study.lab]
+    others = {each.network for each in labs if not is_like(each.kind, each.settings, wanted)}
+    if others:
+        about = ", ".join(f"{key} {show(value)}" for key, value in wanted.items())
+        yield f"the claim is about a lab with {about}, the run has {' and '.join(sorted(others))}"
 
 
 def _others(

@@ -7,28 +7,19 @@ leaves behind when it is killed itself is ended by the parent-death signal that 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import selectors
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NoReturn, Self, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import Self
 
 from thunderherd.catalogue import Catalogue, SettingValue
 from thunderherd.engine_lines import (
-    SCHEMA,
     Life,
     LoadResult,
     Mark,
@@ -37,9 +28,31 @@ from thunderherd.engine_lines import (
     ServerSummary,
     Snapshot,
 )
+from thunderherd.engine_process import (
+    ENGINE_NAME,
+    SIGTERM_SECONDS,
+    EngineError,
+    EngineProcess,
+    Line,
+    ending_in_words,
+    json_object,
+    one_line,
+    understand,
+)
 from thunderherd.errors import UserError
 
-ENGINE_NAME = "thunderherd-engine"
+__all__ = [
+    "EngineError",
+    "LoadProcess",
+    "NamespaceHolder",
+    "Server",
+    "catalogue",
+    "find_engine",
+    "matrix",
+    "setting_flags",
+    "start_load",
+]
+
 READY_SECONDS = 15.0
 """How long a server may take to listen."""
 SNAPSHOT_SECONDS = 15.0
@@ -47,16 +60,6 @@ SNAPSHOT_SECONDS = 15.0
 STOP_SECONDS = 15.0
 """How long a server may take to end, beyond the drain that its settings allow."""
 LIST_SECONDS = 30.0
-STDERR_BYTES = 4096
-"""How much of the end of its stderr goes into a message."""
-SIGTERM_SECONDS = 3.0
-"""How long a process may take to obey SIGTERM before SIGKILL follows."""
-
-Line = TypeVar("Line", bound=BaseModel)
-
-
-class EngineError(Exception):
-    """The engine failed in the middle of its work: the trial that asked is invalid, with this reason."""
 
 
 def find_engine() -> Path:
@@ -90,9 +93,19 @@ def catalogue(engine: Path | None = None) -> Catalogue:
     return _catalogue(path, path.stat().st_mtime_ns)
 
 
+def matrix(engine: Path | None = None) -> str:
+    """What fits what, in words (`thunderherd-engine list --matrix`)."""
+    return _listed(engine or find_engine(), "--matrix")
+
+
 @lru_cache(maxsize=4)
 def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
-    command = [str(engine), "list", "--json"]
+    return understand(Catalogue, _listed(engine, "--json"), "its catalogue")
+
+
+def _listed(engine: Path, form: str) -> str:
+    """What the engine says of itself."""
+    command = [str(engine), "list", form]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -100,9 +113,9 @@ def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
     except OSError as error:
         raise UserError(f"{engine} cannot be started: {error.strerror}; run `make build`") from None
     if done.returncode != 0:
-        said = _one_line(done.stderr)
-        raise EngineError(f"`{' '.join(command)}` failed: {_ending(done.returncode)}: {said}")
-    return _understand(Catalogue, done.stdout, "its catalogue")
+        said = one_line(done.stderr)
+        raise EngineError(f"`{' '.join(command)}` failed: {ending_in_words(done.returncode)}: {said}")
+    return done.stdout
 
 
 def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
@@ -115,7 +128,7 @@ def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
 
 
 class Server:
-    """A server under control: `with Server("prefork", workload="bytes", primitive="send") as server:`.
+    """A server under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`.
 
     On entering, it listens (`ready` holds its port). `snapshot()` may be called at any time, `stop()` once;
     leaving the block without `stop()` ends the server and throws its account away. Main thread only.
@@ -132,7 +145,8 @@ class Server:
         design: str,
         *,
         workload: str,
-        primitive: str,
+        primitive: str | None = None,
+        receive: str | None = None,
         settings: Mapping[str, SettingValue] | None = None,
         cpus: Sequence[int] | None = None,
         listen: str = "127.0.0.1:0",
@@ -142,18 +156,18 @@ class Server:
         engine: Path | None = None,
     ) -> None:
         words = [
-            "serve", design, "--workload", workload, "--primitive", primitive, "--listen", listen,
+            "serve", design, "--workload", workload, *_way_flags(primitive, receive), "--listen", listen,
             "--control", *_place_flags(cpus, network_namespace), *setting_flags(settings or {}),
         ]  # fmt: skip
         self.command = _command(engine, words, counters, whole_life)
         self._design, self._whole_life = design, whole_life
         drain = (settings or {}).get("drain_milliseconds", 0)
         self._stop_seconds = STOP_SECONDS + (drain / 1000 if isinstance(drain, int) else 0)
-        self._process: _Process | None = None
+        self._process: EngineProcess | None = None
         self._summary: ServerSummary | None = None
 
     def __enter__(self) -> Self:
-        self._process = _Process(self.command, f"server {self._design}", control=True)
+        self._process = EngineProcess(self.command, f"server {self._design}", control=True)
         try:
             self.ready = self._next(Ready, "ready", READY_SECONDS)
         except BaseException:
@@ -197,19 +211,19 @@ class Server:
     def _parse(self, model: type[Line], text: str, expected: str) -> Line | None:
         """The line as `model`; None when it is another line than expected (a summary is kept)."""
         what = self._running().what
-        line = _json_object(text, what).get("line")
+        line = json_object(text, what).get("line")
         if line == "life" != expected:
             self._running().fail_for_silence(time.monotonic() + SIGTERM_SECONDS)
         if line == expected:
-            return _understand(model, text, f"a line of {what}")
+            return understand(model, text, f"a line of {what}")
         if line == "summary":
-            self._summary = _understand(ServerSummary, text, f"a line of {what}")
+            self._summary = understand(ServerSummary, text, f"a line of {what}")
             return None
         if expected == "summary":
             return None
         raise EngineError(f"{what} said {line!r} where {expected!r} was due: {text[:200]}")
 
-    def _running(self) -> _Process:
+    def _running(self) -> EngineProcess:
         if self._process is None:
             raise RuntimeError("the server has not been started: use it in a `with` block")
         return self._process
@@ -229,13 +243,13 @@ class NamespaceHolder:
     ) -> None:
         asked = ["--sysctls", ",".join(sysctls)] if sysctls else []
         self._command = _command(engine, ["namespace", *asked, *setting_flags(settings)], (), False)
-        self._process: _Process | None = None
+        self._process: EngineProcess | None = None
 
     def __enter__(self) -> Self:
-        self._process = _Process(self._command, "the holder of network namespaces", control=True)
+        self._process = EngineProcess(self._command, "the holder of network namespaces", control=True)
         try:
             text = self._process.read_line(time.monotonic() + READY_SECONDS)
-            self.namespaces = _understand(Namespaces, text, "a line of the holder of network namespaces")
+            self.namespaces = understand(Namespaces, text, "a line of the holder of network namespaces")
         except BaseException:
             self._process.end()
             raise
@@ -263,7 +277,7 @@ class LoadProcess:
 
     def __init__(self, command: Sequence[str], workload: str, *, whole_life: bool = False) -> None:
         self.command = list(command)
-        self._process = _Process(command, f"load {workload}", control=False)
+        self._process = EngineProcess(command, f"load {workload}", control=False)
         self._whole_life = whole_life
         self._result: LoadResult | None = None
 
@@ -283,7 +297,7 @@ class LoadProcess:
                 found = self._next(deadline)
                 self._result = found if isinstance(found, LoadResult) else None
             if self._whole_life:
-                self.life = _understand(Life, self._process.read_line(deadline), "the load's whole life")
+                self.life = understand(Life, self._process.read_line(deadline), "the load's whole life")
             self._process.wait(deadline)
         finally:
             self._process.end()
@@ -291,12 +305,12 @@ class LoadProcess:
 
     def _next(self, deadline: float) -> Mark | LoadResult:
         text = self._process.read_line(deadline)
-        line = _json_object(text, self._process.what).get("line")
+        line = json_object(text, self._process.what).get("line")
         if line == "mark":
-            return _understand(Mark, text, "a mark of the load")
+            return understand(Mark, text, "a mark of the load")
         if line == "life":
             self._process.fail_for_silence(deadline)
-        return _understand(LoadResult, text, "the load's result")
+        return understand(LoadResult, text, "the load's result")
 
     def end(self) -> None:
         """Kills it if it still runs."""
@@ -309,6 +323,7 @@ def start_load(
     *,
     kind: str = "closed",
     primitive: str | None = None,
+    receive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,
     cpus: Sequence[int] | None = None,
     network_namespace: str | None = None,
@@ -318,14 +333,22 @@ def start_load(
 ) -> LoadProcess:
     """Starts one load process against `address` (host:port). Start it from the main thread only.
 
-    Without a `primitive` its bytes are moved as the engine does it of itself.
+    Without `primitive` and `receive` its bytes are moved as the engine does it of itself.
     """
     words = [
         "load", workload, "--connect", address, "--load", kind, "--json",
-        *(["--primitive", primitive] if primitive else []), *_place_flags(cpus, network_namespace),
+        *_way_flags(primitive, receive), *_place_flags(cpus, network_namespace),
         *setting_flags(settings or {}),
     ]  # fmt: skip
     return LoadProcess(_command(engine, words, counters, whole_life), workload, whole_life=whole_life)
+
+
+def _way_flags(primitive: str | None, receive: str | None) -> list[str]:
+    """How bytes are moved, as the engine's command line takes it."""
+    return [
+        *(["--primitive", primitive] if primitive else []),
+        *(["--receive", receive] if receive else []),
+    ]
 
 
 def _command(
@@ -340,155 +363,6 @@ def _command(
     return [program, *words, *count, *parent]
 
 
-class _Process:
-    """One process of the engine: its lines, with deadlines, and its end.
-
-    Its stderr goes to a nameless file, which can never fill a pipe and block it. It is a process group of its
-    own, so that Ctrl-C reaches Python only, which then ends load and server in their order.
-    """
-
-    def __init__(self, command: Sequence[str], what: str, *, control: bool) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError(
-                "the engine must be started from the main thread: "
-                "its parent-death signal fires when the thread that started it ends"
-            )
-        self.what = what
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
-        self._buffer = b""
-        try:
-            self._popen = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE if control else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                process_group=0,
-            )
-        except OSError as error:
-            self._errors.close()
-            raise UserError(f"{command[0]} cannot be started: {error.strerror}; run `make build`") from None
-        assert self._popen.stdout is not None
-        self._output = self._popen.stdout.fileno()
-        os.set_blocking(self._output, False)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._output, selectors.EVENT_READ)
-
-    def say(self, text: str) -> None:
-        """Writes one line to its stdin. A process that is gone is noticed by the reading that follows."""
-        assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._popen.stdin.write(text.encode() + b"\n")
-            self._popen.stdin.flush()
-
-    def close_input(self) -> None:
-        if self._popen.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._popen.stdin.close()
-
-    def read_line(self, deadline: float) -> str:
-        """The next line, without its end. Fails at `deadline` (`time.monotonic`) and at the end of output."""
-        while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._selector.select(left):
-                raise EngineError(f"{self.what} gave no answer in time{self.said()}")
-            piece = os.read(self._output, 65536)
-            if not piece:
-                self.fail_for_silence(deadline)
-            self._buffer += piece
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        return line.decode(errors="replace")
-
-    def wait(self, deadline: float) -> int:
-        """Its exit status (negative: the signal that killed it)."""
-        try:
-            return self._popen.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"{self.what} does not end{self.said()}") from None
-
-    def ending(self) -> str | None:
-        """How it has ended, in words; None while it runs."""
-        status = self._popen.poll()
-        return None if status is None else f"{_ending(status)}{self.said()}"
-
-    def end(self) -> None:
-        """Ends it if it still runs: end of its input, SIGTERM, SIGKILL; reaps it and closes everything."""
-        self.close_input()
-        try:
-            if self._popen.poll() is None:
-                self._popen.send_signal(signal.SIGTERM)
-                try:
-                    self._popen.wait(SIGTERM_SECONDS)
-                except subprocess.TimeoutExpired:
-                    self._popen.kill()
-        finally:
-            if self._popen.poll() is None:
-                self._popen.kill()
-                self._popen.wait()
-            self._selector.close()
-            if self._popen.stdout is not None:
-                self._popen.stdout.close()
-            self._errors.close()
-
-    def said(self) -> str:
-        """What it wrote to stderr, shortened, for the end of an error message."""
-        text = self._stderr()
-        return f"; it said: {text}" if text else ""
-
-    def _stderr(self) -> str:
-        if self._errors.closed:
-            return ""
-        # The process writes at the position that this descriptor shares with it: never move that.
-        descriptor = self._errors.fileno()
-        start = max(0, os.fstat(descriptor).st_size - STDERR_BYTES)
-        return _one_line(os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace"))
-
-    def fail_for_silence(self, deadline: float) -> NoReturn:
-        """Its output has ended before the line that was due: why. Raises UserError or EngineError."""
-        status = self.wait(deadline)
-        message = self._stderr().removeprefix(f"{ENGINE_NAME}: ").removeprefix("error: ")
-        if status == 2 and message:
-            raise UserError(message)
-        raise EngineError(f"{self.what} failed: {_ending(status)}{self.said()}")
-
-
 def _place_flags(cpus: Sequence[int] | None, network_namespace: str | None) -> list[str]:
     pinned = ["--cpus", ",".join(map(str, cpus))] if cpus else []
     return [*pinned, *(["--network-namespace", network_namespace] if network_namespace else [])]
-
-
-def _json_object(text: str, what: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        raise EngineError(f"{what} said something that is no JSON: {text[:200]!r}") from None
-    if not isinstance(found, dict):
-        raise EngineError(f"{what} said something that is no JSON object: {text[:200]!r}")
-    return found
-
-
-def _understand(model: type[Line], text: str, what: str) -> Line:
-    found = _json_object(text, what)
-    if found.get("schema", SCHEMA) != SCHEMA:
-        raise UserError(
-            f"the engine speaks version {found['schema']!r} of its JSON, this laboratory version {SCHEMA}: "
-            "they belong to different releases; run `make build`"
-        )
-    try:
-        return model.model_validate(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the line"
-        raise EngineError(f"{what} is not as expected: {where}: {first['msg']}; seen: {text[:200]}") from None
-
-
-def _ending(status: int) -> str:
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"
-
-
-def _one_line(text: str) -> str:
-    return " / ".join(line.strip() for line in text.splitlines() if line.strip())

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SchemaNumber = Literal[3]
-SCHEMA: SchemaNumber = 3
+SchemaNumber = Literal[4]
+SCHEMA: SchemaNumber = 4
 """The version of the engine's lines that this laboratory understands."""
 
 Counters = dict[str, int | None]
@@ -39,8 +39,13 @@ class Tally(EngineLine):
     )
     bytes_received: int
     bytes_sent: int
+    bytes_not_copied: int = Field(
+        description="of those received, mapped or thrown away by the kernel instead of copied"
+    )
     receive_calls: int
     send_calls: int
+    completions: int = Field(description="sends without copying that the kernel is done with")
+    completions_copied: int = Field(description="those of them that were copied after all")
     empty_wakeups: int = Field(description="returns from a wait that found nothing to do")
     workers_lost: int = Field(description="workers, or client processes, that died and were not asked to")
     workers_replaced: int
@@ -70,7 +75,8 @@ class Ready(EngineLine):
     supervisor_pid: int
     server_pid: int
     design: str
-    primitive: str
+    primitive: str = Field(description="the one that sends")
+    receive: str = Field(description="the one that receives")
     workload: str
     settings: dict[str, Any]
     cpu_source: CpuSource
@@ -175,7 +181,8 @@ class LoadResult(Used):
     schema_version: SchemaNumber = Field(alias="schema")
     workload: str
     load: str
-    primitive: str
+    primitive: str = Field(description="the one that sends")
+    receive: str = Field(description="the one that receives")
     settings: dict[str, Any]
     measured_by: Literal["requests", "bytes_to_server", "bytes_to_clients"] = Field(
         default="requests", description="what is counted in the window of a load that ends by time"

@@ -91,6 +91,27 @@ def parse(key: str, value: object) -> int:
     return int(found)
 
 
+def unfit(key: str, value: object) -> str | None:
+    """Why a lab can have no such value of a key, `kind` among them; None where it can."""
+    if key == "kind":
+        return None if value in KINDS else f"kind = {value!r}; known: {', '.join(KINDS)}"
+    if key not in QUANTITIES:
+        return f"a lab has no {key} that a run could differ in; known: kind, {', '.join(QUANTITIES)}"
+    try:
+        parse(key, value)
+    except ValueError as error:
+        return f"{key} = {value!r}: {error}"
+    return None
+
+
+def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | str]) -> bool:
+    """Whether a lab has these keys, as they are written, `kind` among them."""
+    return all(
+        kind == value if key == "kind" else settings.get(QUANTITIES[key].setting) == parse(key, value)
+        for key, value in wanted.items()
+    )
+
+
 def in_words(kind: str, settings: Mapping[str, int]) -> str:
     """`veth, MTU 1500, 10 Gbit/s`: what tells a lab from others, but for its CPUs."""
     said = [kind]

@@ -17,7 +17,7 @@ SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "
 
 HEADINGS = {
     "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
-    "primitives": "Primitives: how the bytes of a message go in and out (--primitive)",
+    "primitives": "Primitives: how the bytes of a message go out (--primitive) and come in (--receive)",
     "workloads": "Workloads: one protocol, both ends (--workload; thunderherd load WORKLOAD)",
     "loads": "Loads: who asks, how often (--load)",
     "labs": "Labs: where server and clients are, and what joins them (--lab; [lab] kind of a study)",
@@ -63,37 +63,14 @@ def print_list(what: str | None, as_json: bool) -> None:
 
 
 def print_matrix(as_json: bool) -> None:
-    """Designs × primitives: which combinations exist, and the reason of each that does not."""
-    offered = _offered(("designs",))
+    """What fits what, as the engine says it; as JSON what does not: the holes, each with its reason."""
     if as_json:
-        cells = [
-            {"design": design["name"], "primitive": primitive["name"], **_cell(offered, design, primitive)}
-            for design in offered["designs"]
-            for primitive in offered["primitives"]
-        ]
-        print(json.dumps(cells, indent=2, ensure_ascii=False))
+        holes = _offered(("primitives",))["holes"]
+        print(json.dumps(holes, indent=2, ensure_ascii=False))
         return
+    from thunderherd.engine import matrix
 
-    from rich.table import Table
-
-    table = Table("design", box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for primitive in offered["primitives"]:
-        table.add_column(primitive["name"])
-    reasons: list[str] = []
-    for design in offered["designs"]:
-        row = [design["name"]]
-        for primitive in offered["primitives"]:
-            cell = _cell(offered, design, primitive)
-            marks = [_footnote(reasons, hole) for hole in cell["holes"]]
-            row.append(" ".join(["yes" if cell["possible"] else "no", *marks]))
-        table.add_row(*row)
-    console = _console()
-    _print(console, table)
-    console.print()
-    if not reasons:
-        console.print("Every design moves its bytes by every primitive, under every workload.")
-    for number, reason in enumerate(reasons, start=1):
-        console.print(f"({number}) {reason}", markup=False, highlight=False)
+    print(matrix(), end="")
 
 
 def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
@@ -147,24 +124,6 @@ def _studies() -> list[Entry]:
     return studies
 
 
-def _cell(offered: dict[str, Any], design: Entry, primitive: Entry) -> dict[str, Any]:
-    """Whether the two go together at all, and the holes: those without a workload hold for every workload."""
-    holes = [
-        {"workload": hole.get("workload"), "reason": hole["reason"]}
-        for hole in offered["holes"]
-        if (hole["design"], hole["primitive"]) == (design["name"], primitive["name"])
-    ]
-    return {"possible": all(hole["workload"] is not None for hole in holes), "holes": holes}
-
-
-def _footnote(reasons: list[str], hole: dict[str, Any]) -> str:
-    """The mark of a hole's reason, which is written down once however many cells have it."""
-    reason = f"not with {hole['workload']}: {hole['reason']}" if hole["workload"] else str(hole["reason"])
-    if reason not in reasons:
-        reasons.append(reason)
-    return f"({reasons.index(reason) + 1})"
-
-
 def _console() -> Console:
     from rich.console import Console
 
@@ -206,7 +165,8 @@ def _print(console: Console, table: Table) -> None:
 
 
 def _summary(entry: Entry) -> str:
-    summary = str(entry["summary"])
+    does = {"out": "sends: ", "in": "receives: "}.get(entry.get("moves", ""), "")
+    summary = does + str(entry["summary"])
     if entry.get("available") is False:
         return f"{summary}; unavailable here: {entry.get('reason')}"
     return summary

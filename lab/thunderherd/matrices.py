@@ -21,7 +21,7 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import METRICS, in_order, metric
+from thunderherd.metrics import METRICS, NONE_BECAUSE, in_order, metric
 from thunderherd.papers import as_printed, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
@@ -307,6 +307,8 @@ def why_none(name: str, contender: ContenderSummary) -> str:
         return "no valid trials"
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
         return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
+    if because := NONE_BECAUSE.get(name.partition(".")[2]):
+        return because
     return f"has no {words_of(name)} in each of its trials"
 
 

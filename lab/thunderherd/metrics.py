@@ -163,17 +163,31 @@ OF_A_TALLY = {
     "receive_calls": "receive calls",
     "bytes_sent": "bytes sent",
     "bytes_received": "bytes received",
+    "bytes_not_copied": "bytes received without being copied",
+    "completions": "sends without copying that were completed",
+    "completions_copied": "sends without copying that were copied after all",
 }
 """What each side counts as it goes, in every trial: the server's in the window where there is one, the
 clients' over all of their load."""
+
+COPIED_SHARE = "copied_share"
+"""Of the sends without copying, those that were copied after all: 1 over loopback and between namespaces."""
+
+NOT_COPIED_SHARE = "not_copied_share"
+"""Of the bytes received, those that were mapped, or thrown away by the kernel."""
 
 RATIOS = {
     "cpus_utilized": ("task_clock", "elapsed_seconds"),
     "instructions_per_cycle": ("instructions", "cpu_cycles"),
     "branch_miss_share": ("branch_misses", "branch_instructions"),
     "cache_misses_per_instruction": ("cache_misses", "instructions"),
+    COPIED_SHARE: ("completions_copied", "completions"),
+    NOT_COPIED_SHARE: ("bytes_not_copied", "bytes_received"),
 }
 """What is known of each side where both the counter above and the one below the line are."""
+
+NONE_BECAUSE = {COPIED_SHARE: "nothing was sent without copying"}
+"""Why there is no such ratio, where all that it is made of was counted."""
 
 NANOSECONDS = "nanoseconds"
 """The unit of counters of time, as the engine says it; as metrics they are in seconds."""

@@ -404,6 +404,12 @@ def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str,
     }
 
 
+def connections_of(trial: TrialRecord) -> dict[str, Connection]:
+    """By side, what the kernel made of a connection; without a side that has none of TCP."""
+    told = [("server", trial.summary), *(("client", load) for load in trial.loads)]
+    return {side: each.connection for side, each in told if each is not None and each.connection is not None}
+
+
 def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
     """From the first client's start to the last client's end; of timed loads, of their windows."""
     spans = [load.window or load for load in loads]

@@ -20,6 +20,7 @@ from thunderherd.claims import judged_after
 from thunderherd.claims_file import load_questions
 from thunderherd.contrasts import Measured, Values, lacks, measure
 from thunderherd.contrasts_file import outside_this_size
+from thunderherd.copied import copied_after_all
 from thunderherd.metrics import metric
 from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records import QuestionSummary
@@ -142,7 +143,12 @@ def _answer(
         filled[name] = NOT_JUDGED if early else _turn(found)
     for name, best in question.best.items():
         filled[name] = _best(best, values, alpha if early is None else None)
-    notes = [question.note] if question.note else []
+    about = {
+        name
+        for each in (*question.figures.values(), *question.tests().values())
+        for name in each.contenders()
+    }
+    notes = [*([question.note] if question.note else []), *copied_after_all(study, values, about)]
     if early and (question.tests() or question.best):
         notes.append(f"nothing is judged: {early}")
     return QuestionSummary(

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
 
-SchemaNumber = Literal[3]
-SCHEMA: SchemaNumber = 3
+SchemaNumber = Literal[4]
+SCHEMA: SchemaNumber = 4
 """The version of both shapes."""
 
 
@@ -232,7 +232,8 @@ class ContenderSummary(Record):
     row: int | None
     control_of: str | None
     design: str
-    primitive: str
+    primitive: str = Field(description="by which its server sends")
+    receive: str = Field(description="by which its server receives")
     workload: str
     settings: dict[str, Any]
     load: dict[str, Any] | None = Field(description="null: that of the study's settings")
@@ -369,7 +370,9 @@ class SweepSummary(Record):
     contenders: list[str] = Field(description="their bases; BASE@SWEEP=POINT are the names at a point")
     absent: dict[str, str] = Field(description="declared contenders that this machine cannot run, and why")
     remarks: list[str] = Field(
-        default_factory=list, description="how its figures differ from the source's experiment; beside each"
+        default_factory=list,
+        description="what belongs beside each of its figures: how it differs from the source's experiment, "
+        "and what was copied after all",
     )
     slope: str | None = Field(
         default=None, description="what one more on its axis is called, where the study asks what each adds"

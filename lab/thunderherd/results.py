@@ -277,10 +277,10 @@ class Results:
         text, whole, real, yes_or_no = polars.String, polars.Int64, polars.Float64, polars.Boolean
         first = {
             "study": text, "contender": text, "base": text, "sweep": text, "point": text, "design": text,
-            "primitive": text, "workload": text, "block": whole, "position": whole, "attempt": whole,
-            "seed": whole, "started": text, "wall_seconds": real, "valid": yes_or_no, "invalid_reasons": text,
-            "used": yes_or_no, "trial": text, "cpu_scope": text, "time_wait_before": whole,
-            "steal_share": real, "foreign_share": real, "throttled": whole,
+            "primitive": text, "receive": text, "workload": text, "block": whole, "position": whole,
+            "attempt": whole, "seed": whole, "started": text, "wall_seconds": real, "valid": yes_or_no,
+            "invalid_reasons": text, "used": yes_or_no, "trial": text, "cpu_scope": text,
+            "time_wait_before": whole, "steal_share": real, "foreign_share": real, "throttled": whole,
         }  # fmt: skip
         measured = in_order([*METRICS, *(name for trial in self.trials for name in trial.metrics or ())])
         counters = self.run.study.get("measure", {}).get("counters", {})
@@ -296,7 +296,7 @@ class Results:
         accepted = self.summary.trials.accepted_blocks if self.summary else None
         row: dict[str, Any] = {
             name: contender.get(name)
-            for name in ("base", "sweep", "point", "design", "primitive", "workload")
+            for name in ("base", "sweep", "point", "design", "primitive", "receive", "workload")
         } | {
             name: getattr(trial, name)
             for name in (

@@ -9,13 +9,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from thunderherd.catalogue import Agreement, Catalogue, Setting, SettingValue
+from thunderherd.catalogue import Agreement, Catalogue, Setting, SettingValue, Way
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
-from thunderherd.study_form import ContenderTable, LoadTable, StudyForm
+from thunderherd.study_form import RECEIVES, SENDS, ContenderTable, LoadTable, StudyForm
 
 Settings = Mapping[str, SettingValue]
+
+DIRECTIONS = {"primitive": "out", "receive": "in"}
+"""The direction of the primitives that each key is for."""
 
 SHARE_OF_PORTS = 0.5
 """A closed connection keeps its port for a minute (TIME_WAIT); beyond half of them, connect searches long."""
@@ -39,10 +42,10 @@ def check_names(
             problems.add(("measure", "counters_to_come", name), why)
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
-    _check_primitive(form.server.primitive, ("server", "primitive"), catalogue, problems)
+    _check_way(form.server.way, ("server",), catalogue, problems)
     if form.load.kind not in loads:
         problems.add(("load", "kind"), unknown("load", form.load.kind, loads))
-    _check_primitive(form.load.primitive, ("load", "primitive"), catalogue, problems)
+    _check_way(form.load.way, ("load",), catalogue, problems)
     _check_contenders(form, catalogue, problems)
     _check_common_settings(form, catalogue, problems)
     for configuration in configurations:
@@ -63,10 +66,22 @@ def check_metric(name: str, key: KeyPath, counters: Sequence[str], problems: Pro
     problems.add(key, f"no such metric {show(name)}; known: {known}{hint}")
 
 
-def _check_primitive(name: str, key: KeyPath, catalogue: Catalogue, problems: Problems) -> None:
-    known = [each.name for each in catalogue.primitives]
-    if name not in known:
-        problems.add(key, unknown("primitive", name, known))
+def _check_way(way: Way, table: KeyPath, catalogue: Catalogue, problems: Problems) -> None:
+    for key, name in way._asdict().items():
+        _check_primitive(key, name, (*table, key), catalogue, problems)
+
+
+def _check_primitive(key: str, name: str, place: KeyPath, catalogue: Catalogue, problems: Problems) -> bool:
+    """The primitive exists and moves bytes in the direction that its key (`primitive`, `receive`) is for."""
+    known = [each.name for each in catalogue.primitives if each.moves == DIRECTIONS[key]]
+    if name in known:
+        return True
+    if other := catalogue.primitive(name):
+        does = "sends" if other.moves == "out" else "receives"
+        problems.add(place, f"{key} = {show(name)}: that one {does}; {key} takes one of {', '.join(known)}")
+    else:
+        problems.add(place, unknown("primitive", name, known))
+    return False
 
 
 def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
@@ -95,8 +110,9 @@ def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems)
         designs = [each.name for each in catalogue.designs]
         if table.design and table.design not in designs:
             problems.add((*here, "design"), unknown("design", table.design, designs))
-        if table.primitive:
-            _check_primitive(table.primitive, (*here, "primitive"), catalogue, problems)
+        for key in Way._fields:
+            if name := getattr(table, key):
+                _check_primitive(key, name, (*here, key), catalogue, problems)
 
 
 def _check_baseline(form: StudyForm, main: Sequence[str], real: Sequence[str], problems: Problems) -> None:
@@ -127,29 +143,36 @@ def _check_control(
 
 
 def _check_configuration(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
-    """Its design moves bytes by its primitive, and both its server and its load have the settings it
+    """Its server and its load move bytes by primitives that fit them, and both have the settings it
     gives."""
     form, workload = each.form, each.form.server.workload
-    designs, primitives = (
-        [entry.name for entry in entries] for entries in (catalogue.designs, catalogue.primitives)
-    )
+    designs = [entry.name for entry in catalogue.designs]
     if each.point and each.design and each.design not in designs:
         problems.add(each.where("design"), unknown("design", each.design, designs))
-    if each.point and each.primitive not in primitives:
-        problems.add(each.where("primitive"), unknown("primitive", each.primitive, primitives))
+    if each.point:
+        for key, name in each.way._asdict().items():
+            _check_primitive(key, name, each.where(key), catalogue, problems)
     if catalogue.workload(workload) is None:
         return
     if each.design in designs:
-        if hole := catalogue.hole(each.design, each.primitive, workload):
-            combination = f"{each.design} with primitive {each.primitive} and workload {workload}"
-            key = "control_of" if each.base.table.control_of else "design"
-            place = (*each.base.place, key) if not each.point else each.place
-            problems.add(place, f"{combination} does not exist: {hole}")
-        settings = catalogue.settings_of_server(each.design, each.primitive, workload)
+        for key, name in each.way._asdict().items():
+            if hole := catalogue.hole_of_server(each.design, name, workload):
+                combination = f"{each.design} with primitive {name} and workload {workload}"
+                problems.add(_place_of_hole(each, key), f"{combination} does not exist: {hole}")
+        settings = catalogue.settings_of_server(each.design, each.way, workload)
         owner = f"design {show(each.design)}"
         own = {name: each.where("settings", name) for name in each.table.settings}
         _check_settings(each.table.settings, settings, own, owner, form, catalogue, problems)
     _check_load(each, catalogue, problems)
+
+
+def _place_of_hole(each: Configuration, key: str) -> KeyPath:
+    """What to change where a server cannot have its primitive: that, if the contender has one of its own."""
+    if (key,) in each.places:
+        return each.where(key)
+    if each.point:
+        return each.place
+    return (*each.base.place, "control_of" if each.base.table.control_of else "design")
 
 
 def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
@@ -163,11 +186,15 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
         usable = ", ".join(countable) or "none of this engine's"
         why = "its number of requests is not known beforehand"
         problems.add(key, f"load {show(kind)} cannot be used in a study: {why}; use {usable}")
-    primitive, primitives = each.load.primitive, [entry.name for entry in catalogue.primitives]
-    if primitive not in primitives:
-        problems.add(each.where("load", "primitive"), unknown("primitive", primitive, primitives))
-        return
-    allowed = catalogue.settings_of_load(kind, primitive, each.form.server.workload)
+    workload = each.form.server.workload
+    for name, primitive in each.load.way._asdict().items():
+        place = each.where("load", name)
+        if not _check_primitive(name, primitive, place, catalogue, problems):
+            return
+        if hole := catalogue.hole_of_load(kind, primitive, workload):
+            combination = f"load {kind} with primitive {primitive} and workload {workload}"
+            problems.add(place, f"{combination} does not exist: {hole}")
+    allowed = catalogue.settings_of_load(kind, each.load.way, workload)
     given = each.table.load.settings
     own = {name: each.where("load", "settings", name) for name in given}
     _check_settings(given, allowed, own, _owner(each.load), each.form, catalogue, problems)
@@ -175,20 +202,21 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
 
 def _owner(load: LoadTable) -> str:
     """What has the settings of a load, in words."""
-    moved = "" if load.primitive == LoadTable.model_fields["primitive"].default else load.primitive
-    return f"load {show(load.kind)}" + (f" with primitive {moved}" if moved else "")
+    usual = Way(SENDS, RECEIVES)
+    own = [name for name, other in zip(load.way, usual, strict=True) if name != other]
+    return f"load {show(load.kind)}" + (f" with primitive {' and '.join(own)}" if own else "")
 
 
 def _check_common_settings(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
     workload = form.server.workload
     if catalogue.workload(workload) is None:
         return
-    server = catalogue.settings_of_server("", form.server.primitive, workload)
+    server = catalogue.settings_of_server("", form.server.way, workload)
     own: dict[str, KeyPath] = {name: ("server", "settings", name) for name in form.server.settings}
     owner = f"every server of workload {show(workload)}"
     _check_settings(form.server.settings, server, own, owner, form, catalogue, problems)
     if catalogue.load(form.load.kind) is not None:
-        load = catalogue.settings_of_load(form.load.kind, form.load.primitive, workload)
+        load = catalogue.settings_of_load(form.load.kind, form.load.way, workload)
         own = {name: ("load", "settings", name) for name in form.load.settings}
         owner = _owner(form.load)
         _check_settings(form.load.settings, load, own, owner, form, catalogue, problems)
@@ -218,9 +246,9 @@ def _owners(name: str, form: StudyForm, catalogue: Catalogue) -> str:
     """Where a setting of that name belongs."""
     workload = form.server.workload
     owners = [each.name for each in catalogue.designs if any(own.name == name for own in each.settings)]
-    if name in catalogue.settings_of_server("", form.server.primitive, workload):
+    if name in catalogue.settings_of_server("", form.server.way, workload):
         owners.append("[server.settings]")
-    if name in catalogue.settings_of_load(form.load.kind, form.load.primitive, workload):
+    if name in catalogue.settings_of_load(form.load.kind, form.load.way, workload):
         owners.append("[load.settings]")
     return ", ".join(owners)
 
@@ -391,6 +419,12 @@ def unavailable(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[Key
     design = catalogue.design(each.design)
     if design is not None and not design.available:
         yield each.where("design"), f"design {show(each.design)} cannot run here: {design.reason}"
+    of_server = [(each.where(key), name) for key, name in each.way._asdict().items()]
+    of_load = [(each.where("load", key), name) for key, name in each.load.way._asdict().items()]
+    for place, name in (*of_server, *of_load):
+        primitive = catalogue.primitive(name)
+        if primitive is not None and not primitive.available:
+            yield place, f"primitive {show(name)} cannot run here: {primitive.reason}"
 
 
 def _cpus_of(each: Configuration) -> Iterator[tuple[str, list[int]]]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from thunderherd.catalogue import Catalogue
+from thunderherd.catalogue import Catalogue, Way
 from thunderherd.records import TrialForm
 from thunderherd.study_file import KeyPath, assign, flat
 from thunderherd.study_form import (
@@ -108,8 +108,9 @@ class Configuration:
         return self.table.design or ""
 
     @property
-    def primitive(self) -> str:
-        return self.table.primitive or self.form.server.primitive
+    def way(self) -> Way:
+        """How its server moves its bytes."""
+        return way_of(self.table.model_dump(include=set(Way._fields)), self.form)
 
     @cached_property
     def load(self) -> LoadTable:
@@ -135,7 +136,13 @@ class Configuration:
         """Where the value of one of its keys comes from: `where("load", "settings", "loops")`."""
         if path in self.places:
             return self.places[path]
-        return ("server", *path) if path[0] in ("settings", "primitive") else path
+        return ("server", *path) if path[0] in ("settings", *Way._fields) else path
+
+
+def way_of(said: Mapping[str, Any], form: StudyForm) -> Way:
+    """How a server moves its bytes that says this; where it says nothing, as the study does."""
+    server = form.server.way
+    return Way(said.get("primitive") or server.primitive, said.get("receive") or server.receive)
 
 
 def _merged(table: AnyTable, changes: BaseModel) -> AnyTable:
@@ -251,8 +258,8 @@ def _at(
     # What a server can be told depends on its design, so settings come last.
     for change in sorted(changes, key=lambda change: change.path[0] == "settings"):
         if change.path[0] == "settings" and not change.required:
-            design, primitive = data.get("design", ""), data.get("primitive", form.server.primitive)
-            if change.path[-1] not in catalogue.settings_of_server(design, primitive, form.server.workload):
+            design, way = data.get("design", ""), way_of(data, form)
+            if change.path[-1] not in catalogue.settings_of_server(design, way, form.server.workload):
                 continue
         assign(data, change.path, deepcopy(change.value))
         places[change.path] = change.place

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
+from thunderherd.catalogue import Way
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.labs import KINDS, LOOPBACK
 from thunderherd.metrics import Better
@@ -19,7 +20,10 @@ SettingsTable = Annotated[
 
 
 LOAD_KIND = 'the load, such as "closed"'
-LOAD_PRIMITIVE = 'the clients\' way of moving bytes, such as "send"'
+PRIMITIVE = 'the primitive that sends, such as "writev"'
+RECEIVE = 'the primitive that receives, such as "readv"'
+SENDS, RECEIVES = "send_each", "recv"
+"""How bytes are moved where a study says nothing of it, as the engine has it."""
 LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
 LAB_KIND = f"where server and clients are: {', '.join(KINDS)}"
@@ -82,8 +86,14 @@ class ServerTable(Table):
     """What every server of the study has in common."""
 
     workload: str = Field(description='the protocol, such as "bytes"')
-    primitive: str = Field(description='the way of moving bytes, such as "send"')
+    primitive: str = Field(default=SENDS, description=PRIMITIVE)
+    receive: str = Field(default=RECEIVES, description=RECEIVE)
     settings: SettingsTable = Field(default={})
+
+    @property
+    def way(self) -> Way:
+        """How the server moves its bytes."""
+        return Way(self.primitive, self.receive)
 
 
 class LoadTable(Table):
@@ -93,17 +103,24 @@ class LoadTable(Table):
     """
 
     kind: str = Field(description=LOAD_KIND)
-    primitive: str = Field(default="send", description=LOAD_PRIMITIVE)
+    primitive: str = Field(default=SENDS, description=PRIMITIVE)
+    receive: str = Field(default=RECEIVES, description=RECEIVE)
     processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int = Field(default=0, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
+
+    @property
+    def way(self) -> Way:
+        """How the clients move their bytes."""
+        return Way(self.primitive, self.receive)
 
 
 class LoadChanges(Table):
     """Where a contender's load differs from the study's."""
 
     kind: str | None = Field(default=None, description=LOAD_KIND)
-    primitive: str | None = Field(default=None, description=LOAD_PRIMITIVE)
+    primitive: str | None = Field(default=None, description=PRIMITIVE)
+    receive: str | None = Field(default=None, description=RECEIVE)
     processes: int | None = Field(default=None, ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int | None = Field(default=None, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
@@ -229,6 +246,7 @@ class ContenderTable(Table):
         default=None, description="the contender whose configuration this one varies"
     )
     primitive: str | None = Field(default=None, description="where it differs from server.primitive")
+    receive: str | None = Field(default=None, description="where it differs from server.receive")
     settings: SettingsTable = Field(default={})
     load: LoadChanges = Field(default=LoadChanges(), description="keys of [load] that differ")
     lab: LabChanges = Field(default=LabChanges(), description="keys of [lab] that differ")
@@ -239,7 +257,8 @@ class ChangesTable(Table):
     """The keys of a contender that a sweep may give another value."""
 
     design: str = Field(default="", description='a server design, such as "prefork"')
-    primitive: str = Field(default="", description='the way of moving bytes, such as "send"')
+    primitive: str = Field(default="", description=PRIMITIVE)
+    receive: str = Field(default="", description=RECEIVE)
     settings: SettingsTable = Field(default={})
     load: LoadChanges = Field(default=LoadChanges(), description="keys of [load]")
     lab: LabChanges = Field(default=LabChanges(), description="keys of [lab]")

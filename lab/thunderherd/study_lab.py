@@ -83,17 +83,16 @@ def _check_unix(each: Configuration, catalogue: Catalogue, problems: Problems) -
     named: list[tuple[KeyPath, str, str | None]] = []
     if design := catalogue.design(each.design):
         named.append((each.where("design"), design.name, design.tcp_only))
-    for place, name in (
-        (each.where("primitive"), each.primitive),
-        (each.where("load", "primitive"), each.load.primitive),
-    ):
+    of_server = [(each.where(key), name) for key, name in each.way._asdict().items()]
+    of_load = [(each.where("load", key), name) for key, name in each.load.way._asdict().items()]
+    for place, name in (*of_server, *of_load):
         primitive = catalogue.primitive(name)
         named.append((place, name, primitive.tcp_only if primitive else None))
     for place, name, reason in named:
         if reason:
             problems.add(place, f"{name} runs over TCP alone ({reason}), and {over}")
-    of_server = {**each.form.server.settings, **each.table.settings}
-    for path, given in ((("settings",), of_server), (("load", "settings"), each.load.settings)):
+    settings = {**each.form.server.settings, **each.table.settings}
+    for path, given in ((("settings",), settings), (("load", "settings"), each.load.settings)):
         for name in given:
             if name in catalogue.tcp_settings:
                 problems.add(

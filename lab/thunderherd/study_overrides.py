@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.catalogue import Catalogue
+from thunderherd.catalogue import Catalogue, Way
 from thunderherd.errors import UserError
+from thunderherd.study_configurations import way_of
 from thunderherd.study_file import KeyPath, near
 from thunderherd.study_form import (
     ComparisonsTable,
@@ -65,14 +66,16 @@ class SettableKeys:
         }
         for table, model in tables.items():
             self._add(table, model.model_fields)
-        self._add("server", ("workload", "primitive"))
-        self._add("load", ("kind", "primitive", "processes", "warm_up_connections"))
+        self._add("server", ("workload", *Way._fields))
+        self._add("load", ("kind", *Way._fields, "processes", "warm_up_connections"))
         # Of every workload and load, so that an override may choose another one in any order.
         for workload in catalogue.workloads:
             for primitive in catalogue.primitives:
-                self._add("server.settings", catalogue.settings_of_server("", primitive.name, workload.name))
+                self._add(
+                    "server.settings", catalogue.settings_of_server("", [primitive.name], workload.name)
+                )
                 for load in catalogue.loads:
-                    of_load = catalogue.settings_of_load(load.name, primitive.name, workload.name)
+                    of_load = catalogue.settings_of_load(load.name, [primitive.name], workload.name)
                     self._add("load.settings", of_load)
         self._add(f"sizes.{size}", ("looks", "alpha_split", "repetitions", "parts"))
         if form.scale is not None:
@@ -91,9 +94,9 @@ class SettableKeys:
 
     def _add_contender(self, contender: ContenderTable, here: KeyPath, tables: str) -> None:
         design = contender.design or self._designs.get(contender.control_of or "") or ""
-        mover = contender.primitive or self._form.server.primitive
-        settings = self._catalogue.settings_of_server(design, mover, self._form.server.workload)
-        own = ("primitive", "trial", *(f"settings.{key}" for key in settings), *self._load_and_lab)
+        way = way_of(contender.model_dump(include=set(Way._fields)), self._form)
+        settings = self._catalogue.settings_of_server(design, way, self._form.server.workload)
+        own = (*Way._fields, "trial", *(f"settings.{key}" for key in settings), *self._load_and_lab)
         for key in own:
             self.paths[f"{tables}.{contender.name}.{key}"] = (*here, *key.split("."))
 
@@ -104,7 +107,7 @@ class SettableKeys:
             for key in self.paths
             if key.startswith("contenders.") and key.split(".")[2] == "settings"
         )
-        for key in ("primitive", *of_servers, *self._load_and_lab):
+        for key in (*Way._fields, *of_servers, *self._load_and_lab):
             self.paths[f"{table}.{key}"] = (*here, "set", key)
         for key in SweepTable.model_fields:
             if key not in ("name", "set", "paper"):

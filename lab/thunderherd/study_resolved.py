@@ -56,11 +56,13 @@ class LoadPlan(_Resolved):
 
     `requests` names the settings whose product is the number of requests of one process, the last of them
     the number of each client; `duration` the setting that ends it by time where it is not 0. The engine says
-    so.
+    so. Whoever does not `store` what comes has primitives that leave it to the kernel, uncopied if possible.
     """
 
     kind: str
     primitive: str
+    receive: str
+    stores: bool = True
     workload: str
     processes: int
     settings: Settings
@@ -113,8 +115,9 @@ class Contender(_Resolved):
     """One complete configuration; `settings` holds a value for everything that its server can be told.
 
     A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
-    `scale` says in words how it is smaller than the source's experiment, where it is; `queueing_bound` is the
-    most requests a second that arithmetic allows it, where the study says how to reckon.
+    `stores` is as that of the load, for its server. `scale` says in words how it is smaller than the source's
+    experiment, where it is; `queueing_bound` is the most requests a second that arithmetic allows it, where
+    the study says how to reckon.
     """
 
     name: str
@@ -125,6 +128,8 @@ class Contender(_Resolved):
     row: int | None
     design: str
     primitive: str
+    receive: str
+    stores: bool = True
     workload: str
     settings: Settings
     load: LoadPlan
@@ -143,8 +148,10 @@ class Contender(_Resolved):
             "lab.kind": self.lab.kind,
             **{f"lab.{key}": self.lab.settings.get(each.setting) for key, each in QUANTITIES.items()},
             "primitive": self.primitive,
+            "receive": self.receive,
             **{f"settings.{name}": value for name, value in self.settings.items()},
             "load.primitive": self.load.primitive,
+            "load.receive": self.load.receive,
             "load.processes": self.load.processes,
             **{f"load.settings.{name}": value for name, value in self.load.settings.items()},
         }

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from thunderherd import study_checks as checks
-from thunderherd.catalogue import Catalogue, Setting, defaults
+from thunderherd.catalogue import Catalogue, Setting, Way, defaults
 from thunderherd.errors import UserError
 from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
@@ -251,9 +251,9 @@ class Resolver:
         """What is scaled and what bounds a rate are settings of servers or of the load."""
         workload, known = self.form.server.workload, set[str]()
         for each in found:
-            of_server = self.catalogue.settings_of_server(each.design, each.primitive, workload)
+            of_server = self.catalogue.settings_of_server(each.design, each.way, workload)
             known |= {f"{OF_SERVER}.{name}" for name in of_server}
-            of_load = self.catalogue.settings_of_load(each.load.kind, each.load.primitive, workload)
+            of_load = self.catalogue.settings_of_load(each.load.kind, each.load.way, workload)
             known |= {f"{OF_LOAD}.{name}" for name in of_load}
         check_scale(self.form, sorted(known), self.problems)
         check_bound(self.form.queueing_bound, sorted(known), self.problems)
@@ -282,7 +282,7 @@ class Resolver:
 
     def _contender(self, each: Configuration) -> Contender:
         table, base, workload = each.base.table, each.base.start, self.form.server.workload
-        allowed = self.catalogue.settings_of_server(each.design, each.primitive, workload)
+        allowed = self.catalogue.settings_of_server(each.design, each.way, workload)
         allowed = of_sockets(each.lab, allowed, self.catalogue)
         label = table.label or _label(table, base)
         scale = self.form.scale if is_scaled(each) else None
@@ -307,7 +307,8 @@ class Resolver:
             point=each.point.name if each.point else None,
             row=table.row if is_main and isinstance(table.row, int) else None,
             design=each.design,
-            primitive=each.primitive,
+            **each.way._asdict(),
+            stores=self._stores(each.way),
             workload=workload,
             settings=settings,
             load=load,
@@ -322,13 +323,14 @@ class Resolver:
 
     def _load(self, load: LoadTable, lab: LabTable, scale: ScaleTable | None) -> LoadPlan:
         workload = self.form.server.workload
-        allowed = self.catalogue.settings_of_load(load.kind, load.primitive, workload)
+        allowed = self.catalogue.settings_of_load(load.kind, load.way, workload)
         allowed = of_sockets(lab, allowed, self.catalogue)
         settings = defaults(allowed) | _known(common_settings(lab), allowed) | _known(load.settings, allowed)
         kind = self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
-            primitive=load.primitive,
+            **load.way._asdict(),
+            stores=self._stores(load.way),
             workload=workload,
             processes=load.processes,
             settings=divided(settings, OF_LOAD, scale, self.remainders),
@@ -336,6 +338,11 @@ class Resolver:
             requests=kind.requests if kind else (),
             duration=kind.duration if kind else None,
         )
+
+    def _stores(self, way: Way) -> bool:
+        """Whether what is received in this way is stored."""
+        primitive = self.catalogue.primitive(way.receive)
+        return primitive is None or primitive.stores
 
     def _sweep(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from thunderherd.catalogue import Catalogue
+from thunderherd.catalogue import Catalogue, Way
 from thunderherd.metrics import OF_A_LIFE, counters_of
 from thunderherd.study_checks import check_metric
 from thunderherd.study_configurations import (
@@ -17,6 +17,7 @@ from thunderherd.study_configurations import (
     common_changes,
     declared,
     points,
+    way_of,
 )
 from thunderherd.study_file import KeyPath, Problems, assign, check_shape, show, unknown
 from thunderherd.study_form import (
@@ -31,7 +32,7 @@ from thunderherd.study_form import (
 
 KEYS = (
     "design",
-    "primitive",
+    *Way._fields,
     *(f"load.{name}" for name in LoadChanges.model_fields if name != "settings"),
     *(f"lab.{name}" for name in LabChanges.model_fields),
 )
@@ -163,8 +164,8 @@ def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue)
         given = {str(each.path[0]): each.value for each in changes if len(each.path) == 1}
         for base in bases(form, index):
             data = {**base.own()[0], **given}
-            primitive = data.get("primitive", form.server.primitive)
-            settings = catalogue.settings_of_server(data.get("design", ""), primitive, form.server.workload)
+            way = way_of(data, form)
+            settings = catalogue.settings_of_server(data.get("design", ""), way, form.server.workload)
             if change.path[-1] in settings:
                 return True
     return False

@@ -270,8 +270,9 @@ fn a_message_takes_as_many_calls_as_its_primitive_promises() {
         };
         put(&mut channel, &message);
         send_all(&mut channel).unwrap();
-        let promised = known.iter().find(|(name, _)| *name == entry.name).map(|&(_, calls)| calls);
-        assert_eq!(Some(tally.counts().send_calls), promised, "{}", entry.name);
+        if let Some((_, promised)) = known.iter().find(|(name, _)| *name == entry.name) {
+            assert_eq!(tally.counts().send_calls, *promised, "{}", entry.name);
+        }
         channel.finish(PATIENCE);
         compare(entry.name, &reader.join().unwrap(), &pieces.concat());
     }

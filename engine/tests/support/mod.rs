@@ -156,6 +156,13 @@ impl Unprivileged {
         command
     }
 
+    /// A shell of that user's, in which `$0` is the program.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(self.identity()).args(["sh", "-c", script]).arg(self.program());
+        command
+    }
+
     /// Lowers the limit on the user's processes for a process that runs already.
     pub fn limit_processes(&self, process: i32, processes: u32) {
         let mut command = Command::new("setpriv");
