@@ -46,11 +46,11 @@ LAB_FLOORS: list[set[str]] = [
     {"study_form"},
     {"study_file", "counters_form"},
     {"__init__"},
-    {"results", "machine", "progress"},
+    {"results", "machine", "progress", "crossover"},
     {"statistics", "noise", "holders"},
     {"records", "samples"},
     {"engine"},
-    {"catalogue", "metrics"},
+    {"catalogue", "metrics", "crossover_form"},
     {"engine_lines"},
     {"errors"},
 ]
