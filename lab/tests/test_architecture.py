@@ -25,22 +25,31 @@ LONGEST_FILE = 500
 LAB_FLOORS: list[set[str]] = [
     {"__main__"},
     {"cli"},
-    {"listing", "running", "sources"},
+    {"listing", "running", "crossover_run", "sources"},
     {"report", "runner"},
     {"tables", "plots", "sweep_plots", "trial", "analysis"},
     {"sweep_tables", "slopes"},
-    {"repeated_runs", "slope_matrix"},
-    {"questions", "counters", "matrices", "layout", "drawing", "axes"},
+    {"repeated_runs", "slope_matrix", "crossover_plot"},
+    {
+        "questions",
+        "counters",
+        "crossover_summary",
+        "crossover_words",
+        "matrices",
+        "layout",
+        "drawing",
+        "axes",
+    },
     {"claims", "observation", "papers"},
     {"trial_metrics"},
     {"contrasts"},
     {"claims_file"},
-    {"questions_file"},
+    {"questions_file", "crossover_study"},
     {"contrasts_file", "figures", "selection"},
     {"study"},
     {"study_resolver"},
     {"study_sweeps", "study_scale", "study_bound"},
-    {"study_resolved"},
+    {"study_resolved", "crossover_contenders"},
     {"study_checks", "study_overrides", "study_paper"},
     {"study_configurations", "study_shape"},
     {"study_form"},
@@ -50,7 +59,7 @@ LAB_FLOORS: list[set[str]] = [
     {"statistics", "noise", "holders"},
     {"records", "samples"},
     {"engine"},
-    {"catalogue", "metrics", "crossover_form"},
+    {"catalogue", "metrics", "quantity", "crossover_form", "toml_text"},
     {"engine_lines"},
     {"errors"},
 ]
@@ -296,7 +305,9 @@ def test_the_engine_lists_what_its_files_are_called() -> None:
 
 
 SAID_IN_THE_LAB = {
+    ("crossover_contenders", "thread_per_client"): "the server of two primitives, where the user names none",
     ("study_form", "send"): "how clients move bytes where a study says nothing of it, as the engine has it",
+    ("quantity", "bytes"): "the unit, as the engine has it of settings",
     ("engine", "closed"): "the load that a caller of Load gets without asking for another",
 }
 """Names that a module of the laboratory may say, with the reason."""

@@ -19,8 +19,7 @@ from test_statistics_simulation import report
 
 from thunderherd.crossover import grid, line_crossing, read, second_stage, standings
 from thunderherd.crossover_form import Standing
-
-ALPHA = 0.05 / 2
+from thunderherd.crossover_study import ALPHA
 
 Array = NDArray[np.float64]
 Truth = Callable[[Array], Array]

@@ -16,6 +16,7 @@ from typing import Any
 
 from thunderherd.claims import judge
 from thunderherd.counters import counted, unavailable_counters
+from thunderherd.crossover_summary import crossover
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
 from thunderherd.questions import answers
@@ -80,7 +81,7 @@ def summarise(
         study=_study_summary(study, trials, selection, blocks, complete, seed, command, started, notes),
         machine=dict(machine),
         contenders=contenders,
-        sweeps=[_sweep(study, sweep, values, unavailable) for sweep in study.sweeps],
+        sweeps=[_sweep(study, sweep, values, pairs, unavailable) for sweep in study.sweeps],
         paper=list(study.paper),
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
@@ -347,11 +348,18 @@ def _mean(column: Sequence[float]) -> float:
     return sum(column) / len(column)
 
 
-def _sweep(study: Study, sweep: Sweep, values: MetricValues, unavailable: Mapping[str, str]) -> SweepSummary:
+def _sweep(
+    study: Study,
+    sweep: Sweep,
+    values: MetricValues,
+    pairs: Sequence[PairSummary],
+    unavailable: Mapping[str, str],
+) -> SweepSummary:
     return SweepSummary(
-        **sweep.model_dump(),
+        **sweep.model_dump(exclude={"crossover"}),
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),
+        crossover=crossover(study, sweep, values, pairs, unavailable),
     )
 
 

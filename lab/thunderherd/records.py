@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
 
@@ -375,6 +376,7 @@ class SweepSummary(Record):
     slopes: list[SlopeSummary] = Field(
         default_factory=list, description="of each metric that is shown and each contender"
     )
+    crossover: CrossoverSummary | None = Field(default=None, description="null: the study does not ask")
 
 
 ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]

@@ -344,7 +344,7 @@ class Resolver:
         ]
         is_smaller = any(point.here is not None for point in shown)
         return Sweep(
-            **sweep.model_dump(include={"name", "key", "axis", "slope", "note"}),
+            **sweep.model_dump(include={"name", "key", "axis", "slope", "crossover", "note"}),
             title=titled(sweep, resolved, place, self.problems),
             x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
             metric=metric,
