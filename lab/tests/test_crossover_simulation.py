@@ -281,8 +281,8 @@ def test_what_a_bend_costs(what: str) -> None:
     straight = rates(truth, [each for each in found if not each.bends])
     print("\n95 % interval, the log ratio being no straight line")
     tell(what, seen)
-    report("said to bend", share(sum(each.bends for each in found), len(found)), "")
-    report("holds the truth where it is not said", straight.covered, "")
+    report("said to bend", share(sum(each.bends for each in found), len(found)), "5 where it is straight")
+    report("holds the truth where it is not said", straight.covered, "95 where it is straight")
     assert seen.covered >= at_least
     assert seen.bracketed >= 0.95
 

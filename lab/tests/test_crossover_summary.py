@@ -150,6 +150,24 @@ def test_exchanging_the_two_exchanges_nothing_but_the_names() -> None:
         assert (two.low, two.high) == pytest.approx((1 / one.high, 1 / one.low))
 
 
+def test_the_unit_of_the_metric_does_not_matter() -> None:
+    with TemporaryDirectory() as directory:
+        study = study_of(coarse_study(asked(), CATALOGUE), Path(directory) / "coarse.toml")
+        made = trials(study, line())
+        scaled = [
+            each.model_copy(
+                update={
+                    "metrics": {name: 3.7 * float(value or 0) for name, value in (each.metrics or {}).items()}
+                }
+            )
+            for each in made
+        ]
+        ours, theirs = found_of(summary_of(study, made)), found_of(summary_of(study, scaled))
+    assert theirs.brackets == ours.brackets and theirs.next_sizes == ours.next_sizes
+    assert [each.ratio for each in theirs.points] == pytest.approx([each.ratio for each in ours.points])
+    assert [each.standing for each in theirs.points] == [each.standing for each in ours.points]
+
+
 def test_what_is_shown_is_what_the_table_of_comparisons_has() -> None:
     for what in TRUTHS:
         for summary in searched(what):

@@ -2,7 +2,8 @@
 
 Nothing is decided here. What a command needs is imported when it runs, so that `list`, `serve` and mistakes
 answer at once. Exit status: 0, or 2 for a mistake in what was asked, 130 for Ctrl-C, 1 for whatever else
-failed; `serve`, `load` and `count` become the engine and end with its status.
+failed (of `crossover`, that its trials gave no answer); `serve`, `load` and `count` become the engine and end
+with its status.
 """
 
 from __future__ import annotations

@@ -68,9 +68,10 @@ DENSE_POINTS = 7
 """Sizes of the second stage: so few that each block is short, and enough to see whether their line bends."""
 
 REACH = 8.0
-"""How far the second stage reaches to either side: so many standard errors (of its own line, as the first
-stage foretells them) is the log ratio then away from zero. The slope is then some 4.6 standard errors from
-zero, so that an interval hardly ever is unbounded; the further it reached, the more a bend would shift it."""
+"""How far the second stage reaches to either side: so many standard errors of its line's level, as the first
+stage foretells them, is the log ratio then away from zero. The slope of seven sizes is then some 5 of its own
+standard errors from zero, so that an interval hardly ever is unbounded; the further it reached, the more a
+bend would shift it."""
 
 SHARE_OF_STEP = 0.25
 """It reaches at least so much of a step of the coarse grid, within which that stage knows nothing."""

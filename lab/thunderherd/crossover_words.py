@@ -176,7 +176,7 @@ def _remarks_on_one(found: CrossoverSummary) -> Iterator[str]:
     if at is None:
         yield (
             "The line through the second stage is zero outside of these two sizes, at each of which one is "
-            "shown to be ahead: it is no straight line, and gives no interval."
+            "shown to be ahead: the two contradict each other, and no interval is given."
         )
         return
     if at.low is None or at.high is None:
