@@ -8,12 +8,14 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import pytest
 import synthetic_sweeps
 from crossed import A, B, asked, both_stages, found_of, study_of, summary_of, sweep_of, trials
 from swept import CATALOGUE
 from test_plots import rows, svg_texts
+from test_report import browser, visit
 from test_sweep_tables import printed
 
 from thunderherd.crossover import line_crossing
@@ -22,7 +24,12 @@ from thunderherd.crossover_plot import about, crossover_chart, write_pictures
 from thunderherd.crossover_study import coarse_study
 from thunderherd.crossover_words import sentences
 from thunderherd.records import Summary
-from thunderherd.report import render
+from thunderherd.report import render, write_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+__all__ = ["browser"]
 
 AT = 9000.0
 
@@ -367,6 +374,18 @@ def test_every_sentence_is_printed_and_in_the_report(what: str) -> None:
     for sentence in told(what):
         assert sentence in text
         assert sentence.replace("&", "&amp;") in page
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_report_opens_in_a_browser(browser: Browser, tmp_path: Path, width: int) -> None:
+    file = write_report(searched("one")[-1], tmp_path / "report.html")
+    seen = visit(browser, file, width)
+    assert seen.console == []
+    assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
+    assert seen.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert seen.page.locator("#crossover-dense .live svg.marks").count() == 1
+    assert seen.page.locator("section#dense p.answer").first.inner_text() == told("one")[0]
+    seen.page.context.close()
 
 
 # The picture ------------------------------------------------------------------------------------------------

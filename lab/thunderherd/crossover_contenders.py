@@ -32,6 +32,8 @@ PROCESSES = IntegerSetting(
 )
 """The one number of a load that is no setting of the engine's."""
 
+_SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -84,7 +86,7 @@ def contender(typed: str, bench: Bench, of_study: Mapping[str, dict[str, Any]]) 
         f"crossover: no such {of} {show(typed)}; "
         + (f"contenders: {', '.join(of_study)}; " if of_study else "")
         + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; "
-        f"or what it is made of, such as design={designs[0]},nodelay=false{near(typed, known)}"
+        f"or what it is made of, such as design={designs[0]},settings.nodelay=false{near(typed, known)}"
     )
 
 
@@ -98,6 +100,10 @@ def _made_of(typed: str, bench: Bench) -> dict[str, Any]:
     where = f"crossover: {typed}"
     said: dict[str, Any] = {}
     for part in re.split(r",(?![^\[]*\])", typed):
+        if not all(each.strip() for each in part.partition("=")):
+            raise UserError(
+                f"{where}: {show(part)} is no key=value, such as {_SUCH_AS}; commas stand between"
+            )
         key, value = parse_override(part, where)
         if key in said:
             raise UserError(f"{where}: {key} is said twice")

@@ -113,7 +113,8 @@ def _rest(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str
         parts.append(f"equivalent {band} at {len(equal)} ({_listed([each.size for each in equal], found)})")
     if open_:
         ratios = sorted(each.ratio for each in open_)
-        told = f"ratios {number(ratios[0], 3)} to {number(ratios[-1], 3)}"
+        ends = dict.fromkeys(number(each, 3) for each in (ratios[0], ratios[-1]))
+        told = f"{'ratios' if len(ends) > 1 else 'ratio'} {' to '.join(ends)}"
         if smallest := _smallest_detectable(summary, sweep, open_):
             told += f"; a difference of {number(smallest, 1)} % would have been found four times out of five"
         parts.append(f"undecided at {len(open_)} ({_listed([each.size for each in open_], found)}; {told})")
