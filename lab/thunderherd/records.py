@@ -6,10 +6,7 @@ Times are in seconds, and every name that is not a plain count says its unit.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal, Self
 
@@ -484,13 +481,3 @@ def published(model: type[BaseModel], title: str) -> dict[str, Any]:
     """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
     schema = model.model_json_schema(mode="serialization", by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
-
-
-def _write_schemas(directory: Path) -> None:
-    """Writes both schemas as docs/reference holds them."""
-    for name, schema in (("summary", summary_schema()), ("trial", trial_schema())):
-        (directory / f"{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    _write_schemas(Path(sys.argv[1]))

@@ -193,6 +193,8 @@ class Resolver:
 
     def _elsewhere(self, part: str) -> str:
         """Why what belongs to a part is not run, and by which sizes it is."""
+        if ("sizes", self.size, "parts") in self.problems.overridden:
+            return f"{part} is not among the parts that this run was given: {', '.join(self.parts())}"
         sizes = " and ".join(
             size for size in self.form.sizes if size != self.size and part in self.parts(size)
         )
