@@ -220,32 +220,34 @@ def test_mistakes_are_one_line(
 
 
 def test_a_crossing_that_is_made_is_found(use_engine: Path, tmp_path: Path) -> None:
-    """The clients of one check every byte, the server of the other spins for each request: the first is
-    ahead where replies are short, the second where they are long, on any machine."""
+    """Clients that check every byte but keep their connection, against clients that connect for each request
+    and only count: the first use less CPU where replies are short, the second where they are long, on any
+    machine, however busy."""
     out = tmp_path / "out"
     command = [
-        "crossover", "design=thread_per_client,load.settings.check=pattern,name=checked",
-        "design=thread_per_client,spin_microseconds=300,load.settings.check=count,name=spun",
-        "--over", "load.settings.bytes=16KiB..2MiB", "--workload", "bytes", "--points", "3", "--blocks", "10",
-        "--milliseconds", "40", "--seed", "3", "--out", str(out), "--set", "load.settings.clients=1",
-        "--set", "load.settings.connections=kept", "--set", "noise.foreign_percent=100",
-        "--set", "noise.steal_percent=100",
+        "crossover", "load.settings.check=pattern,load.settings.connections=kept,name=checks",
+        "load.settings.check=count,load.settings.connections=per_request,name=connects",
+        "--over", "load.settings.bytes=64..1MiB", "--workload", "bytes", "--load", "closed_threads",
+        "--set", "load.settings.clients=1", "--set", "load.settings.loops=20",
+        "--metric", "client_cpu_per_request", "--points", "3", "--blocks", "10", "--seed", "3",
+        "--set", "noise.foreign_percent=100", "--set", "noise.steal_percent=100", "--out", str(out),
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "thunderherd", *command],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     coarse = answer(out / "coarse")
     standings = [point["standing"] for point in coarse["points"]]
-    assert standings[0] == "a" and standings[-1] == "b", standings
+    assert standings[0] == "a" and standings[-1] == "b", coarse["points"]
     found = answer(out / "dense")
     assert found["outcome"] == "one"
     (bracket,) = found["brackets"]
-    assert (bracket["before"], bracket["after"]) == ("checked", "spun")
-    assert 16 * 2**10 <= bracket["low"] < bracket["high"] <= 2 * 2**20
-    assert "checked beats spun" in done.stdout and "It rests on 3 sizes from 16 KiB to 2 MiB" in done.stdout
+    assert (bracket["before"], bracket["after"]) == ("checks", "connects")
+    assert 64 <= bracket["low"] < bracket["high"] <= 2**20
+    assert "checks beats connects" in done.stdout
+    assert "It rests on 3 sizes from 64 bytes to 1 MiB" in done.stdout
     assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")

@@ -149,12 +149,8 @@ def answers(truth: Truth, noise: Noise, *, runs: int = RUNS, seed: int = 1) -> l
             pattern = read(SIZES.tolist(), shown)
             found.append(Answer(pattern.outcome))
             continue
-        outside = [
-            (size, each)
-            for size, each in zip(SIZES.tolist(), shown, strict=True)
-            if not sizes[0] <= size <= sizes[-1]
-        ]
-        both = sorted([*outside, *zip(sizes, closer, strict=True)])
+        both = [*zip(SIZES.tolist(), shown, strict=True), *zip(sizes, closer, strict=True)]
+        both.sort(key=lambda each: each[0])
         pattern = read([size for size, _ in both], [each for _, each in both])
         if pattern.outcome != "one":
             found.append(Answer(pattern.outcome))

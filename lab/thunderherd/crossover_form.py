@@ -106,9 +106,6 @@ class CrossoverPoint(_Found):
     high: float | None
     standing: Standing = Field(description="by the verdicts of its stage, whose sizes are one family")
     fitted: float | None = Field(default=None, description="the monotone estimate, of the coarse stage")
-    counts: bool = Field(
-        default=True, description="false: between the sizes of a dense stage, which count in its place"
-    )
 
 
 class CrossoverBracket(_Found):

@@ -345,8 +345,6 @@ def dense_study(coarse: str, sizes: Sequence[float], found: CrossoverSummary, tr
         "stage": "dense",
         "coarse_blocks": found.blocks,
         "coarse_trials": {"valid": trials[0], "all": trials[1]},
-        "coarse": [
-            point.model_dump(exclude={"stage", "counts"}, exclude_none=True) for point in found.points
-        ],
+        "coarse": [point.model_dump(exclude={"stage"}, exclude_none=True) for point in found.points],
     }
     return toml_text(study)

@@ -1,8 +1,8 @@
 """Where two contenders of a sweep change places, from the blocks of a run: `crossover` asked what they say.
 
 Who is ahead at a point is the verdict of the pair there, as the table of comparisons has it: the answer
-cannot contradict that table. A dense stage brings what the coarse one found in its study; between its own
-ends its own sizes count.
+cannot contradict that table. A dense stage brings what the coarse one found in its study, and the verdicts of
+both count: each stage spends its own part of alpha.
 """
 
 from __future__ import annotations
@@ -64,10 +64,9 @@ def crossover(
     missing = _missing(study, sweep, asked, found, unavailable)
     _, early = judged_after(study, values)
     why = early or _too_few(found, missing)
-    points = [*_coarse_points(asked, found), *_own_points(asked, found, early=early is not None)]
+    points = [*_coarse_points(asked), *_own_points(asked, found, early=early is not None)]
     points.sort(key=lambda point: point.size)
-    sizes = [point.size for point in points if point.counts]
-    shown = [point.standing for point in points if point.counts]
+    sizes, shown = [point.size for point in points], [point.standing for point in points]
     pattern = estimator.read(sizes, shown)
     names = {"a": asked.a, "b": asked.b}
     return CrossoverSummary(
@@ -110,10 +109,6 @@ class MeasuredSizes:
     @property
     def blocks(self) -> int:
         return int(self.log_ratios.shape[0]) if self.sizes else 0
-
-    def lies_within(self, size: float) -> bool:
-        """Whether it is one of these sizes, or between them."""
-        return bool(self.sizes) and self.sizes[0] <= size <= self.sizes[-1]
 
 
 def measured_sizes(
@@ -175,11 +170,8 @@ def _too_few(found: MeasuredSizes, missing: Mapping[str, str]) -> str | None:
 # Points -----------------------------------------------------------------------------------------------------
 
 
-def _coarse_points(asked: CrossoverTable, found: MeasuredSizes) -> list[CrossoverPoint]:
-    return [
-        CrossoverPoint(stage="coarse", counts=not found.lies_within(each.size), **each.model_dump())
-        for each in asked.coarse
-    ]
+def _coarse_points(asked: CrossoverTable) -> list[CrossoverPoint]:
+    return [CrossoverPoint(stage="coarse", **each.model_dump()) for each in asked.coarse]
 
 
 def _own_points(asked: CrossoverTable, found: MeasuredSizes, *, early: bool) -> list[CrossoverPoint]:

@@ -77,8 +77,7 @@ def _interval(at: CrossoverEstimate, found: CrossoverSummary) -> str:
 
 
 def _none(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str:
-    points = _counted(found)
-    sizes = count(len(points), "size")
+    sizes, points = count(len(found.points), "size"), found.points
     other = found.b if found.ahead == found.a else found.a
     lead = [point for point in points if point.standing in ("a", "b")]
     if found.outcome == "everywhere":
@@ -92,10 +91,6 @@ def _none(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str
     return f"neither is shown to beat the other at any of {sizes}: {_rest(found, summary, sweep)}"
 
 
-def _counted(found: CrossoverSummary) -> list[CrossoverPoint]:
-    return [point for point in found.points if point.counts]
-
-
 def _leads(points: Sequence[CrossoverPoint]) -> str:
     """By how many percent the winner's cost is less than the other's, from least to most."""
     leads = sorted(100 * (1 - min(point.ratio, 1 / point.ratio)) for point in points)
@@ -106,8 +101,8 @@ def _leads(points: Sequence[CrossoverPoint]) -> str:
 def _rest(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str:
     """The sizes at which neither is ahead."""
     band = f"within {summary.study.equivalence_percent:g} %"
-    equal = [point for point in _counted(found) if point.standing == "equivalent"]
-    open_ = [point for point in _counted(found) if point.standing == "undecided"]
+    equal = [point for point in found.points if point.standing == "equivalent"]
+    open_ = [point for point in found.points if point.standing == "undecided"]
     parts = []
     if equal:
         parts.append(f"equivalent {band} at {len(equal)} ({_listed([each.size for each in equal], found)})")
@@ -138,7 +133,7 @@ def _smallest_detectable(
 
 def _listed(sizes: Sequence[float], found: CrossoverSummary) -> str:
     """Sizes that follow on each other as a range, others by themselves."""
-    every = [point.size for point in _counted(found)]
+    every = [point.size for point in found.points]
     runs: list[list[float]] = []
     for size in sizes:
         if runs and every.index(size) == every.index(runs[-1][-1]) + 1:
