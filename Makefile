@@ -40,7 +40,7 @@ prerequisites:
 
 # Every Python package comes from a lock with hashes. The stamps keep a second `make` short.
 $(VENV)/.build-tools: requirements/build.lock | prerequisites
-	@echo "==> Python packages into $(VENV) (some 120 MB, once)"
+	@echo "==> Python packages into $(VENV) (some 155 MB, once)"
 	@python=$$(tools/prerequisites) && { $(PYTHON) -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
 	@$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/build.lock
 	@touch $@
@@ -67,7 +67,7 @@ test-engine: build
 
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTHON) -m pytest
+	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 2 --dist loadfile
 
 check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
 

@@ -401,7 +401,7 @@ def test_version_is_the_crates() -> None:
 def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("run", "list", "claims", "table", "report", "serve", "load", "count"):
+    for command in ("run", "crossover", "list", "claims", "table", "report", "serve", "load", "count"):
         assert f" {command} " in done.stdout
 
 
@@ -414,7 +414,9 @@ def test_no_command_shows_the_help() -> None:
 HEAVY = {"polars", "altair", "numpy", "scipy", "jinja2", "vl_convert"}
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["list", "--matrix"], ["--help"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["list", "--matrix"], ["--help"], ["run", "--help"], ["crossover", "--help"]]
+)
 def test_quick_answers_load_nothing_heavy(arguments: list[str]) -> None:
     script = (
         "import sys\nfrom thunderherd.cli import run_command\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -11,10 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from compiled import target_of_its_own
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "CONTRIBUTING.md"
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "engine" / "target")) / "contributing"
 
 FILE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*\n```\w+\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 EXCHANGES = re.compile(
@@ -61,9 +62,15 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert additions == 1, f"{exchanges['path']} has no one list PROTOCOLS to add a name to"
     protocol.write_text(f"{text}\n{exchanges['text']}")
-    # The dependencies that `make build` compiled are found again in its own target folder.
-    cargo("build", folder)
+    # For a test, since that turns features of dependencies on which `cargo build` would compile them without.
+    cargo("test", folder, "--no-run", "--test", "conformance")
     return folder
+
+
+@functools.cache
+def target() -> Path:
+    """Where the extended engine is built."""
+    return target_of_its_own("contributing", "debug")
 
 
 def cargo(command: str, folder: Path, *arguments: str) -> None:
@@ -71,7 +78,7 @@ def cargo(command: str, folder: Path, *arguments: str) -> None:
     manifest = str(folder / "engine" / "Cargo.toml")
     subprocess.run(
         ["cargo", command, "--locked", "--quiet", "--manifest-path", manifest, *arguments],
-        env=os.environ | {"CARGO_TARGET_DIR": str(TARGET)},
+        env=os.environ | {"CARGO_TARGET_DIR": str(target())},
         check=True,
         timeout=600,
     )
@@ -80,7 +87,7 @@ def cargo(command: str, folder: Path, *arguments: str) -> None:
 @pytest.fixture
 def environment() -> dict[str, str]:
     """The environment in which the lab finds the extended engine."""
-    engine = TARGET / "debug" / "thunderherd-engine"
+    engine = target() / "debug" / "thunderherd-engine"
     return os.environ | {"THUNDERHERD_ENGINE": str(engine)}
 
 

@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from compiled import target_of_its_own
 
 ROOT = Path(__file__).resolve().parents[2]
 PREREQUISITES = ROOT / "tools" / "prerequisites"
@@ -169,6 +170,7 @@ def test_wheel_ships_both_commands_and_the_data(tmp_path: Path) -> None:
     subprocess.run(
         [str(maturin), "build", "--release", "--locked", "--out", str(tmp_path)],
         cwd=ROOT,
+        env=os.environ | {"CARGO_TARGET_DIR": str(target_of_its_own("wheel", "release"))},
         check=True,
         capture_output=True,
         timeout=900,

@@ -235,7 +235,7 @@ def test_the_default_directory_is_named_after_study_and_time() -> None:
 def test_published_schemas_are_current(name: str, schema: dict[str, object]) -> None:
     expected = json.dumps(schema, indent=2) + "\n"
     assert (REFERENCE / name).read_text() == expected, (
-        f"docs/reference/{name} is out of date; write it anew: python -m thunderherd.records docs/reference"
+        f"docs/reference/{name} is out of date; type: make docs"
     )
 
 

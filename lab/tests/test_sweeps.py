@@ -132,6 +132,10 @@ def test_parts_and_repetitions(tmp_path: Path) -> None:
     assert study.absent["iterative"] == "not part of size quick, but of full"
     assert len(study.comparisons) == 3
     assert len(loaded(tmp_path, text, size="full").contenders) == 10
+    given = loaded(tmp_path, text, 'parts=["main"]', size="full")
+    assert given.absent["prefork@pool_size=5"] == (
+        "pool_size is not among the parts that this run was given: main"
+    )
     repeated = loaded(tmp_path, STUDY, "repetitions=3")
     assert (repeated.repetitions, repeated.comparisons) == (3, ())
     assert [(look.blocks, look.alpha) for look in repeated.looks] == [(3, 0.0)]

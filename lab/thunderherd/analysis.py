@@ -17,6 +17,7 @@ from typing import Any
 from thunderherd.claims import judge
 from thunderherd.copied import copied_after_all
 from thunderherd.counters import counted, unavailable_counters
+from thunderherd.crossover_summary import crossover
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
 from thunderherd.observation import connections_of
@@ -92,7 +93,7 @@ def summarise(
         ),
         machine=dict(machine),
         contenders=contenders,
-        sweeps=[_sweep(study, sweep, values, unavailable) for sweep in study.sweeps],
+        sweeps=[_sweep(study, sweep, values, pairs, unavailable) for sweep in study.sweeps],
         paper=list(study.paper),
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
@@ -366,13 +367,20 @@ def _mean(column: Sequence[float]) -> float:
     return sum(column) / len(column)
 
 
-def _sweep(study: Study, sweep: Sweep, values: MetricValues, unavailable: Mapping[str, str]) -> SweepSummary:
+def _sweep(
+    study: Study,
+    sweep: Sweep,
+    values: MetricValues,
+    pairs: Sequence[PairSummary],
+    unavailable: Mapping[str, str],
+) -> SweepSummary:
     own = {each.name for each in study.contenders if each.sweep == sweep.name}
     return SweepSummary(
-        **sweep.model_dump(exclude={"remarks"}),
+        **sweep.model_dump(exclude={"remarks", "crossover"}),
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),
+        crossover=crossover(study, sweep, values, pairs, unavailable),
     )
 
 

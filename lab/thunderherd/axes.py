@@ -6,8 +6,9 @@ the axis has its ticks at the points themselves.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 
@@ -57,10 +58,22 @@ class NumberAxis:
         shift = (place - (self.contenders - 1) / 2) * self.step
         return self._round(self._flat(number) + shift) if shift else number
 
-    def encoding(self, field: str, title: str) -> alt.X:
-        """A field of shifted numbers on this axis."""
+    def encoding(self, field: str, title: str, labels: Mapping[float, str] | None = None) -> alt.X:
+        """A field of shifted numbers on this axis; `labels` stand beside numbers in place of their
+        figures."""
+        # What JavaScript makes of a number that is a key.
+        texts = {
+            str(int(each)) if float(each).is_integer() else repr(each): label
+            for each, label in (labels or {}).items()
+        }
+        expression = f"({json.dumps(texts)})[datum.value] || format(datum.value, '{FIGURES}')"
         axis = alt.Axis(
-            values=self.numbers, grid=False, format=FIGURES, labelOverlap="greedy", labelFlush=False
+            values=self.numbers,
+            grid=False,
+            labelOverlap="greedy",
+            labelFlush=False,
+            format=FIGURES,
+            labelExpr=expression if texts else alt.Undefined,
         )
         ends = list(self.ends)
         scale = {

@@ -2,7 +2,8 @@
 
 Nothing is decided here. What a command needs is imported when it runs, so that `list`, `serve` and mistakes
 answer at once. Exit status: 0, or 2 for a mistake in what was asked, 130 for Ctrl-C, 1 for whatever else
-failed; `serve`, `load` and `count` become the engine and end with its status.
+failed (of `crossover`, that its trials gave no answer); `serve`, `load` and `count` become the engine and end
+with its status.
 """
 
 from __future__ import annotations
@@ -186,6 +187,96 @@ def run(
         out=out,
         resume=resume,
         command=[PROGRAM, *sys.argv[1:]],
+    )
+
+
+@app.command()
+def crossover(
+    a: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="A design, a primitive, or what it is made of: design=prefork,pool=30."
+        ),
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    over: Annotated[
+        str, typer.Option("--over", metavar="SETTING=LOW..HIGH", help="Such as message_bytes=64..4MiB.")
+    ],
+    workload: Annotated[
+        str | None, typer.Option("--workload", help="The first that has the setting if not given.")
+    ] = None,
+    load: Annotated[
+        str | None, typer.Option("--load", help="The first that can end by time if not given.")
+    ] = None,
+    design: Annotated[
+        str | None, typer.Option("--design", help="The server of contenders that are primitives.")
+    ] = None,
+    side: Annotated[
+        str, typer.Option("--side", help="Who moves bytes by them: server, client or both.")
+    ] = "server",
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="What is compared; requests_per_second if not given.")
+    ] = None,
+    show: Annotated[
+        list[str] | None, typer.Option("--show", metavar="METRIC", help="A further metric; may be repeated.")
+    ] = None,
+    lab: Annotated[
+        list[str] | None,
+        typer.Option("--lab", metavar="KEY=VALUE", help="Where it runs, such as apart; may be repeated."),
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="STUDY", help="A and B, and all else, are those of this study."),
+    ] = None,
+    milliseconds: Annotated[
+        int | None, typer.Option("--milliseconds", min=1, help="How long a trial measures; 500.")
+    ] = None,
+    points: Annotated[
+        int | None, typer.Option("--points", min=2, max=64, help="Sizes of the first stage.")
+    ] = None,
+    blocks: Annotated[int, typer.Option("--blocks", min=1, max=1000, help="Blocks of each stage.")] = 12,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Fix a key of the study; may be repeated."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of the order of trials; drawn and recorded if not given."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Where the results go; results/... if not given."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the unfinished search in --out: same words, same seed."),
+    ] = False,
+) -> int:
+    """From which size on does A beat B? Both over a range, then around the place where they change places."""
+    if resume and out is None:
+        raise UserError("crossover: --resume goes on with a search that was begun; say which with --out DIR")
+
+    from thunderherd.crossover_run import find_crossover
+    from thunderherd.crossover_study import Asked
+
+    asked = Asked(
+        a=a,
+        b=b,
+        over=over,
+        study=study,
+        workload=workload,
+        load=load,
+        design=design,
+        side=side,
+        metric=metric,
+        show=tuple(show or ()),
+        lab=tuple(lab or ()),
+        milliseconds=milliseconds,
+        points=points,
+        blocks=blocks,
+    )
+    return find_crossover(
+        asked, fixed=overrides or [], seed=seed, out=out, resume=resume, command=[PROGRAM, *sys.argv[1:]]
     )
 
 

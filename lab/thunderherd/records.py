@@ -6,15 +6,13 @@ Times are in seconds, and every name that is not a plain count says its unit.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
 
@@ -381,6 +379,7 @@ class SweepSummary(Record):
     slopes: list[SlopeSummary] = Field(
         default_factory=list, description="of each metric that is shown and each contender"
     )
+    crossover: CrossoverSummary | None = Field(default=None, description="null: the study does not ask")
 
 
 ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
@@ -488,13 +487,3 @@ def published(model: type[BaseModel], title: str) -> dict[str, Any]:
     """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
     schema = model.model_json_schema(mode="serialization", by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
-
-
-def _write_schemas(directory: Path) -> None:
-    """Writes both schemas as docs/reference holds them."""
-    for name, schema in (("summary", summary_schema()), ("trial", trial_schema())):
-        (directory / f"{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    _write_schemas(Path(sys.argv[1]))

@@ -24,7 +24,8 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from thunderherd import drawing, matrices, plots, repeated_runs, tables
+from thunderherd import crossover_plot, drawing, matrices, plots, repeated_runs, tables
+from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
     interval_span,
@@ -198,6 +199,7 @@ class _Sweep:
     title: str
     about: str
     charts: list[_Chart]
+    crossover: list[str]
     matrices: list[Matrix]
     slopes: Matrix | None
     runs: repeated_runs.Runs | None
@@ -220,14 +222,28 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         )
         for place, name in enumerate(measured)
     ]
+    if sweep.crossover is not None and sweep.crossover.points:
+        charts.insert(0, _crossover(summary, sweep))
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
         about=_about(summary, sweep),
         charts=charts,
+        crossover=[printable(each) for each in sentences(summary, sweep)],
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
         slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
+    )
+
+
+def _crossover(summary: Summary, sweep: SweepSummary) -> _Chart:
+    return _chart(
+        f"crossover-{sweep.name}",
+        "Where they change places",
+        crossover_plot.about(summary, sweep),
+        "",
+        crossover_plot.crossover_chart(summary, sweep),
+        crossover_plot.crossover_chart(summary, sweep, narrow=True),
     )
 
 

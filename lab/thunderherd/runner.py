@@ -37,14 +37,15 @@ def run_study(
     seed: int | None = None,
     resume: bool = False,
     command: Sequence[str] = (),
+    go_on: Sequence[str] = (),
     show: progress.Progress | None = None,
 ) -> Summary:
     """Runs `study` into `directory` (default: results/STUDY-DATE-TIME) and returns the summary it wrote
     there.
 
     With `resume` it goes on with the run in `directory`, same seed, same order. Ctrl-C keeps what is
-    there, writes the summary of it, says how to go on and raises KeyboardInterrupt. Call it from the main
-    thread.
+    there, writes the summary of it, says how to go on (the words of `go_on`, where it is not `thunderherd run
+    ... --resume`) and raises KeyboardInterrupt. Call it from the main thread.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def run_study(
         sites_of(study, engine) as sites,
         _open(study, path, seed, resume, command, engine, sites, shown) as run,
     ):
-        return _Run(study, run, command, engine, sites, shown).run()
+        return _Run(study, run, command, go_on, engine, sites, shown).run()
 
 
 def _open(
@@ -115,11 +116,13 @@ class _Run:
         study: Study,
         directory: RunDirectory,
         command: Sequence[str],
+        go_on: Sequence[str],
         engine: Path,
         sites: Mapping[str, Site],
         show: progress.Progress,
     ) -> None:
         self.study, self.directory, self.command, self.show = study, directory, command, show
+        self.go_on = go_on
         self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
         self.names = [contender.name for contender in study.contenders]
@@ -247,6 +250,8 @@ class _Run:
 
     def _resume_command(self) -> str:
         """What to type to go on."""
+        if self.go_on:
+            return shlex.join(self.go_on)
         words = typed(asked_for(self.study), self.study.size, self.study.overrides)
         return shlex.join([*words, "--out", str(self.directory.path), "--resume"])
 

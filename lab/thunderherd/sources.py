@@ -1,9 +1,7 @@
 """docs/sources.md: every item of the sources' checklists, its original command line, ours, and the test
 that runs it.
 
-Written by `python -m thunderherd.sources` from the `checklist.csv` of each folder of studies; with
-`--check` it only says whether the document is up to date (exit status 1 if it is not). A row of a
-checklist has
+Written by `make docs` from the `checklist.csv` of each folder of studies. A row of a checklist has
 
 server, client  our command lines; the client's may be several, joined by `&&`. The server says its --port.
 expect          a regular expression that is found in what the two print
@@ -11,9 +9,7 @@ test            FILE::TEST[ROW], the test that runs them
 not_built       what of the item is not there, and why
 """
 
-import argparse
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +26,7 @@ DOCUMENT = Path("docs/sources.md")
 HEAD = """\
 # The sources, item by item
 
-Written by `python -m thunderherd.sources` from the checklists beside the studies; change those, not this.
+Written by `make docs` from the checklists beside the studies; change those, not this.
 
 Every row is an item of a source: what it says, the original command line where it has one, ours, and the
 test that runs ours. In *ours*, a line that begins with `thunderherd serve` is for one terminal, the others
@@ -138,39 +134,3 @@ def _cells(row: SourceRow) -> list[str]:
 def _text(text: str) -> str:
     """A text that stays in its cell of a table and keeps its signs."""
     return re.sub(r"([|*_<\[\]])", r"\\\1", text).replace("\n", " ")
-
-
-def write(root: Path, *, check: bool) -> bool:
-    """Writes the page under `root`; with `check`, only tells whether it is up to date."""
-    path, text = root / DOCUMENT, document(source_rows())
-    if check:
-        return path.is_file() and path.read_text(encoding="utf-8") == text
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return True
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m thunderherd.sources", description=f"Writes {DOCUMENT}.")
-    parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
-    check = parser.parse_args(arguments).check
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "lab").is_dir():
-        print(
-            f"thunderherd: {root} is no checkout of Thunderherd; nothing to write {DOCUMENT} into",
-            file=sys.stderr,
-        )
-        return 2
-    try:
-        up_to_date = write(root, check=check)
-    except UserError as error:
-        print(f"thunderherd: {error}", file=sys.stderr)
-        return 2
-    if not up_to_date:
-        print(f"thunderherd: {DOCUMENT} is out of date; type: python -m thunderherd.sources", file=sys.stderr)
-    return 0 if up_to_date else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

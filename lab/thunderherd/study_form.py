@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from thunderherd.catalogue import Way
 from thunderherd.counters_form import PaperCountersTable
+from thunderherd.crossover_form import CrossoverTable
 from thunderherd.labs import KINDS, LOOPBACK
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, TrialForm
@@ -358,6 +359,9 @@ class SweepTable(Table):
         default=None,
         min_length=1,
         description='what one more on its axis is called, such as "connection": what each adds is then told',
+    )
+    crossover: CrossoverTable | None = Field(
+        default=None, description="a table [sweeps.crossover]: where two of its contenders change places"
     )
     skip_unavailable: bool = Field(
         default=False, description="leave out what this machine cannot run, with a note"

@@ -26,13 +26,14 @@ from thunderherd.study_form import (
 )
 
 
-def parse_override(text: str) -> tuple[str, Any]:
-    """Splits `key=value`; the value is TOML, a bare word is a text. Raises UserError."""
+def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:
+    """Splits `key=value`; the value is TOML, a bare word is a text. Raises UserError, which names the
+    option."""
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
     if not equals or not key or not value:
-        raise UserError(f"--set {text}: it takes key=value, such as --set load.settings.loops=100")
-    return key, _value(text, value)
+        raise UserError(f"{option} {text}: it takes key=value, such as {option} load.settings.loops=100")
+    return key, _value(f"{option} {text}", value)
 
 
 def _value(text: str, value: str) -> Any:
@@ -42,7 +43,7 @@ def _value(text: str, value: str) -> Any:
         except tomllib.TOMLDecodeError:
             if re.fullmatch(r"[^\s\[\]{}\"'=,#]+", value):
                 return value
-    raise UserError(f'--set {text}: {value!r} is no TOML value; such as 100, true, "text" or [0, 1]')
+    raise UserError(f'{text}: {value!r} is no TOML value; such as 100, true, "text" or [0, 1]')
 
 
 class SettableKeys:
@@ -110,7 +111,7 @@ class SettableKeys:
         for key in (*Way._fields, *of_servers, *self._load_and_lab):
             self.paths[f"{table}.{key}"] = (*here, "set", key)
         for key in SweepTable.model_fields:
-            if key not in ("name", "set", "paper"):
+            if key not in ("name", "set", "paper", "crossover"):
                 self.paths[f"{table}.{key}"] = (*here, key)
         for index, contender in enumerate(sweep.contenders):
             if isinstance(contender, ContenderTable):

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.catalogue import SettingValue
 from thunderherd.counters_form import PaperCountersTable
+from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
 from thunderherd.labs import LOOPBACK, QUANTITIES, in_words
 from thunderherd.metrics import Better
@@ -173,7 +174,8 @@ class Sweep(_Resolved):
 
     `absent` are declared contenders that this machine cannot run, by name, and why. `remarks` say how its
     figures differ from the source's experiment and belong beside each. `slope` is what one more on the axis
-    is called, where what each adds is told.
+    is called, where what each adds is told; `crossover` names two contenders, where it is told at which point
+    they change places.
     """
 
     name: str
@@ -190,6 +192,7 @@ class Sweep(_Resolved):
     absent: dict[str, str]
     remarks: tuple[str, ...] = ()
     slope: str | None = None
+    crossover: CrossoverTable | None = None
     note: str | None = None
 
 

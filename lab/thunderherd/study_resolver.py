@@ -201,6 +201,8 @@ class Resolver:
 
     def _elsewhere(self, part: str) -> str:
         """Why what belongs to a part is not run, and by which sizes it is."""
+        if ("sizes", self.size, "parts") in self.problems.overridden:
+            return f"{part} is not among the parts that this run was given: {', '.join(self.parts())}"
         sizes = " and ".join(
             size for size in self.form.sizes if size != self.size and part in self.parts(size)
         )
@@ -363,7 +365,7 @@ class Resolver:
         ]
         is_smaller = any(point.here is not None for point in shown)
         return Sweep(
-            **sweep.model_dump(include={"name", "key", "axis", "slope", "note"}),
+            **sweep.model_dump(include={"name", "key", "axis", "slope", "crossover", "note"}),
             title=titled(sweep, resolved, place, self.problems),
             x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
             metric=metric,

@@ -61,6 +61,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
         if _check_values(sweep, here, problems):
             _check_changes(form, index, catalogue, problems)
             _check_slope(sweep, here, problems)
+            _check_crossover(form, index, problems)
     return len(problems) == before
 
 
@@ -114,6 +115,31 @@ def _check_slope(sweep: SweepTable, here: KeyPath, problems: Problems) -> None:
         problems.add(
             key, f"slope = {show(sweep.slope)}: one point has no slope; give more, or leave slope out"
         )
+
+
+def _check_crossover(form: StudyForm, index: int, problems: Problems) -> None:
+    """Two contenders of a sweep that are compared at points that are numbers above zero."""
+    sweep, here = form.sweeps[index], ("sweeps", index)
+    asked = sweep.crossover
+    if asked is None:
+        return
+    key = (*here, "crossover")
+    known = [base.table.name for base in bases(form, index)]
+    for end, name in (("a", asked.a), ("b", asked.b)):
+        if name not in known:
+            problems.add((*key, end), unknown(f"contender of sweep {sweep.name}", name, known))
+    if asked.a == asked.b:
+        problems.add((*key, "b"), f"b = {show(asked.b)}: nothing changes places with itself")
+    if sweep.compare == "none":
+        problems.add(key, 'a crossover rests on the verdicts at its points: leave compare = "none" out')
+    if asked.stage == "coarse" and asked.coarse:
+        problems.add((*key, "coarse"), 'what a first stage found belongs to a second: say stage = "dense"')
+    numbers = {point.name: point.number for point in points(sweep, here)}
+    if wrong := [name for name, number in numbers.items() if number is None or number <= 0]:
+        why = f"points that are no numbers above 0 ({', '.join(wrong)})"
+        problems.add(key, f"the sweep has {why}, so no crossover; leave crossover out")
+    elif len(set(numbers.values())) < 2 and (*here, "values") not in problems.overridden:
+        problems.add(key, "one point brackets nothing; give more, or leave crossover out")
 
 
 def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: Problems) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from thunderherd.crossover_words import sentences
 from thunderherd.figures import ABSENT, printable
 from thunderherd.layout import Layout, divided, fits, print_first_that_fits, prose
 from thunderherd.matrices import (
@@ -31,7 +32,8 @@ HEAD_WIDTH, ROW_WIDTH = 12, 30
 
 
 def print_sweeps(summary: Summary, console: Console) -> None:
-    """Prints every sweep: title, points x contenders for each metric, slopes, and runs where repeated."""
+    """Prints every sweep: title, points x contenders for each metric, where two change places, slopes, and
+    runs where repeated."""
     for sweep in summary.sweeps:
         console.print()
         prose(console, sweep.title, style="bold")
@@ -39,6 +41,10 @@ def print_sweeps(summary: Summary, console: Console) -> None:
             if place:
                 console.print()
             print_matrix(matrix, console)
+        for place, sentence in enumerate(sentences(summary, sweep)):
+            if not place:
+                console.print()
+            prose(console, sentence, style="" if place else "bold")
         if slopes := slope_matrix(summary, sweep):
             console.print()
             print_matrix(slopes, console)

@@ -88,15 +88,15 @@ impl Drop for Namespaces {
 /// Which of these namespaces a process is in, or has a descriptor of: what `lsns` looks at, and where it does not.
 pub fn in_use(inodes: &[u64]) -> Vec<(i32, u64)> {
     let mut found = Vec::new();
-    for process in super::process::all() {
-        let folder = format!("/proc/{}", process.id);
+    for process in super::process::numbers() {
+        let folder = format!("/proc/{process}");
         let descriptors = fs::read_dir(format!("{folder}/fd")).into_iter().flatten();
         let descriptors = descriptors.filter_map(|entry| Some(entry.ok()?.path()));
         for path in descriptors.chain([format!("{folder}/ns/net").into()]) {
             let Some(namespace) = fs::read_link(&path).ok() else { continue };
             let text = namespace.to_string_lossy();
             let number = text.strip_prefix("net:[").and_then(|rest| rest.strip_suffix(']')?.parse().ok());
-            found.extend(number.filter(|number| inodes.contains(number)).map(|number| (process.id, number)));
+            found.extend(number.filter(|number| inodes.contains(number)).map(|number| (process, number)));
         }
     }
     found

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 
 use super::eventually;
 
@@ -45,23 +45,24 @@ impl Process {
     }
 }
 
-/// All processes, zombies included.
-pub fn all() -> Vec<Process> {
+/// The numbers of all processes, zombies included.
+pub fn numbers() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").expect("/proc is mounted");
-    entries.filter_map(|entry| Process::read(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// The living processes of a group, by number.
+/// The living processes of a group, by number. Asked very often: getpgid(2) is a fraction of what /proc/ID/stat costs.
 pub fn of_group(group: i32) -> Vec<Process> {
-    let mut found: Vec<_> = all().into_iter().filter(|process| process.group == group && process.lives()).collect();
+    let is_of_it = |id: &i32| getpgid(Some(Pid::from_raw(*id))) == Ok(Pid::from_raw(group));
+    let mut found: Vec<_> = numbers().filter(is_of_it).filter_map(Process::read).filter(Process::lives).collect();
     found.sort_by_key(|process| process.id);
     found
 }
 
 /// The living children of a process, by number.
 pub fn children(parent: i32) -> Vec<i32> {
-    let mut found: Vec<_> = all()
-        .into_iter()
+    let mut found: Vec<_> = numbers()
+        .filter_map(Process::read)
         .filter(|process| process.parent == parent && process.lives())
         .map(|process| process.id)
         .collect();
@@ -71,7 +72,7 @@ pub fn children(parent: i32) -> Vec<i32> {
 
 /// A process and all that descend from it and live.
 pub fn family(ancestor: i32) -> Vec<i32> {
-    let processes = all();
+    let processes: Vec<_> = numbers().filter_map(Process::read).collect();
     let mut family = vec![ancestor];
     let mut next = 0;
     while let Some(&parent) = family.get(next) {

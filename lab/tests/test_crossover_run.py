@@ -1,0 +1,253 @@
+"""The command `crossover` from its words to its answer, on trials that never happened and with the engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import made_trial
+
+from thunderherd import cli, machine, runner
+from thunderherd.records import TrialRecord
+from thunderherd.results import load
+from thunderherd.study import Contender, Study
+
+METRIC = "server_cpu_per_connection"
+WORDS = ["prefork", "iterative", "--over", "pool=1..256", "--load", "closed", "--metric", METRIC]
+
+
+class Bench:
+    """Trials that never happened: an iterative server costs 20 µs a connection, a pool as its size has it."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.stop_after = 10**9
+        self.cost: Callable[[int], float] = lambda pool: 1e-6 * pool
+        self.invalid: Callable[[str], bool] = lambda name: False
+
+    def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
+        where.pop("engine")
+        if len(self.ran) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.ran.append(contender.name)
+        cost = 20e-6 if contender.base == "iterative" else self.cost(int(contender.settings["pool"]))
+        # The same for the same trial, whenever it is run.
+        seed = [where["block"], int(contender.point or 0), contender.base == "iterative"]
+        noisy = cost * float(np.exp(np.random.default_rng(seed).normal(0, 0.02)))
+        return made_trial(study, contender.name, cost=noisy, valid=not self.invalid(contender.name), **where)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Bench:
+    fake_engine()
+    here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
+    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    made = Bench()
+    monkeypatch.setattr(runner, "run_trial", made.run_trial)
+    return made
+
+
+@pytest.fixture
+def typed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Types a command; its exit status, what it printed, and what it said on stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["thunderherd", *words])
+        status = cli.run_command(list(words))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+Typed = Callable[..., tuple[int, str, str]]
+
+
+def answer(directory: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((directory / "summary.json").read_text())["sweeps"][0]["crossover"]
+    return found
+
+
+def test_both_stages_and_the_answer(bench: Bench, typed: Typed, tmp_path: Path) -> None:
+    out = tmp_path / "found"
+    status, printed, said = typed("crossover", *WORDS, "--out", str(out), "--seed", "5")
+    assert status == 0, said
+    found = answer(out / "dense")
+    assert found["outcome"] == "one"
+    assert found["estimate"]["low"] <= 20 <= found["estimate"]["high"]
+    assert re.search(r"^Below \d\d workers prefork beats iterative \(95 % interval ", printed, re.MULTILINE)
+    assert {path.name for path in out.iterdir()} == {
+        "coarse.toml", "coarse", "dense.toml", "dense", "crossover.svg", "crossover.png"
+    }  # fmt: skip
+    assert str(out / "dense" / "report.html") in printed and (out / "dense" / "report.html").exists()
+    assert load(out / "coarse").run.seed == load(out / "dense").run.seed == 5
+    sizes = {int(name.partition("=")[2]) for name in bench.ran if "@dense=" in name}
+    assert sizes == set(map(int, answer(out / "coarse")["next_sizes"]))
+    # What was run can be run and shown again by the other commands.
+    assert typed("table", str(out / "dense"))[1].count("prefork beats iterative") == 1
+    again = typed("run", str(out / "dense.toml"), "--quick", "--seed", "5", "--out", str(tmp_path / "again"))
+    assert again[0] == 0
+    assert answer(tmp_path / "again") == found
+
+
+def test_none_is_an_answer(bench: Bench, typed: Typed, tmp_path: Path) -> None:
+    bench.cost = lambda pool: 10e-6
+    status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
+    assert status == 0
+    assert (
+        "None in this range (server CPU per connection, less is better): prefork beats iterative" in printed
+    )
+    assert not (tmp_path / "none" / "dense").exists()
+    assert "Picture   " in printed
+
+
+def test_no_answer_is_a_failure(bench: Bench, typed: Typed, tmp_path: Path) -> None:
+    bench.invalid = lambda name: name.startswith("prefork")
+    status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
+    assert status == 1
+    assert "It cannot be told where prefork and iterative change places: " in " ".join(printed.split())
+
+
+@pytest.mark.parametrize("stop_after", [7, 100, 150], ids=lambda count: f"after {count} trials")
+def test_an_interrupted_search_goes_on_where_it_was(
+    bench: Bench, typed: Typed, tmp_path: Path, stop_after: int
+) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    words = [*WORDS, "--points", "5", "--blocks", "10", "--seed", "5"]
+    assert typed("crossover", *words, "--out", str(whole))[0] == 0
+    ran, bench.ran, bench.stop_after = bench.ran, [], stop_after
+    status, _, said = typed("crossover", *words, "--out", str(parts))
+    assert status == 130
+    again = shlex.split(said.partition("go on with: ")[2])
+    assert again == ["thunderherd", "crossover", *words, "--out", str(parts), "--resume"]
+    bench.stop_after = 10**9
+    status, _, said = typed(*again[1:])
+    assert status == 0, said
+    assert bench.ran == ran
+    assert answer(parts / "dense") == answer(whole / "dense")
+    # And once more, when nothing is left to be done.
+    assert typed(*again[1:])[0] == 0 and bench.ran == ran
+
+
+def test_a_directory_of_its_own_is_named_in_what_to_type(
+    bench: Bench, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bench.stop_after = 3
+    _, _, said = typed("crossover", *WORDS)
+    again = shlex.split(said.partition("go on with: ")[2])
+    assert again[-3] == "--out" and again[-2].startswith("results/crossover-") and again[-1] == "--resume"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ["--blocks", "11"],
+            "holds another search; it was begun with `thunderherd crossover prefork iterative",
+        ),
+        (["--set", "load.settings.loops=7"], "the study is not the one that was begun: "),
+        (["--seed", "6"], "the run has seed 5, --seed says 6"),
+    ],
+)
+def test_only_the_same_search_goes_on(
+    bench: Bench, typed: Typed, tmp_path: Path, change: list[str], said: str
+) -> None:
+    out = str(tmp_path / "out")
+    bench.stop_after = 5
+    typed("crossover", *WORDS, "--seed", "5", "--out", out)
+    status, _, told = typed("crossover", *WORDS, *change, "--out", out, "--resume")
+    assert status == 2 and said in told and told.count("\n") == 1
+
+
+def test_a_directory_that_is_taken(bench: Bench, typed: Typed, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    bench.stop_after = 5
+    typed("crossover", *WORDS, "--out", str(out))
+    status, _, said = typed("crossover", *WORDS, "--out", str(out))
+    assert status == 2 and "already holds a search; add --resume" in said
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("")
+    status, _, said = typed("crossover", *WORDS, "--out", str(tmp_path / "other"))
+    assert status == 2 and "exists and is not empty" in said
+    status, _, said = typed("crossover", *WORDS, "--out", str(tmp_path / "other" / "file"))
+    assert status == 2 and "is no directory" in said
+    # A mistake that only the study tells leaves the study behind, to be looked at; that is in nobody's way.
+    third = tmp_path / "third"
+    status, _, said = typed("crossover", *WORDS, "--set", "noise.foreign_percent=900", "--out", str(third))
+    assert status == 2 and "noise.foreign_percent" in said and (third / "coarse.toml").exists()
+    bench.stop_after = 10**9
+    assert typed("crossover", *WORDS, "--out", str(third))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["prefork", "iterative"], "Missing option '--over'"),
+        (["prefork", "--over", "pool=1..9"], "Missing argument 'B'"),
+        ([*WORDS, "--resume"], "--resume goes on with a search that was begun; say which with --out DIR"),
+        ([*WORDS, "--blocks", "0"], "--blocks"),
+        ([*WORDS, "--points", "one"], "--points"),
+        ([*WORDS, "--sede", "3"], "did you mean --seed"),
+        (["prefork", "iteratve", "--over", "pool=1..9"], "did you mean 'iterative'?"),
+        (["prefork", "prefork", "--over", "pool=1..9"], "the same contender"),
+        (["prefork", "iterative", "--over", "pool=9..1"], "9 is not below 1"),
+        (["prefork", "iterative", "--over", "pool=1..99999"], "a whole number from 1 to 4096 workers"),
+        (["prefork", "iterative", "--over", "pol=1..9"], "did you mean 'pool'?"),
+        (["prefork", "iterative", "--over", "check=1..9"], 'it is no number but "pattern", "count"'),
+    ],
+)
+def test_mistakes_are_one_line(
+    fake_engine: Callable[..., Path], typed: Typed, tmp_path: Path, words: list[str], said: str
+) -> None:
+    fake_engine()
+    status, printed, told = typed("crossover", *words)
+    assert (status, printed) == (2, "")
+    assert told.startswith("thunderherd: ") and said in told and told.count("\n") == 1
+
+
+# With the engine itself -------------------------------------------------------------------------------------
+
+
+def test_a_crossing_that_is_made_is_found(use_engine: Path, tmp_path: Path) -> None:
+    """Clients that check every byte but keep their connection, against clients that connect for each request
+    and only count: the first use less CPU where replies are short, the second where they are long, on any
+    machine, however busy."""
+    out = tmp_path / "out"
+    command = [
+        "crossover", "load.settings.check=pattern,load.settings.connections=kept,name=checks",
+        "load.settings.check=count,load.settings.connections=per_request,name=connects",
+        "--over", "load.settings.bytes=64..1MiB", "--workload", "bytes", "--load", "closed_threads",
+        "--set", "load.settings.clients=1", "--set", "load.settings.loops=20",
+        "--metric", "client_cpu_per_request", "--points", "3", "--blocks", "10", "--seed", "3",
+        "--set", "noise.foreign_percent=100", "--set", "noise.steal_percent=100", "--out", str(out),
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "thunderherd", *command],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    coarse = answer(out / "coarse")
+    standings = [point["standing"] for point in coarse["points"]]
+    assert standings[0] == "a" and standings[-1] == "b", coarse["points"]
+    found = answer(out / "dense")
+    assert found["outcome"] == "one"
+    (bracket,) = found["brackets"]
+    assert (bracket["before"], bracket["after"]) == ("checks", "connects")
+    assert 64 <= bracket["low"] < bracket["high"] <= 2**20
+    assert "checks beats connects" in done.stdout
+    assert "It rests on 3 sizes from 64 bytes to 1 MiB" in done.stdout
+    assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,52 @@
+"""TOML that the program writes: `tomllib` reads back the same."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thunderherd.toml_text import toml_text
+
+# TOML has no lone surrogates, which no UTF-8 file can hold, and integers of 64 bits.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+PLAIN = st.one_of(
+    TEXTS,
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=5))
+def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
+    assert tomllib.loads(toml_text(table)) == table
+
+
+def test_it_reads_like_a_study() -> None:
+    text = toml_text(
+        {
+            "name": "x",
+            "sizes": {"quick": {"looks": [12]}},
+            "sweeps": [{"set": {"load.settings.loops": 5}, "contenders": [{"name": "a"}, {"name": "b"}]}],
+        }
+    )
+    assert text == (
+        'name = "x"\n\n[sizes.quick]\nlooks = [12]\n\n'
+        '[[sweeps]]\n\n[sweeps.set]\n"load.settings.loops" = 5\n\n'
+        '[[sweeps.contenders]]\nname = "a"\n\n[[sweeps.contenders]]\nname = "b"\n'
+    )
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), float("inf"), object()])
+def test_what_toml_has_no_word_for(value: object) -> None:
+    with pytest.raises(ValueError, match="no value of TOML"):
+        toml_text({"key": value})

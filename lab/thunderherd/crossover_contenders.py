@@ -1,0 +1,288 @@
+"""What the user typed of two contenders and a setting: their tables in a study, and the keys of the setting.
+
+A contender is the name of a design, of a primitive, or of a contender of a study (`--study`); or what it is
+made of: `design=prefork,pool=30`, `primitive=sendmsg,load.processes=2`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from thunderherd.catalogue import Catalogue, IntegerSetting, Setting
+from thunderherd.errors import UserError
+from thunderherd.quantity import Range
+from thunderherd.study_file import assign, near, show
+from thunderherd.study_form import LOAD_PROCESSES
+from thunderherd.study_overrides import parse_override
+
+__all__ = ["SIDES", "USUAL_DESIGN", "Bench", "Swept", "contender", "swept"]
+
+SIDES = ("server", "client", "both")
+"""Who moves bytes by a primitive that is a contender."""
+
+USUAL_DESIGN = "thread_per_client"
+"""The server of two primitives where the user names none: it serves any number of kept connections at once,
+with the calls of the primitive and nothing else in its loop."""
+
+PROCESSES = IntegerSetting(
+    name="processes", help=LOAD_PROCESSES, unit=None, kind="integer", minimum=1, maximum=64, default=1
+)
+"""The one number of a load that is no setting of the engine's."""
+
+_SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What both contenders stand on: the workload, the load, and what each has where it says nothing."""
+
+    catalogue: Catalogue
+    workload: str
+    load: str
+    design: str
+    primitive: str
+    load_primitive: str
+    side: str
+
+    def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
+        """What a contender's server can be told."""
+        return self.catalogue.settings_of_server(
+            table.get("design", self.design), table.get("primitive", self.primitive), self.workload
+        )
+
+    def settings_of_load(self, table: Mapping[str, Any]) -> dict[str, Setting]:
+        """What a contender's load can be told."""
+        own = table.get("load", {})
+        return self.catalogue.settings_of_load(
+            own.get("kind", self.load), own.get("primitive", self.load_primitive), self.workload
+        )
+
+
+# Contenders -------------------------------------------------------------------------------------------------
+
+
+def contender(typed: str, bench: Bench, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The table of a contender. Raises UserError for what is not there, with what is."""
+    if "=" in typed:
+        return _made_of(typed, bench)
+    if typed in of_study:
+        return {"name": typed, **of_study[typed]}
+    designs = [each.name for each in bench.catalogue.designs]
+    primitives = [each.name for each in bench.catalogue.primitives]
+    if typed in designs and typed in primitives:
+        raise UserError(
+            f"crossover: {typed} is a design and a primitive; write design={typed} or primitive={typed}"
+        )
+    if typed in designs:
+        return {"name": typed, "design": typed}
+    if typed in primitives:
+        return {"name": typed, "design": bench.design, **_moved(typed, bench.side)}
+    known = [*of_study, *designs, *primitives]
+    of = "contender of the study, design or primitive" if of_study else "design or primitive"
+    raise UserError(
+        f"crossover: no such {of} {show(typed)}; "
+        + (f"contenders: {', '.join(of_study)}; " if of_study else "")
+        + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; "
+        f"or what it is made of, such as design={designs[0]},settings.nodelay=false{near(typed, known)}"
+    )
+
+
+def _moved(primitive: str, side: str) -> dict[str, Any]:
+    own: dict[str, Any] = {} if side == "client" else {"primitive": primitive}
+    return own if side == "server" else {**own, "load": {"primitive": primitive}}
+
+
+def _made_of(typed: str, bench: Bench) -> dict[str, Any]:
+    """A contender from `key=value`, commas between; a value may be a list."""
+    where = f"crossover: {typed}"
+    said: dict[str, Any] = {}
+    for part in re.split(r",(?![^\[]*\])", typed):
+        if not all(each.strip() for each in part.partition("=")):
+            raise UserError(
+                f"{where}: {show(part)} is no key=value, such as {_SUCH_AS}; commas stand between"
+            )
+        key, value = parse_override(part, where)
+        if key in said:
+            raise UserError(f"{where}: {key} is said twice")
+        said[key] = value
+    table: dict[str, Any] = {}
+    name = said.pop("name", None)
+    for key in ("design", "primitive"):
+        if key in said:
+            table[key] = said.pop(key)
+    for key in [each for each in said if each in ("load.kind", "load.primitive")]:
+        assign(table, tuple(key.split(".")), said.pop(key))
+    table.setdefault("design", bench.design)
+    for key, value in said.items():
+        assign(table, _path(key, table, bench, where), value)
+    return {"name": name or _named(typed), **table}
+
+
+def _path(key: str, table: Mapping[str, Any], bench: Bench, where: str) -> tuple[str, ...]:
+    """Where the value of a key stands in a contender's table; a setting may be written short."""
+    if key.startswith(("settings.", "load.", "lab.")) or key == "trial":
+        return tuple(key.split("."))
+    server, load = bench.settings_of_server(table), bench.settings_of_load(table)
+    places: list[tuple[str, ...]] = [("settings", key)] if key in server else []
+    places += [("load", "settings", key)] if key in load else []
+    if not places:
+        known = ["design", "primitive", *server, *load, "load.processes"]
+        raise UserError(
+            f"{where}: no such key {show(key)}; known: {', '.join(dict.fromkeys(known))}{near(key, known)}"
+        )
+    if len(places) > 1:
+        raise UserError(
+            f"{where}: {show(key)} could be {' or '.join('.'.join(each) for each in places)}; write which one"
+        )
+    return places[0]
+
+
+def _named(typed: str) -> str:
+    """`design=prefork,pool=30` as prefork_pool_30: a name that tells what it is made of."""
+    words = []
+    for part in re.split(r",(?![^\[]*\])", typed):
+        key, _, value = part.partition("=")
+        short = key.strip().rpartition(".")[2]
+        words += [value] if short in ("design", "primitive") else [short, value]
+    name = re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower()).strip("_")
+    return name if name[:1].isalpha() else f"contender_{name}"
+
+
+# The setting ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Swept:
+    """The keys that take each value, whether every contender has them, and what the setting allows.
+
+    `raised` are settings of the server that must reach as far, and the value that they need.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    by_all: bool
+    setting: IntegerSetting
+    raised: Mapping[str, int]
+
+
+def swept(asked: Range, bench: Bench, tables: list[dict[str, Any]], given: Mapping[str, Any]) -> Swept:
+    """The setting that is swept. Raises UserError where there is none, or where the range goes beyond it.
+
+    Parameters
+    ----------
+    asked
+        As typed; a name may be short or a whole key.
+    tables
+        Those of both contenders.
+    given
+        The settings that the study gives every server.
+    """
+    leaf = asked.name.rpartition(".")[2]
+    found = _places(leaf, bench, tables)
+    if "." in asked.name:
+        found = {key: own for key, own in found.items() if key == asked.name}
+    if not found:
+        raise UserError(_no_such_setting(asked, bench, tables))
+    keys = _agreeing(leaf, found, bench)
+    setting = next(iter(found[keys[0]].values()))
+    if not isinstance(setting, IntegerSetting):
+        numeric = ", ".join(_numeric(bench, tables))
+        raise UserError(
+            f"crossover: --over {asked.name}: it is no number but {setting.allowed()}; numbers: {numeric}"
+        )
+    for own in (each for key in keys for each in found[key].values()):
+        if not (own.accepts(asked.low) and own.accepts(asked.high)):
+            raise UserError(
+                f"crossover: --over {asked.name}={asked.low}..{asked.high} goes beyond what it allows: "
+                f"{own.allowed()}"
+            )
+    by_all = all(len(found[key]) == len(tables) for key in keys)
+    return Swept(leaf, keys, by_all, setting, _raised(leaf, keys, asked, bench, tables, given))
+
+
+def _places(leaf: str, bench: Bench, tables: list[dict[str, Any]]) -> dict[str, dict[int, Setting]]:
+    """The keys of that last name: for each contender, by place, that has it, the setting."""
+    found: dict[str, dict[int, Setting]] = {}
+    for place, table in enumerate(tables):
+        for key, known in (
+            (f"load.settings.{leaf}", bench.settings_of_load(table)),
+            (f"settings.{leaf}", bench.settings_of_server(table)),
+            (f"load.{leaf}", {PROCESSES.name: PROCESSES}),
+        ):
+            if leaf in known:
+                found.setdefault(key, {})[place] = known[leaf]
+    return found
+
+
+def _agreeing(leaf: str, found: Mapping[str, Any], bench: Bench) -> tuple[str, ...]:
+    """The keys that take a value together; both ends' where the workload says that they must be equal."""
+    if len(found) == 1:
+        return tuple(found)
+    workload = bench.catalogue.workload(bench.workload)
+    equal = [
+        each
+        for each in (workload.agreements if workload else ())
+        if each.client == each.service == leaf and each.relation == "equal"
+    ]
+    if equal and len(found) == 2:
+        return tuple(found)
+    raise UserError(f"crossover: --over {leaf} could be {' or '.join(found)}; write which one")
+
+
+def _raised(
+    leaf: str,
+    keys: tuple[str, ...],
+    asked: Range,
+    bench: Bench,
+    tables: list[dict[str, Any]],
+    given: Mapping[str, Any],
+) -> dict[str, int]:
+    """The limits of the server that the clients' setting must not exceed, where they are too low."""
+    workload = bench.catalogue.workload(bench.workload)
+    raised: dict[str, int] = {}
+    for each in workload.agreements if workload else ():
+        if keys != (f"load.settings.{leaf}",) or each.client != leaf or each.relation != "at_most":
+            continue
+        limit = bench.settings_of_server(tables[0]).get(each.service)
+        if not isinstance(limit, IntegerSetting) or each.service in given:
+            continue
+        if limit.default < asked.high and limit.accepts(asked.high):
+            raised[each.service] = asked.high
+    return raised
+
+
+def _numeric(bench: Bench, tables: list[dict[str, Any]]) -> list[str]:
+    """The names of all settings that are numbers."""
+    settings = {
+        name: setting
+        for table in tables
+        for known in (bench.settings_of_load(table), bench.settings_of_server(table))
+        for name, setting in known.items()
+    }
+    numbers = [name for name, setting in settings.items() if isinstance(setting, IntegerSetting)]
+    return [*numbers, PROCESSES.name]
+
+
+def _no_such_setting(asked: Range, bench: Bench, tables: list[dict[str, Any]]) -> str:
+    numeric = _numeric(bench, tables)
+    leaf = asked.name.rpartition(".")[2]
+    full = list(_places(leaf, bench, tables))
+    if full:
+        return f"crossover: --over {asked.name}: no such key; {leaf} is {' and '.join(full)}"
+    elsewhere = [
+        each.name
+        for each in bench.catalogue.workloads
+        if leaf in {own.name for own in (*each.client_settings, *each.service_settings)}
+    ]
+    hint = (
+        f"; it is a setting of workload {' and '.join(elsewhere)} (--workload)"
+        if elsewhere
+        else near(leaf, numeric)
+    )
+    return (
+        f"crossover: --over {asked.name}: neither contender, nor workload {bench.workload}, nor load "
+        f"{bench.load} has such a setting; numbers: {', '.join(numeric)}{hint}"
+    )

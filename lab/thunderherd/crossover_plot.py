@@ -1,0 +1,224 @@
+"""The picture of a crossover: the ratio of two costs over size, both stages, the line and its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from thunderherd.axes import NumberAxis
+from thunderherd.crossover_form import CrossoverPoint, CrossoverSummary
+from thunderherd.drawing import INK, MUTED, colours_of, dressed, inline
+from thunderherd.figures import number, printable, ratio_digits, span
+from thunderherd.quantity import amount
+from thunderherd.records import Summary, SweepSummary
+
+__all__ = ["about", "crossover_chart", "write_pictures"]
+
+WIDE, NARROW, HEIGHT, LOW_HEIGHT = 880, 300, 300, 230
+NEITHER = "neither ahead"
+PICTURE = "crossover"
+PNG_SCALE = 2.0
+
+ABOVE = (1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1_000, 10_000)
+BELOW = (0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001, 0.0001)
+"""Marks of the axis of ratios, from 1 outward."""
+MOST_TICKS = 4
+"""To either side of 1."""
+
+
+def about(summary: Summary, sweep: SweepSummary) -> str:
+    """What is seen in the picture."""
+    found = _asked(sweep)
+    band = f"{summary.study.equivalence_percent:g}"
+    text = (
+        f"The cost of {found.a} over that of {found.b}, both axes logarithmic: below 1 {found.a} is ahead. "
+        "A mark is the estimate at one size, in the colour of who is shown to be ahead there (grey: neither "
+        f"is), the bar its interval. Within the grey band they differ by less than {band} %."
+    )
+    if any(point.fitted for point in found.points):
+        text += " Dashes: the monotone estimate of the coarse stage."
+    if found.estimate is not None:
+        is_bounded = found.estimate.low is not None
+        text += " Line: the straight line of the dense stage; "
+        text += "upright where it is zero, with the interval." if is_bounded else "its interval is unbounded."
+    return text
+
+
+def crossover_chart(summary: Summary, sweep: SweepSummary, *, narrow: bool = False) -> alt.LayerChart:
+    """The ratio over size of a sweep that asks for its crossover. `narrow`: for a telephone."""
+    found = _asked(sweep)
+    width, height = (NARROW, LOW_HEIGHT) if narrow else (WIDE, HEIGHT)
+    coarse = [point.size for point in found.points if point.stage == "coarse"]
+    axis = NumberAxis(coarse or [point.size for point in found.points], "logarithmic", width, 1)
+    colours = colours_of(summary)
+    names = [printable(found.a), printable(found.b), NEITHER]
+    x, (y, domain) = axis.encoding("size", sweep.x_label, _labels(found)), _y(found, summary)
+    colour = alt.Color(
+        "ahead:N",
+        scale=alt.Scale(domain=names, range=[colours[found.a], colours[found.b], MUTED]),
+        legend=alt.Legend(title="shown to be ahead", orient="top", symbolSize=70),
+    )
+    rows = [_row(found, point) for point in found.points]
+    points = alt.Chart(inline(rows)).encode(x=x, color=colour)
+    layers = [*_ground(found, summary, x, y, axis.ends, domain), *_lines(found, x, y)]
+    if any(row["low"] is not None and row["high"] is not None for row in rows):
+        bars = points.transform_filter("isValid(datum.low) && isValid(datum.high)")
+        layers.append(bars.mark_rule(strokeWidth=1.6, opacity=0.75).encode(y=_of(y, "low"), y2="high:Q"))
+    shape = alt.Shape(
+        "stage:N",
+        scale=alt.Scale(domain=["coarse", "dense"], range=["circle", "diamond"]),
+        legend=alt.Legend(title="stage", orient="top", symbolSize=70, symbolFillColor=MUTED)
+        if found.stage == "dense"
+        else None,
+    )
+    tooltip = [
+        alt.Tooltip("at:N", title=sweep.x_label),
+        alt.Tooltip("stage:N"),
+        alt.Tooltip("text:N", title="ratio"),
+        alt.Tooltip("interval:N"),
+        alt.Tooltip("standing:N"),
+    ]
+    marks = points.mark_point(filled=True, size=55, opacity=1)
+    layers.append(
+        marks.encode(y=_of(y, "ratio"), shape=shape, tooltip=tooltip, description=alt.Description("spoken:N"))
+    )
+    title = alt.TitleParams(f"cost of {printable(found.a)} / cost of {printable(found.b)}")
+    chart = alt.LayerChart(layer=layers).properties(width=width, height=height, title=title)
+    return dressed(chart)
+
+
+def write_pictures(summary: Summary, sweep: SweepSummary, directory: Path) -> list[Path]:
+    """Writes the picture as SVG and as PNG, on white; returns the files. None where there is nothing to
+    draw."""
+    if not _asked(sweep).points:
+        return []
+    specification = crossover_chart(summary, sweep).to_dict(validate=False)
+    specification["background"] = specification["config"]["background"] = "#ffffff"
+    svg, png = directory / f"{PICTURE}.svg", directory / f"{PICTURE}.png"
+    svg.write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
+    png.write_bytes(vl_convert.vegalite_to_png(specification, scale=PNG_SCALE))
+    return [svg, png]
+
+
+def _asked(sweep: SweepSummary) -> CrossoverSummary:
+    assert sweep.crossover is not None, "only of a sweep that asks for its crossover"
+    return sweep.crossover
+
+
+def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
+    ahead = {"a": printable(found.a), "b": printable(found.b)}.get(point.standing, NEITHER)
+    digits = ratio_digits(point.ratio, point.high)
+    text, size = number(point.ratio, digits), amount(point.size, found.unit)
+    interval = span(point.low, point.high, digits)
+    said = f"{ahead} ahead" if point.standing in ("a", "b") else point.standing
+    return {
+        "size": point.size,
+        "ratio": point.ratio,
+        "low": point.low,
+        "high": point.high,
+        "ahead": ahead,
+        "stage": point.stage,
+        "standing": said,
+        "at": size,
+        "text": text,
+        "interval": interval,
+        "spoken": f"at {size}, {point.stage} stage: ratio {text}, {interval}, {said}",
+    }
+
+
+# Scales -----------------------------------------------------------------------------------------------------
+
+
+def _labels(found: CrossoverSummary) -> dict[float, str]:
+    """The sizes as sentences have them, but for the unit, which the axis has."""
+    sizes = {point.size for point in found.points}
+    return {
+        size: amount(size, found.unit).partition(" (")[0].removesuffix(f" {found.unit}") for size in sizes
+    }
+
+
+def _y(found: CrossoverSummary, summary: Summary) -> tuple[alt.Y, tuple[float, float]]:
+    """A logarithmic axis around 1 that holds every figure, the equivalence band and some room."""
+    band = 1 + summary.study.equivalence_percent / 100
+    values = [each for point in found.points for each in (point.ratio, point.low, point.high) if each]
+    low, high = min([*values, 1 / band]), max([*values, band])
+    room = (high / low) ** 0.05
+    domain = (low / room, high * room)
+    ticks = [1.0, *_ticks(BELOW, domain), *_ticks(ABOVE, domain)]
+    axis = alt.Axis(values=sorted(ticks), grid=False, format=".3~g")
+    scale = alt.Scale(type="log", domain=list(domain), nice=False, clamp=True)
+    return alt.Y("ratio:Q", title=None, axis=axis, scale=scale), domain
+
+
+def _ticks(candidates: Sequence[float], domain: tuple[float, float]) -> list[float]:
+    """Those that lie inside, the outermost first, each at least twice as far from 1 as the next, in
+    logarithms."""
+    inside = [each for each in candidates if domain[0] <= each <= domain[1]]
+    kept: list[float] = []
+    for each in reversed(inside):
+        if not kept or abs(math.log(each)) <= abs(math.log(kept[-1])) / 1.6:
+            kept.append(each)
+    return kept[:MOST_TICKS]
+
+
+def _of(y: alt.Y, field: str) -> alt.Y:
+    """The same axis for another field."""
+    other = y.copy()
+    other.shorthand = f"{field}:Q"
+    return other
+
+
+# Layers -----------------------------------------------------------------------------------------------------
+
+
+def _ground(
+    found: CrossoverSummary,
+    summary: Summary,
+    x: alt.X,
+    y: alt.Y,
+    ends: tuple[float, float],
+    domain: tuple[float, float],
+) -> list[alt.Chart]:
+    """The band of equivalence, the interval of the crossing, and the line of no difference."""
+    band = 1 + summary.study.equivalence_percent / 100
+    flat = alt.Chart(inline([{"size": ends[0], "end": ends[1], "ratio": 1 / band, "top": band}]))
+    layers = [
+        flat.mark_rect(color=MUTED, opacity=0.13).encode(x=x, x2="end:Q", y=y, y2="top:Q"),
+        flat.transform_calculate(one="1")
+        .mark_rule(color=INK, strokeWidth=1)
+        .encode(x=x, x2="end:Q", y=_of(y, "one")),
+    ]
+    at = found.estimate
+    if at is None or at.low is None or at.high is None:
+        return layers
+    low, high = (min(max(each, ends[0]), ends[1]) for each in (at.low, at.high))
+    row = {"size": low, "end": high, "ratio": domain[0], "top": domain[1]}
+    shade = alt.Chart(inline([row])).mark_rect(color=INK, opacity=0.12)
+    layers.append(shade.encode(x=x, x2="end:Q", y=y, y2="top:Q"))
+    row = {"size": min(max(at.value, ends[0]), ends[1]), "ratio": domain[0], "top": domain[1]}
+    upright = alt.Chart(inline([row])).mark_rule(color=INK, strokeDash=[3, 3])
+    layers.append(upright.encode(x=x, y=y, y2="top:Q"))
+    return layers
+
+
+def _lines(found: CrossoverSummary, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """The monotone estimate of the coarse stage, and the straight line of the dense one."""
+    layers = []
+    fitted = [{"size": each.size, "ratio": each.fitted} for each in found.points if each.fitted]
+    if len(fitted) > 1:
+        layers.append(
+            alt.Chart(inline(fitted))
+            .mark_line(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2)
+            .encode(x=x, y=y)
+        )
+    dense = [point.size for point in found.points if point.stage == "dense"]
+    if found.estimate is not None and dense:
+        ends = zip((dense[0], dense[-1]), found.estimate.ends, strict=True)
+        straight = [{"size": size, "ratio": ratio} for size, ratio in ends]
+        layers.append(alt.Chart(inline(straight)).mark_line(color=INK, strokeWidth=1.8).encode(x=x, y=y))
+    return layers

@@ -1,0 +1,350 @@
+"""The two studies that a search for a crossover runs, as TOML: made from what the user typed.
+
+Both are whole study files, so that `thunderherd run` runs either again. The first has a coarse grid over the
+whole range, the second a dense one around the crossing, and what the first found. Each spends half of alpha,
+so that a crossing that is not there is told with at most all of it.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from thunderherd.catalogue import Catalogue, ChoiceSetting
+from thunderherd.crossover import DENSE_POINTS, grid
+from thunderherd.crossover_contenders import SIDES, USUAL_DESIGN, Bench, Swept, contender, swept
+from thunderherd.crossover_form import CrossoverSummary
+from thunderherd.errors import UserError
+from thunderherd.figures import words_of
+from thunderherd.quantity import Range, amounts, parse_range
+from thunderherd.statistics import first_look_blocks
+from thunderherd.study import find_study
+from thunderherd.study_configurations import declared
+from thunderherd.study_file import Problems, TomlFile, near, show, unknown
+from thunderherd.study_form import LabTable, LoadTable, StudyForm
+from thunderherd.study_overrides import parse_override
+from thunderherd.study_resolved import CONNECTIONS, KEPT
+from thunderherd.study_shape import shaped
+from thunderherd.toml_text import toml_text
+
+__all__ = ["Asked", "coarse_study", "dense_study", "name_of"]
+
+ALPHA = 0.05 / 2
+"""What each stage may spend."""
+
+METRIC = "requests_per_second"
+"""What is compared where the user says nothing."""
+
+WARM_UP = "warm_up_milliseconds"
+"""The setting of a load that says how long it runs before its window, where it has it."""
+WARM_UP_SHARE = 0.2
+"""Of the window."""
+
+FEWEST_POINTS, MOST_POINTS = 5, 13
+OCTAVES = 2.0
+"""Neighbours of the coarse grid are about so many doublings apart."""
+
+OWN_TABLES = ("measure", "server", "load", "lab", "noise")
+"""What is taken over from a study."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user typed. None and empty stand for what was left out.
+
+    `lab` and `fixed` are `key=value` texts, `lab` of the table [lab] (or the value alone, where only one of
+    its keys may have it).
+    """
+
+    a: str
+    b: str
+    over: str
+    study: str | None = None
+    workload: str | None = None
+    load: str | None = None
+    design: str | None = None
+    side: str = "server"
+    metric: str | None = None
+    show: tuple[str, ...] = ()
+    lab: tuple[str, ...] = ()
+    milliseconds: int | None = None
+    points: int | None = None
+    blocks: int = 12
+
+
+# The first stage --------------------------------------------------------------------------------------------
+
+
+def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
+    """The study of the first stage. Raises UserError for every mistake that can be told from the words."""
+    range_ = parse_range(asked.over, "crossover: --over")
+    tables, of_study = _taken_over(asked) if asked.study else ({}, {})
+    bench = _bench(asked, range_, tables, catalogue)
+    pair = [contender(typed, bench, of_study) for typed in (asked.a, asked.b)]
+    _check_pair(asked, pair)
+    given = tables.get("server", {}).get("settings", {})
+    over = swept(range_, bench, pair, given)
+    sizes = _coarse_sizes(asked, range_)
+    _check_blocks(asked, len(sizes))
+    metric = asked.metric or tables.get("measure", {}).get("metric") or METRIC
+    names, unit = [table["name"] for table in pair], over.setting.unit or ""
+    study: dict[str, Any] = {
+        "name": name_of(*names),
+        "title": f"{names[0]} against {names[1]} over {over.name}: where they change places",
+        "question": f"From which {over.name} on does {names[0]} beat {names[1]} ({words_of(metric)})?",
+        "measure": {
+            "equivalence_percent": 3.0,
+            **tables.get("measure", {}),
+            "metric": metric,
+            "alpha": ALPHA,
+        },
+        "server": _server(bench, tables, over),
+        "load": _load(asked, bench, tables),
+        "lab": {**tables.get("lab", {}), **_lab(asked.lab)},
+        "noise": tables.get("noise", {}),
+        "sizes": {"quick": {"looks": [asked.blocks], "alpha_split": [1.0], **_own_set(tables)}},
+        "sweeps": [
+            {
+                "name": "coarse",
+                "title": f"The whole range: {amounts(range_.low, range_.high, unit or over.name)}",
+                **_values(over.keys, over.by_all and len(over.keys) == 1, sizes),
+                "axis": "logarithmic",
+                "x_label": _label(over),
+                **({"metrics": list(asked.show)} if asked.show else {}),
+                **_raised_note(over),
+                "crossover": {"a": names[0], "b": names[1], "unit": unit},
+                "contenders": pair,
+            }
+        ],
+    }
+    return toml_text({key: value for key, value in study.items() if value})
+
+
+def name_of(a: str, b: str) -> str:
+    """What the study of two contenders is called."""
+    return "-".join(["crossover", a.replace("_", "-"), b.replace("_", "-")]).strip("-")
+
+
+def _bench(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: Catalogue) -> Bench:
+    server, load = tables.get("server", {}), tables.get("load", {})
+    usual = LoadTable.model_fields["primitive"].default
+    workload = asked.workload or server.get("workload") or _workload_with(range_, catalogue)
+    _check_known("workload", workload, [each.name for each in catalogue.workloads])
+    kind = asked.load or load.get("kind") or _timed_load(catalogue)
+    _check_known("load", kind, [each.name for each in catalogue.loads])
+    design = asked.design or USUAL_DESIGN
+    _check_known("design", design, [each.name for each in catalogue.designs])
+    _check_known("side", asked.side, SIDES)
+    return Bench(
+        catalogue=catalogue,
+        workload=workload,
+        load=kind,
+        design=design,
+        primitive=server.get("primitive", usual),
+        load_primitive=load.get("primitive", usual),
+        side=asked.side,
+    )
+
+
+def _check_known(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UserError(f"crossover: {unknown(what, name, known)}")
+
+
+def _workload_with(range_: Range, catalogue: Catalogue) -> str:
+    """The first workload that has the setting; of a setting that none has, the first of all."""
+    leaf = range_.name.rpartition(".")[2]
+    for each in catalogue.workloads:
+        if leaf in {setting.name for setting in (*each.client_settings, *each.service_settings)}:
+            return each.name
+    return catalogue.workloads[0].name
+
+
+def _timed_load(catalogue: Catalogue) -> str:
+    """The first load that can end by time: a trial then lasts as long at every size."""
+    return next((each.name for each in catalogue.loads if each.duration), catalogue.loads[0].name)
+
+
+def _check_pair(asked: Asked, pair: Sequence[dict[str, Any]]) -> None:
+    one, other = ({key: value for key, value in table.items() if key != "name"} for table in pair)
+    if one == other:
+        raise UserError(
+            f"crossover: {asked.a} and {asked.b} are the same contender, and nothing changes places with "
+            "itself; give the second another design, primitive or setting"
+        )
+    if pair[0]["name"] == pair[1]["name"]:
+        pair[1]["name"] += "_b"
+
+
+def _coarse_sizes(asked: Asked, range_: Range) -> tuple[int, ...]:
+    points = asked.points
+    if points is None:
+        octaves = math.log2(range_.high / range_.low)
+        points = min(MOST_POINTS, max(FEWEST_POINTS, round(octaves / OCTAVES) + 1))
+    return tuple(map(int, grid(range_.low, range_.high, points, whole=True)))
+
+
+def _check_blocks(asked: Asked, sizes: int) -> None:
+    needed = first_look_blocks(max(sizes, DENSE_POINTS), ALPHA)
+    if asked.blocks < needed:
+        raise UserError(
+            f"crossover: --blocks {asked.blocks} are too few: with {sizes} sizes at alpha {ALPHA:g} no test "
+            f"could show anything; it takes {needed} at least"
+        )
+
+
+def _server(bench: Bench, tables: Mapping[str, Any], over: Swept) -> dict[str, Any]:
+    own = tables.get("server", {})
+    return {
+        **own,
+        "workload": bench.workload,
+        "primitive": bench.primitive,
+        "settings": {**own.get("settings", {}), **over.raised},
+    }
+
+
+def _load(asked: Asked, bench: Bench, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """That of the study; without one, a load that ends by time, its connections kept for two primitives."""
+    if "load" in tables:
+        return dict(tables["load"])
+    known = bench.settings_of_load({})
+    kind = bench.catalogue.load(bench.load)
+    settings: dict[str, Any] = {}
+    if kind and kind.duration:
+        milliseconds = asked.milliseconds or 500
+        settings[kind.duration] = milliseconds
+        if WARM_UP in known:
+            settings[WARM_UP] = round(milliseconds * WARM_UP_SHARE)
+    elif asked.milliseconds is not None:
+        raise UserError(
+            f"crossover: --milliseconds {asked.milliseconds}: load {bench.load} does not end by time; give "
+            f"another --load, or --set load.settings.{(kind.requests if kind else ('loops',))[-1]}=..."
+        )
+    primitives = {each.name for each in bench.catalogue.primitives}
+    kept = known.get(CONNECTIONS)
+    if {asked.a, asked.b} <= primitives and isinstance(kept, ChoiceSetting) and KEPT in kept.choices:
+        settings[CONNECTIONS] = KEPT
+    return {"kind": bench.load, "processes": 1, "settings": settings}
+
+
+def _lab(typed: Sequence[str]) -> dict[str, Any]:
+    """Keys of [lab]: `placement=apart`, or `apart` where one key alone may have that word."""
+    keys = LabTable.model_fields
+    found: dict[str, Any] = {}
+    for each in typed:
+        if "=" in each:
+            key, value = parse_override(each, "crossover: --lab")
+            key = key.removeprefix("lab.")
+        else:
+            words = {word: name for name, field in keys.items() for word in get_args(field.annotation)}
+            if each not in words:
+                texts = [word for word in words if isinstance(word, str)]
+                raise UserError(
+                    f"crossover: --lab {each}: {unknown('laboratory', each, texts)}; or KEY=VALUE"
+                )
+            key, value = words[each], each
+        if key not in keys:
+            raise UserError(
+                f"crossover: --lab {each}: no such key {show(key)}; known: {', '.join(keys)}{near(key, keys)}"
+            )
+        found[key] = value
+    return found
+
+
+def _label(over: Swept) -> str:
+    return over.name.replace("_", " ")
+
+
+def _values(keys: Sequence[str], is_plain: bool, sizes: Sequence[float]) -> dict[str, Any]:
+    """The points of a sweep: the values of one key that every contender has; otherwise tables."""
+    whole = [int(size) for size in sizes]
+    if is_plain:
+        return {"key": keys[0], "values": whole}
+    return {"values": [{"name": str(size), "set": dict.fromkeys(keys, size)} for size in whole]}
+
+
+def _raised_note(over: Swept) -> dict[str, str]:
+    raised = [f"{name} of the server is raised to {value:,}" for name, value in over.raised.items()]
+    return {"note": f"{'; '.join(raised)}, as {over.name} goes so far"} if raised else {}
+
+
+# What a study hands over ------------------------------------------------------------------------------------
+
+
+def _taken_over(asked: Asked) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The tables of a study that both stages take over, and its contenders by name."""
+    for option, said in (
+        ("--workload", asked.workload),
+        ("--load", asked.load),
+        ("--milliseconds", asked.milliseconds),
+    ):
+        if said is not None:
+            raise UserError(
+                f"crossover: {option} {said} contradicts --study {asked.study}, which has its own; give one "
+                "of them, or --set a key of the study"
+            )
+    file = TomlFile(find_study(asked.study or ""))
+    problems = Problems(file)
+    form, data, _ = shaped(file.data, problems)
+    problems.raise_any()
+    if form.scale is not None:
+        raise UserError(
+            f"crossover: --study {asked.study} has a [scale], which makes some sizes run the experiment "
+            "smaller, a range with it; take a contender's settings over as design=...,setting=value"
+        )
+    tables = {name: deepcopy(data[name]) for name in OWN_TABLES if name in data}
+    for name in ("baseline", "single_runs", "trial"):
+        tables["measure"].pop(name, None)
+    tables["set"] = _size_set(form)
+    return tables, {base.table.name: base.own()[0] for base in declared(form)}
+
+
+def _size_set(form: StudyForm) -> dict[str, Any]:
+    """What the study's quick size sets, but for what it sets of contenders and sweeps."""
+    quick = form.sizes.get("quick")
+    own = {} if quick is None else quick.set
+    return {key: value for key, value in own.items() if key.partition(".")[0] in OWN_TABLES}
+
+
+def _own_set(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {"set": tables["set"]} if tables.get("set") else {}
+
+
+# The second stage -------------------------------------------------------------------------------------------
+
+
+def dense_study(coarse: str, sizes: Sequence[float], found: CrossoverSummary, trials: tuple[int, int]) -> str:
+    """The study of the second stage.
+
+    Parameters
+    ----------
+    coarse
+        The text of the first stage's.
+    sizes
+        Those of the dense grid.
+    found
+        What the first stage found.
+    trials
+        How many of its trials were valid, and of how many.
+    """
+    study = tomllib.loads(coarse)
+    (sweep,) = study["sweeps"]
+    unit, first, last = sweep["crossover"]["unit"], sizes[0], sizes[-1]
+    is_plain = "key" in sweep
+    keys = (sweep["key"],) if is_plain else tuple(sweep["values"][0]["set"])
+    sweep |= {
+        "name": "dense",
+        "title": f"Around the crossing: {amounts(first, last, unit)}",
+        **_values(keys, is_plain, sizes),
+    }
+    sweep["crossover"] |= {
+        "stage": "dense",
+        "coarse_blocks": found.blocks,
+        "coarse_trials": {"valid": trials[0], "all": trials[1]},
+        "coarse": [point.model_dump(exclude={"stage"}, exclude_none=True) for point in found.points],
+    }
+    return toml_text(study)

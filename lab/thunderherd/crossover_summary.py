@@ -1,0 +1,259 @@
+"""Where two contenders of a sweep change places, from the blocks of a run: `crossover` asked what they say.
+
+Who is ahead at a point is the verdict of the pair there, as the table of comparisons has it: the answer
+cannot contradict that table. A dense stage brings what the coarse one found in its study, and the verdicts of
+both count: each stage spends its own part of alpha.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from thunderherd import crossover as estimator
+from thunderherd.claims import judged_after
+from thunderherd.contrasts import Values
+from thunderherd.contrasts_file import at_point
+from thunderherd.crossover_form import (
+    CrossoverBracket,
+    CrossoverEstimate,
+    CrossoverPoint,
+    CrossoverSummary,
+    CrossoverTable,
+    Standing,
+)
+from thunderherd.records import PairSummary
+from thunderherd.samples import Vector
+from thunderherd.study import Study, Sweep
+
+__all__ = ["crossover", "measured_sizes"]
+
+FEWEST = 2
+"""Sizes with a figure, without which nothing can be told."""
+
+
+def crossover(
+    study: Study,
+    sweep: Sweep,
+    values: Values,
+    pairs: Sequence[PairSummary],
+    unavailable: Mapping[str, str],
+) -> CrossoverSummary | None:
+    """What the run says about the crossover that a sweep asks for; None where it asks for none.
+
+    Parameters
+    ----------
+    study
+        As resolved for the run.
+    sweep
+        One of its sweeps.
+    values
+        The blocks that count.
+    pairs
+        The verdicts of the run.
+    unavailable
+        Why this machine does not offer a metric, by metric.
+    """
+    asked = sweep.crossover
+    if asked is None:
+        return None
+    found = measured_sizes(sweep, asked, values, pairs)
+    missing = _missing(study, sweep, asked, found, unavailable)
+    _, early = judged_after(study, values)
+    why = early or _too_few(found, missing)
+    points = [*_coarse_points(asked), *_own_points(asked, found, early=early is not None)]
+    points.sort(key=lambda point: point.size)
+    sizes, shown = [point.size for point in points], [point.standing for point in points]
+    pattern = estimator.read(sizes, shown)
+    names = {"a": asked.a, "b": asked.b}
+    return CrossoverSummary(
+        a=asked.a,
+        b=asked.b,
+        stage=asked.stage,
+        unit=asked.unit,
+        whole=found.whole,
+        outcome=None if why else pattern.outcome,
+        ahead=names[pattern.ahead] if pattern.ahead and not why else None,
+        brackets=[]
+        if why
+        else [
+            CrossoverBracket(low=each.low, high=each.high, before=names[each.before], after=names[each.after])
+            for each in pattern.brackets
+        ],
+        estimate=None if why else _estimate(asked, found, pattern),
+        equivalent=None if why else _equivalent(sizes, shown, pattern),
+        points=points,
+        blocks=found.blocks,
+        coarse_blocks=asked.coarse_blocks,
+        coarse_trials=(asked.coarse_trials.valid, asked.coarse_trials.all) if asked.coarse_trials else None,
+        next_sizes=[] if why else _next_sizes(asked, found),
+        missing=missing,
+        why=why,
+    )
+
+
+@dataclass(frozen=True)
+class MeasuredSizes:
+    """The sizes at which both have a cost in every block: log ratios (blocks x sizes) and verdicts."""
+
+    names: list[str]
+    sizes: list[float]
+    log_ratios: Vector
+    standings: list[Standing]
+    pairs: list[PairSummary]
+    whole: bool
+
+    @property
+    def blocks(self) -> int:
+        return int(self.log_ratios.shape[0]) if self.sizes else 0
+
+
+def measured_sizes(
+    sweep: Sweep, asked: CrossoverTable, values: Values, pairs: Sequence[PairSummary]
+) -> MeasuredSizes:
+    """What was measured of a sweep's two contenders, in the order of the sizes."""
+    own = {frozenset((pair.a, pair.b)): pair for pair in pairs if pair.sweep == sweep.name}
+    columns = values.get(sweep.metric, {})
+    found: list[tuple[float, str, Vector, Standing, PairSummary]] = []
+    numbers = {
+        point.name: point.number if point.here is None else float(point.here) for point in sweep.points
+    }
+    for name, number in numbers.items():
+        a, b = (at_point(base, sweep.name, name) for base in (asked.a, asked.b))
+        pair = own.get(frozenset((a, b)))
+        if number is None or pair is None or pair.ratio is None or a not in columns or b not in columns:
+            continue
+        logarithms = np.log(columns[a]) - np.log(columns[b])
+        shown = estimator.standing(pair.verdict)
+        if pair.a != a and shown in ("a", "b"):
+            shown = "b" if shown == "a" else "a"
+        log_ratios = -logarithms if sweep.better == "more" else logarithms
+        found.append((number, name, log_ratios, shown, pair))
+    found.sort(key=lambda each: each[0])
+    return MeasuredSizes(
+        names=[name for _, name, *_ in found],
+        sizes=[number for number, *_ in found],
+        log_ratios=np.column_stack([each[2] for each in found]) if found else np.empty((0, 0)),
+        standings=[each[3] for each in found],
+        pairs=[each[4] for each in found],
+        whole=all(number is not None and number.is_integer() for number in numbers.values()),
+    )
+
+
+def _missing(
+    study: Study, sweep: Sweep, asked: CrossoverTable, found: MeasuredSizes, unavailable: Mapping[str, str]
+) -> dict[str, str]:
+    """The points of which there is no figure, and why."""
+    missing: dict[str, str] = {}
+    for point in sweep.points:
+        if point.name in found.names:
+            continue
+        names = [at_point(base, sweep.name, point.name) for base in (asked.a, asked.b)]
+        reasons = [unavailable.get(sweep.metric), *(sweep.absent.get(name) for name in names)]
+        why = next((each for each in reasons if each), None)
+        missing[point.name] = why or f"no {sweep.metric} above 0 of both in every block that counts"
+    return missing
+
+
+def _too_few(found: MeasuredSizes, missing: Mapping[str, str]) -> str | None:
+    if len(found.sizes) >= FEWEST:
+        return None
+    at = ", ".join(found.names) or "none"
+    return f"it takes {FEWEST} sizes with figures, and there are figures at {at}" + "".join(
+        f"; {name}: {why}" for name, why in missing.items()
+    )
+
+
+# Points -----------------------------------------------------------------------------------------------------
+
+
+def _coarse_points(asked: CrossoverTable) -> list[CrossoverPoint]:
+    return [CrossoverPoint(stage="coarse", **each.model_dump()) for each in asked.coarse]
+
+
+def _own_points(asked: CrossoverTable, found: MeasuredSizes, *, early: bool) -> list[CrossoverPoint]:
+    """The points of this run; a coarse stage has its monotone estimate beside them."""
+    fitted: Sequence[float | None] = [None] * len(found.sizes)
+    if asked.stage == "coarse" and len(found.sizes) >= FEWEST:
+        fitted = [math.exp(each) for each in estimator.monotone(found.sizes, found.log_ratios).fitted]
+    return [
+        CrossoverPoint(
+            size=size,
+            stage=asked.stage,
+            ratio=_of_a(pair, pair.ratio or 1.0, asked),
+            low=_of_a(pair, low, asked) if (low := _end(pair, asked, 0)) else None,
+            high=_of_a(pair, high, asked) if (high := _end(pair, asked, 1)) else None,
+            standing="undecided" if early else shown,
+            fitted=fit,
+        )
+        for size, pair, shown, fit in zip(found.sizes, found.pairs, found.standings, fitted, strict=True)
+    ]
+
+
+def _end(pair: PairSummary, asked: CrossoverTable, which: int) -> float | None:
+    """The end of the pair's interval that is the lower (0) or upper (1) one of A over B."""
+    ends = (pair.low, pair.high)
+    return ends[which] if _is_of_a(pair, asked) else ends[1 - which]
+
+
+def _of_a(pair: PairSummary, ratio: float, asked: CrossoverTable) -> float:
+    """A pair's ratio as that of A over B, whichever of them the family names first."""
+    return ratio if _is_of_a(pair, asked) else 1 / ratio
+
+
+def _is_of_a(pair: PairSummary, asked: CrossoverTable) -> bool:
+    return pair.a == at_point(asked.a, pair.sweep or "", pair.point or "")
+
+
+# The estimate -----------------------------------------------------------------------------------------------
+
+
+def _estimate(
+    asked: CrossoverTable, found: MeasuredSizes, pattern: estimator.Pattern
+) -> CrossoverEstimate | None:
+    """The zero of the line through a dense stage, where it lies in the bracket that the tests give."""
+    if asked.stage != "dense" or pattern.outcome != "one":
+        return None
+    line = estimator.line_crossing(found.sizes, found.log_ratios)
+    (bracket,) = pattern.brackets
+    if line.value is None or not bracket.low <= line.value <= bracket.high:
+        return None
+    first, last = line.line
+    return CrossoverEstimate(
+        # The first whole size beyond the zero, but for rounding; the interval is rounded outward.
+        value=float(math.ceil(line.value * (1 - 1e-9))) if found.whole else line.value,
+        low=line.low if line.low is None or not found.whole else float(math.floor(line.low)),
+        high=line.high if line.high is None or not found.whole else float(math.ceil(line.high)),
+        confidence=line.confidence,
+        blocks=line.blocks,
+        percent_per_doubling=100 * math.expm1(line.slope),
+        ends=(math.exp(first), math.exp(last)),
+        curvature_p=line.curvature_p,
+    )
+
+
+def _next_sizes(asked: CrossoverTable, found: MeasuredSizes) -> list[float]:
+    """The sizes of a second stage of as many blocks, after a first one."""
+    if asked.stage != "coarse":
+        return []
+    return list(
+        estimator.second_stage(
+            found.sizes, found.log_ratios, found.standings, blocks=found.blocks, whole=found.whole
+        )
+        or ()
+    )
+
+
+def _equivalent(
+    sizes: Sequence[float], shown: Sequence[Standing], pattern: estimator.Pattern
+) -> tuple[float, float] | None:
+    """Where both are equivalent: within the bracket of the one crossing; otherwise anywhere."""
+    if not sizes:
+        return None
+    low, high = sizes[0], sizes[-1]
+    if pattern.outcome == "one":
+        low, high = pattern.brackets[0].low, pattern.brackets[0].high
+    return estimator.equivalent_stretch(sizes, shown, low, high)

@@ -1,0 +1,218 @@
+"""Where two contenders change places, in sentences: every figure is one of `summary.json`.
+
+The first sentence is the answer. Then come what qualifies it, and what it rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from thunderherd.crossover_form import CrossoverBracket, CrossoverEstimate, CrossoverPoint, CrossoverSummary
+from thunderherd.figures import count, number, percent, words_of
+from thunderherd.quantity import amount, amounts, plain
+from thunderherd.records import Summary, SweepSummary
+
+__all__ = ["sentences"]
+
+LONG = 2.0
+"""A stretch of equivalence is told from so many times its first size on: around a crossing there always is
+one."""
+
+BENDS = 0.05
+"""A line whose p of being straight is at most this is said to bend."""
+
+
+def sentences(summary: Summary, sweep: SweepSummary) -> list[str]:
+    """What a sweep's run says about the crossover that it asks for; none where it asks for none."""
+    found = sweep.crossover
+    if found is None:
+        return []
+    if found.why is not None:
+        return [f"It cannot be told where {found.a} and {found.b} change places: {found.why}."]
+    return [_answer(found, summary, sweep), *_remarks(found, summary), _rests_on(found, summary)]
+
+
+# The answer -------------------------------------------------------------------------------------------------
+
+
+def _answer(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str:
+    by = f"{words_of(sweep.metric)}, {sweep.better} is better"
+    if found.outcome == "one":
+        return _one(found, by)
+    if found.outcome == "several":
+        changes = "; ".join(_between(each, found.unit) for each in found.brackets)
+        return f"They change places {len(found.brackets)} times ({by}): {changes}."
+    return f"None in this range ({by}): {_none(found, summary, sweep)}."
+
+
+def _one(found: CrossoverSummary, by: str) -> str:
+    (bracket,), at = found.brackets, found.estimate
+    before, after = bracket.before, bracket.after
+    if at is None or at.low is None or at.high is None:
+        where = _between(bracket, found.unit, named=False)
+        return f"From some size {where} on {after} beats {before}; below it {before} beats {after} ({by})."
+    size = amount(at.value, found.unit)
+    interval = f"{percent(at.confidence)} interval {_interval(at, found)}"
+    if after == found.a:
+        return f"From {size} on {after} beats {before} ({interval}; {by}); below it {before} beats {after}."
+    return f"Below {size} {before} beats {after} ({interval}; {by}); from there on {after} beats {before}."
+
+
+def _between(bracket: CrossoverBracket, unit: str, *, named: bool = True) -> str:
+    where = f"between {amounts(bracket.low, bracket.high, unit).replace(' to ', ' and ')}"
+    return f"{where} from {bracket.before} to {bracket.after}" if named else where
+
+
+def _interval(at: CrossoverEstimate, found: CrossoverSummary) -> str:
+    """Its ends; one beyond the range as just that, since nothing was measured there."""
+    sizes = [point.size for point in found.points]
+    assert at.low is not None and at.high is not None
+    if at.low < sizes[0] and at.high > sizes[-1]:
+        return "beyond both ends of the range"
+    if at.low < sizes[0]:
+        return f"from below {plain(sizes[0], found.unit)} to {plain(at.high, found.unit)}"
+    if at.high > sizes[-1]:
+        return f"{plain(at.low, found.unit)} to beyond {plain(sizes[-1], found.unit)}"
+    return amounts(at.low, at.high, found.unit)
+
+
+def _none(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str:
+    sizes, points = count(len(found.points), "size"), found.points
+    other = found.b if found.ahead == found.a else found.a
+    lead = [point for point in points if point.standing in ("a", "b")]
+    if found.outcome == "everywhere":
+        return f"{found.ahead} beats {other} at each of {sizes}: its cost is {_leads(lead)}"
+    if found.outcome == "where_separated":
+        beaten = _listed([point.size for point in lead], found)
+        return (
+            f"{found.ahead} beats {other} at {len(lead)} of {sizes} ({beaten}): its cost is {_leads(lead)}; "
+            f"{other} beats {found.ahead} at none; {_rest(found, summary, sweep)}"
+        )
+    return f"neither is shown to beat the other at any of {sizes}: {_rest(found, summary, sweep)}"
+
+
+def _leads(points: Sequence[CrossoverPoint]) -> str:
+    """By how many percent the winner's cost is less than the other's, from least to most."""
+    leads = sorted(100 * (1 - min(point.ratio, 1 / point.ratio)) for point in points)
+    least, most = (number(each, 1) for each in (leads[0], leads[-1]))
+    return f"{least} % less" if least == most else f"{least} to {most} % less"
+
+
+def _rest(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str:
+    """The sizes at which neither is ahead."""
+    band = f"within {summary.study.equivalence_percent:g} %"
+    equal = [point for point in found.points if point.standing == "equivalent"]
+    open_ = [point for point in found.points if point.standing == "undecided"]
+    parts = []
+    if equal:
+        parts.append(f"equivalent {band} at {len(equal)} ({_listed([each.size for each in equal], found)})")
+    if open_:
+        ratios = sorted(each.ratio for each in open_)
+        ends = dict.fromkeys(number(each, 3) for each in (ratios[0], ratios[-1]))
+        told = f"{'ratios' if len(ends) > 1 else 'ratio'} {' to '.join(ends)}"
+        if smallest := _smallest_detectable(summary, sweep, open_):
+            told += f"; a difference of {number(smallest, 1)} % would have been found four times out of five"
+        parts.append(f"undecided at {len(open_)} ({_listed([each.size for each in open_], found)}; {told})")
+    return "; ".join(parts)
+
+
+def _smallest_detectable(
+    summary: Summary, sweep: SweepSummary, points: Sequence[CrossoverPoint]
+) -> float | None:
+    """What could have been found at each of these points, if they are of this run."""
+    sizes = {point.size for point in points}
+    names = {point.name for point in sweep.points if point.number in sizes}
+    found = [
+        pair.smallest_detectable_percent
+        for pair in summary.pairs
+        if pair.sweep == sweep.name and pair.point in names
+    ]
+    known = [each for each in found if each is not None]
+    return max(known) if known and len(known) == len(found) == len(points) else None
+
+
+def _listed(sizes: Sequence[float], found: CrossoverSummary) -> str:
+    """Sizes that follow on each other as a range, others by themselves."""
+    every = [point.size for point in found.points]
+    runs: list[list[float]] = []
+    for size in sizes:
+        if runs and every.index(size) == every.index(runs[-1][-1]) + 1:
+            runs[-1].append(size)
+        else:
+            runs.append([size])
+    return ", ".join(
+        plain(run[0], found.unit) if len(run) == 1 else amounts(run[0], run[-1], found.unit) for run in runs
+    )
+
+
+# What qualifies it ------------------------------------------------------------------------------------------
+
+
+def _remarks(found: CrossoverSummary, summary: Summary) -> Iterator[str]:
+    if found.outcome == "one":
+        yield from _remarks_on_one(found)
+    if found.outcome == "one" and found.equivalent and found.equivalent[1] >= LONG * found.equivalent[0]:
+        yield (
+            f"From {amounts(*found.equivalent, found.unit)} both are shown to be equivalent within "
+            f"{summary.study.equivalence_percent:g} %: there it hardly matters which one is taken."
+        )
+    for name, why in found.missing.items():
+        yield f"No figure at {name}: {why}."
+
+
+def _remarks_on_one(found: CrossoverSummary) -> Iterator[str]:
+    (bracket,), at = found.brackets, found.estimate
+    if found.stage == "coarse":
+        if found.next_sizes:
+            yield (
+                "No second stage was run: the neighbouring sizes at which each is shown to be ahead are all "
+                "that is known."
+            )
+        return
+    if at is None:
+        yield (
+            "The line through the second stage is zero outside of these two sizes, at each of which one is "
+            "shown to be ahead: the two contradict each other, and no interval is given."
+        )
+        return
+    if at.low is None or at.high is None:
+        yield (
+            f"The interval is unbounded: by {percent(at.confidence)} the slope of the line is not separated "
+            f"from zero (its estimate is {amount(at.value, found.unit)}); what stands above rests on the "
+            "tests at these two sizes alone. More blocks help."
+        )
+        return
+    yield (
+        f"Shown by tests alone, whatever the line: they change places "
+        f"{_between(bracket, found.unit, named=False)}."
+    )
+    if at.curvature_p is not None and at.curvature_p <= BENDS:
+        yield (
+            f"The line bends (p = {at.curvature_p:.2g}), and the interval assumes that it is straight: trust "
+            "the sizes shown by tests."
+        )
+
+
+# What it rests on -------------------------------------------------------------------------------------------
+
+
+def _rests_on(found: CrossoverSummary, summary: Summary) -> str:
+    trials = summary.trials
+    valid = trials.valid + trials.rejected
+    own = f"{count(found.blocks, 'block')}, {valid} of {valid + trials.invalid} trials valid"
+    stages = {
+        stage: [each.size for each in found.points if each.stage == stage] for stage in ("coarse", "dense")
+    }
+    if found.stage == "coarse":
+        return f"It rests on {_sizes(stages['coarse'], found)} ({own})."
+    first = ""
+    if stages["coarse"]:
+        counts = found.coarse_trials
+        told = f", {counts[0]} of {counts[1]} trials valid" if counts else ""
+        blocks = f" ({count(found.coarse_blocks, 'block')}{told})" if found.coarse_blocks else ""
+        first = f"{_sizes(stages['coarse'], found)} of a coarse stage{blocks} and "
+    return f"It rests on {first}{_sizes(stages['dense'], found)} of a dense one ({own})."
+
+
+def _sizes(sizes: Sequence[float], found: CrossoverSummary) -> str:
+    return f"{count(len(sizes), 'size')} from {amounts(sizes[0], sizes[-1], found.unit)}"

@@ -1,0 +1,107 @@
+"""Whole quantities as people type and read them: `4MiB`, `64..1M`; 13,108 bytes (12.8 KiB)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from thunderherd.errors import UserError
+
+__all__ = ["Range", "amount", "amounts", "parse_quantity", "parse_range", "plain"]
+
+UNITS = {
+    "": 1,
+    "k": 10**3,
+    "kB": 10**3,
+    "M": 10**6,
+    "MB": 10**6,
+    "G": 10**9,
+    "GB": 10**9,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+}
+"""What may stand behind a number: SI's thousands, and IEC's powers of 1,024."""
+
+ALLOWED = "a whole number, alone or with k, M, G (thousands) or KiB, MiB, GiB (powers of 1,024)"
+QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values of a setting from `low` to `high`, both included."""
+
+    name: str
+    low: int
+    high: int
+
+
+def parse_range(text: str, option: str) -> Range:
+    """`message_bytes=64..4MiB`. Raises UserError, which names the option, for anything else."""
+    name, equals, values = text.partition("=")
+    first, dots, last = values.partition("..")
+    name = name.strip()
+    if not name or not equals or not dots:
+        raise UserError(f"{option} {text}: it takes SETTING=LOW..HIGH, such as {option} bytes=64..4MiB")
+    ends = [parse_quantity(each, f"{option} {text}") for each in (first, last)]
+    if ends[0] >= ends[1]:
+        low, high = (ends[1], ends[0]) if ends[1] < ends[0] else (1, 2 * max(1, ends[0]))
+        raise UserError(
+            f"{option} {text}: {ends[0]} is not below {ends[1]}; write the lower end first, such as "
+            f"{option} {name}={low}..{high}"
+        )
+    if ends[0] < 1:
+        raise UserError(f"{option} {text}: its sizes are spaced by their logarithm; begin at 1 at least")
+    return Range(name, ends[0], ends[1])
+
+
+def parse_quantity(text: str, where: str) -> int:
+    """`4MiB` as 4194304. Raises UserError, which says where."""
+    found = QUANTITY.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"{where}: {text.strip()!r} is no number; allowed: {ALLOWED}")
+    digits, unit = found.groups()
+    if unit not in UNITS:
+        nearest = sorted(known for known in UNITS if known.lower() in (unit.lower(), f"{unit.lower()}ib"))
+        hint = f"; did you mean {' or '.join(digits + each for each in nearest)}?" if nearest else ""
+        raise UserError(f"{where}: {unit!r} is no unit; allowed: {ALLOWED}{hint}")
+    value = Fraction(digits) * UNITS[unit]
+    if value.denominator != 1:
+        raise UserError(f"{where}: {text.strip()} is {float(value):g}; allowed: {ALLOWED}")
+    return int(value)
+
+
+def amount(value: float, unit: str = "") -> str:
+    """`13,108 bytes (12.8 KiB)`; `4 MiB` where it is just that; `1 byte`; `30`; of no whole number three
+    digits."""
+    text = plain(value, unit)
+    if unit != "bytes" or value < UNITS["KiB"] or not text.endswith(unit):
+        return text
+    name = _binary(value)
+    return f"{text} ({value / UNITS[name]:.3g} {name})"
+
+
+def amounts(low: float, high: float, unit: str = "") -> str:
+    """`8,618 to 10,099 bytes`; `64 bytes to 4 MiB`."""
+    first, last = plain(low, unit), plain(high, unit)
+    if unit and last.endswith(f" {unit}"):
+        first = first.removesuffix(f" {unit}").removesuffix(f" {unit.removesuffix('s')}")
+    return f"{first} to {last}"
+
+
+def plain(value: float, unit: str = "") -> str:
+    """`13,108 bytes`; `4 MiB`; `1 byte`; `30`; of no whole number three digits."""
+    if value == 1:
+        unit = unit.removesuffix("s")
+    if not float(value).is_integer():
+        text = f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+        return f"{text} {unit}".rstrip()
+    if unit == "bytes" and value >= UNITS["KiB"] and value % UNITS[_binary(value)] == 0:
+        return f"{int(value) // UNITS[_binary(value)]} {_binary(value)}"
+    return f"{int(value):,} {unit}".rstrip()
+
+
+def _binary(value: float) -> str:
+    """The largest of IEC's units that is not above so many bytes."""
+    return max((name for name in ("KiB", "MiB", "GiB") if UNITS[name] <= value), key=UNITS.__getitem__)
