@@ -28,7 +28,7 @@ LAB_FLOORS: list[set[str]] = [
     {"listing", "running", "crossover_run", "sources", "lab_commands"},
     {"report", "runner"},
     {"tables", "plots", "sweep_plots", "trial", "analysis"},
-    {"sweep_tables", "slopes"},
+    {"sweep_tables", "slopes", "verdicts"},
     {"repeated_runs", "slope_matrix", "crossover_plot"},
     {
         "questions",
@@ -317,6 +317,7 @@ SAID_IN_THE_LAB = {
     ("study_form", "recv"): "how they are received, likewise",
     ("crossover_contenders", "thread_per_client"): "the server of two primitives, where the user names none",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
+    ("catalogue", "bytes"): "what of a workload is counted in a window, as the engine says it",
     ("engine", "closed"): "the load that a caller of Load gets without asking for another",
 }
 """Names that a module of the laboratory may say, with the reason."""

@@ -70,7 +70,8 @@ def test_a_load_that_ends_by_time_is_taken_where_none_is_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("side", "server", "client"), [("server", MORE, "send_each"), ("client", "send_each", MORE), ("both", MORE, MORE)]
+    ("side", "server", "client"),
+    [("server", MORE, "send_each"), ("client", "send_each", MORE), ("both", MORE, MORE)],
 )
 def test_primitives_are_those_of_the_side_that_is_named(
     tmp_path: Path, side: str, server: str, client: str
