@@ -194,7 +194,7 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
     [
         ({"a": "prefrk"}, 'no such design or primitive "prefrk"'),
         ({"a": "prefrk"}, "did you mean 'prefork'?"),
-        ({"a": "sned", "b": MORE}, "did you mean 'send'?"),
+        ({"a": "send_ech", "b": MORE}, "did you mean 'send_each'?"),
         ({"a": "prefork", "b": "prefork"}, "prefork and prefork are the same contender"),
         (
             {"a": "prefork", "b": "design=prefork"},
