@@ -376,6 +376,9 @@ class SweepSummary(Record):
         default=None, description="what one more on its axis is called, where the study asks what each adds"
     )
     note: str | None = Field(default=None, description="what to know about its figures")
+    ceiling: str | None = Field(
+        default=None, description="the contender whose payload rate theirs are shares of, where there is one"
+    )
     slopes: list[SlopeSummary] = Field(
         default_factory=list, description="of each metric that is shown and each contender"
     )

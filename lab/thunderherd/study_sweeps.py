@@ -18,6 +18,7 @@ from thunderherd.study_configurations import (
     declared,
     points,
     way_of,
+    workload_of,
 )
 from thunderherd.study_file import KeyPath, Problems, assign, check_shape, show, unknown
 from thunderherd.study_form import (
@@ -191,10 +192,23 @@ def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue)
         for base in bases(form, index):
             data = {**base.own()[0], **given}
             way = way_of(data, form)
-            settings = catalogue.settings_of_server(data.get("design", ""), way, form.server.workload)
+            settings = catalogue.settings_of_server(data.get("design", ""), way, workload_of(data, form))
             if change.path[-1] in settings:
                 return True
     return False
+
+
+def check_ceilings(form: StudyForm, found: Sequence[Configuration], problems: Problems) -> None:
+    """What a sweep's rates are shares of is a contender of the study, or was one before an override."""
+    names = [each.name for each in found]
+    for index, sweep in enumerate(form.sweeps):
+        if sweep.ceiling is None or sweep.ceiling in names:
+            continue
+        _, _, rest = sweep.ceiling.partition("@")
+        of_sweep = [each.name for each in found if each.sweep and each.sweep.name == rest.partition("=")[0]]
+        whose = next((place for place, each in enumerate(form.sweeps) if f"{each.name}=" in rest), None)
+        if whose is None or ("sweeps", whose, "values") not in problems.overridden:
+            problems.add(("sweeps", index, "ceiling"), unknown("contender", sweep.ceiling, of_sweep or names))
 
 
 def check_measurable(each: Configuration, problems: Problems) -> None:
