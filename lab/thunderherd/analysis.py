@@ -246,7 +246,7 @@ def _sweep(
 ) -> SweepSummary:
     own = {each.name for each in study.contenders if each.sweep == sweep.name}
     return SweepSummary(
-        **sweep.model_dump(exclude={"remarks", "crossover"}),
+        **sweep.model_dump(exclude={"remarks", "crossover", "slope_metrics"}),
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),

@@ -22,7 +22,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.metrics import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order, metric
-from thunderherd.papers import as_printed, paper_metric, paper_notes, paper_texts, papers_of
+from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
     WORKERS,
@@ -242,11 +242,14 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
     absent, labels = Reasons(), [point.label for point in sweep.points]
+    own = own_notes(papers)
     rows = []
     for label, row, digits in zip(labels, keys, _digits_of_rows(values, name), strict=True):
         cells = []
         for key in row:
             figure, printed = figures.get(key), paper.get(key, ABSENT)
+            if note := own.get(key):
+                printed += absent.mark(f"paper: {note}")
             cells.append(
                 Cell(
                     value=ABSENT if figure is None else number(unit.of(figure.value), digits),
@@ -262,7 +265,8 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
-    notes = [*notes, *paper_notes(papers), *([f"note: {sweep.note}"] if is_first and sweep.note else [])]
+    about_all = [each.model_copy(update={"note": None}) if own else each for each in papers]
+    notes = [*notes, *paper_notes(about_all), *([f"note: {sweep.note}"] if is_first and sweep.note else [])]
     notes += [f"ceiling: {sweep.ceiling}"] if name == SHARE_OF_CEILING else []
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     caption = f"{caption_of(name, unit)}{remarks}"

@@ -25,6 +25,7 @@ __all__ = [
     "Notes",
     "as_printed",
     "notes_by_mark",
+    "own_notes",
     "paper_metric",
     "paper_notes",
     "paper_texts",
@@ -90,6 +91,12 @@ def _systems(figures: Sequence[PaperFigure]) -> dict[str, list[str]]:
     """The systems on which the source ran a contender, where it has several."""
     pairs = dict.fromkeys((each.base, each.system) for each in figures if each.system)
     return {base: [system or "" for each, system in pairs if each == base] for base, _ in pairs}
+
+
+def own_notes(figures: Sequence[PaperFigure]) -> dict[tuple[str, str | None], str]:
+    """What is to be known about some of these figures and not about all, by contender and point."""
+    notes = {(each.base, each.point): each.note for each in figures}
+    return {key: note for key, note in notes.items() if note and len({*notes.values()}) > 1}
 
 
 def paper_notes(figures: Sequence[PaperFigure]) -> list[str]:

@@ -348,6 +348,10 @@ class SlopeSummary(Record):
     start: Interval | None = Field(description="the line at zero; of whole lives, what starting up costs")
     each_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' slopes")
     start_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' starts")
+    r_squared: Interval | None = Field(
+        default=None, description="how straight it is: 1 where the line explains all that varies"
+    )
+    r_squared_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' lines")
     why: str | None = Field(default=None, description="where there is no slope: why not")
 
 

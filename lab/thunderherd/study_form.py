@@ -366,6 +366,9 @@ class SweepTable(Table):
         min_length=1,
         description='what one more on its axis is called, such as "connection": what each adds is then told',
     )
+    slope_metrics: list[str] = Field(
+        default=[], description="what the slope is told of; each metric that is shown if left out"
+    )
     ceiling: str | None = Field(
         default=None,
         description='the contender whose payload rate theirs are shares of, such as "bulk@message=131072"',

@@ -198,6 +198,7 @@ class Sweep(_Resolved):
     absent: dict[str, str]
     remarks: tuple[str, ...] = ()
     slope: str | None = None
+    slope_metrics: tuple[str, ...] = ()
     crossover: CrossoverTable | None = None
     ceiling: str | None = None
     note: str | None = None

@@ -69,6 +69,10 @@ JUDGED_OR_REPEATED = {
 """Keys of a size that exclude each other: where one is overridden, the others are left out."""
 
 
+COPIED = ("name", "key", "axis", "slope", "crossover", "ceiling", "note")
+"""What of a sweep stays as the file has it."""
+
+
 class Resolver:
     """One pass over a study: one size, with or without overrides."""
 
@@ -367,13 +371,14 @@ class Resolver:
         ]
         is_smaller = any(point.here is not None for point in shown)
         return Sweep(
-            **sweep.model_dump(include={"name", "key", "axis", "slope", "crossover", "ceiling", "note"}),
+            **sweep.model_dump(include={*COPIED}),
             title=titled(sweep, resolved, place, self.problems),
             x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
             metric=metric,
             better=sweep.better or better_of(metric),
             metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
             trial=sweep.trial or self.form.measure.trial,
+            slope_metrics=tuple(sweep.slope_metrics),
             points=tuple(shown),
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
             absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},

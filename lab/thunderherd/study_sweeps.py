@@ -61,7 +61,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
                 check_metric(name, key, form.measure.counters_named, problems)
         if _check_values(sweep, here, problems):
             _check_changes(form, index, catalogue, problems)
-            _check_slope(sweep, here, problems)
+            _check_slope(sweep, sweep.metric or form.measure.metric, here, problems)
             _check_crossover(form, index, problems)
     return len(problems) == before
 
@@ -103,10 +103,16 @@ def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
     return True
 
 
-def _check_slope(sweep: SweepTable, here: KeyPath, problems: Problems) -> None:
-    """What each further one adds is a slope, which takes two points that are numbers."""
+def _check_slope(sweep: SweepTable, metric: str, here: KeyPath, problems: Problems) -> None:
+    """What each further one adds is a slope, which takes two points that are numbers, of metrics that are
+    shown; `metric` is that of its verdicts."""
     if sweep.slope is None:
+        if sweep.slope_metrics:
+            problems.add((*here, "slope_metrics"), "slope_metrics without slope; say what one more is called")
         return
+    for index, name in enumerate(sweep.slope_metrics):
+        if name not in (shown := [metric, *sweep.metrics]):
+            problems.add((*here, "slope_metrics", index), unknown("metric that it shows", name, shown))
     named = points(sweep, here)
     key = (*here, "slope")
     if names := [point.name for point in named if point.number is None]:
