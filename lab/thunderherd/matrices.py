@@ -39,6 +39,7 @@ __all__ = [
     "LEVEL",
     "Cell",
     "Matrix",
+    "Reasons",
     "Shown",
     "at_points",
     "caption_of",
@@ -265,8 +266,11 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
-    about_all = [each.model_copy(update={"note": None}) if own else each for each in papers]
-    notes = [*notes, *paper_notes(about_all), *([f"note: {sweep.note}"] if is_first and sweep.note else [])]
+    notes = [
+        *notes,
+        *paper_notes(papers, marked=True),
+        *([f"note: {sweep.note}"] if is_first and sweep.note else []),
+    ]
     notes += [f"ceiling: {sweep.ceiling}"] if name == SHARE_OF_CEILING else []
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     caption = f"{caption_of(name, unit)}{remarks}"

@@ -21,6 +21,9 @@ CPU_PER_CONNECTION = "server_cpu_per_connection"
 PAYLOAD_RATE, SHARE_OF_CEILING = "gigabits_per_second", "share_of_ceiling"
 """What a sweep with a ceiling compares, and as what."""
 
+SHARE = "share"
+"""The unit of what is 1 at most, or about it, and shown in percent."""
+
 
 Side = Literal["server", "client"]
 """Whose figure it is: one that takes a look at the server, or one that the clients tell by themselves."""
@@ -34,8 +37,8 @@ class Metric:
     words: str
     """What it is, to stand in a sentence or as a heading."""
     unit: str = ""
-    """Of one value: "s" (everything that lasts is in seconds), "1/s", "connections"; empty for a plain
-    number."""
+    """Of one value: "s" (everything that lasts is in seconds), "1/s", "share", "connections"; empty for a
+    plain number."""
     better: Better = "less"
     digits: int = 3
     """Significant digits that are worth showing."""
@@ -104,6 +107,7 @@ METRICS = _table(
     Metric(
         "share_of_rate",
         "share of the link's rate",
+        SHARE,
         better="more",
         side="client",
         heading="Of rate",
@@ -111,6 +115,7 @@ METRICS = _table(
     Metric(
         "share_of_ceiling",
         "share of the ceiling in the same block",
+        SHARE,
         better="more",
         side="client",
         heading="Of ceiling",

@@ -99,8 +99,11 @@ def own_notes(figures: Sequence[PaperFigure]) -> dict[tuple[str, str | None], st
     return {key: note for key, note in notes.items() if note and len({*notes.values()}) > 1}
 
 
-def paper_notes(figures: Sequence[PaperFigure]) -> list[str]:
-    """What stands below a table with these figures."""
+def paper_notes(figures: Sequence[PaperFigure], *, marked: bool = False) -> list[str]:
+    """What stands below a table with these figures; `marked` where what `own_notes` has stands there by the
+    marks of its figures."""
+    if marked and own_notes(figures):
+        figures = [each.model_copy(update={"note": None}) for each in figures]
     return [
         *(f"paper: {base} on {', '.join(systems)}" for base, systems in _systems(figures).items()),
         *(f"paper: {note}" for note in dict.fromkeys(each.note for each in figures) if note),
