@@ -41,7 +41,7 @@ LAB_FLOORS: list[set[str]] = [
         "axes",
     },
     {"claims", "observation", "papers", "namespaces"},
-    {"trial_metrics", "copied"},
+    {"trial_metrics", "copied", "ceilings"},
     {"contrasts"},
     {"claims_file"},
     {"questions_file", "crossover_study"},

@@ -16,6 +16,7 @@ from thunderherd.trial_metrics import COMPUTED
 TIMED_ALONE = [
     *("connections", "requests", "client_cpu_seconds", "client_cpu_per_request", "elapsed_seconds"),
     *("connections_per_second", "requests_per_second", "gigabits_per_second"),
+    *("share_of_rate", "share_of_ceiling"),
     *("sends_per_second", "receives_per_second", "queueing_bound", "share_of_queueing_bound"),
     *("latency_mean_seconds", "latency_p50_seconds", "latency_p90_seconds", "latency_p99_seconds"),
     *("latency_p999_seconds", "latency_maximum_seconds", "duration_per_message"),

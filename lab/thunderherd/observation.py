@@ -150,6 +150,7 @@ class Observation:
             latencies=[load.latency for load in self.loads],
             figures=figures_of(self.loads),
             flow=flow_of(self.loads, self.before, self.after),
+            rate_gigabits=self.contender.lab.rate_gigabits,
             queueing_bound=self.contender.queueing_bound,
             switches_per_connection=self._switches_per_connection(work),
             listener_holders=self.listener_holders,
@@ -272,6 +273,7 @@ class Observation:
             *self._server_faults(),
             *self._tally_faults(),
             *self._account_faults(),
+            *self._figure_faults(),
         ]
 
     def _load_faults(self) -> Iterator[str]:
@@ -370,6 +372,14 @@ class Observation:
         for name, amount in self.summary.account.items():
             if name in clients and clients[name] != amount:
                 yield f"account: {name}: the server has {amount}, its clients {clients[name]}"
+
+    def _figure_faults(self) -> Iterator[str]:
+        """Less than the study knows to be possible is a miscount, whatever else is right."""
+        metrics = self.metrics() or {} if self.contender.at_least else {}
+        for name, least in self.contender.at_least.items():
+            value = metrics.get(name)
+            if value is not None and value < least:
+                yield f"{name} = {value:g} is less than the {least:g} that there must be"
 
 
 def _in_words(errors: Mapping[str, int]) -> str:

@@ -348,6 +348,10 @@ class SlopeSummary(Record):
     start: Interval | None = Field(description="the line at zero; of whole lives, what starting up costs")
     each_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' slopes")
     start_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' starts")
+    r_squared: Interval | None = Field(
+        default=None, description="how straight it is: 1 where the line explains all that varies"
+    )
+    r_squared_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' lines")
     why: str | None = Field(default=None, description="where there is no slope: why not")
 
 
@@ -376,6 +380,9 @@ class SweepSummary(Record):
         default=None, description="what one more on its axis is called, where the study asks what each adds"
     )
     note: str | None = Field(default=None, description="what to know about its figures")
+    ceiling: str | None = Field(
+        default=None, description="the contender whose payload rate theirs are shares of, where there is one"
+    )
     slopes: list[SlopeSummary] = Field(
         default_factory=list, description="of each metric that is shown and each contender"
     )
