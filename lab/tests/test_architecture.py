@@ -317,7 +317,6 @@ SAID_IN_THE_LAB = {
     ("study_form", "recv"): "how they are received, likewise",
     ("crossover_contenders", "thread_per_client"): "the server of two primitives, where the user names none",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
-    ("catalogue", "bytes"): "what of a workload is counted in a window, as the engine says it",
     ("engine", "closed"): "the load that a caller of Load gets without asking for another",
 }
 """Names that a module of the laboratory may say, with the reason."""
