@@ -52,7 +52,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--choosing", type=int, default=2, help="rounds that choose (default: %(default)s)")
     parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
     parser.add_argument(
-        "--milliseconds", type=int, default=500, help="window of ours that judges (default: %(default)s)"
+        "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"
     )
 
 

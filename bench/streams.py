@@ -28,10 +28,10 @@ FROM_BYTES = 16 << 10
 RECEIVE_BYTES = 128 << 10
 AT_ONCE = 1024
 """Messages that a call may gather."""
-WARM_UP_MILLISECONDS = 100
-SLACK_MILLISECONDS = 100
+WARM_UP_MILLISECONDS = 50
+SLACK_MILLISECONDS = 60
 """How much longer than wanted the window is, so that both looks at the server lie within it."""
-CHOOSING_MILLISECONDS = 300
+CHOOSING_MILLISECONDS = 200
 PEER_SECONDS = 1
 """The shortest run that all peers can be told."""
 OTHER_SECONDS = 0.2
@@ -83,7 +83,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--choosing", type=int, default=2, help="rounds that choose (default: %(default)s)")
     parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
     parser.add_argument(
-        "--milliseconds", type=int, default=500, help="window of ours that judges (default: %(default)s)"
+        "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"
     )
 
 
@@ -311,9 +311,9 @@ def show_forms(contests: dict[int, Contest], where: Place, given: argparse.Names
             shares += [] if (share := contest.copied(name)) is None else [f"{100 * share:.0f} %"]
         print(row + (f"  copied: {', '.join(shares)}" if shares else ""))
     print(
-        "\n×1024: a call gathers as many messages, of 64 KiB together at most. copied: the share of sends, "
-        "or of what\nwas received, that the kernel has copied although it was asked not to; of sendfile, splice "
-        "and vmsplice,\nand of peers, nothing tells it."
+        "\n×1024: a call gathers as many messages, of 64 KiB together at most. copied: the share of sends,"
+        "\nor of what was received, that the kernel has copied although it was asked not to; of sendfile,"
+        "\nsplice and vmsplice, and of peers, nothing tells it."
     )
     for size, contest in contests.items():
         for name, reason in contest.failed.items():
