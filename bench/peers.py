@@ -30,8 +30,6 @@ NEPER = "build it from github.com/google/neper and put its folder into THUNDERHE
 SOCKPERF = "apt-get install sockperf"
 RECEIVE_BYTES = 128 << 10
 """What neper's server asks for by a receive; netperf's asks for as much by itself, iperf3's for a message."""
-FILE_BYTES = 16 << 20
-"""The file that netperf sends from."""
 SOCKPERF_LEAST = 14
 """Bytes of the smallest message that sockperf sends."""
 
@@ -130,7 +128,7 @@ def netperf_stream(run: Run) -> float:
 
 def netperf_sendfile(run: Run) -> float:
     with tempfile.NamedTemporaryFile() as file:
-        file.write(os.urandom(FILE_BYTES))
+        file.write(os.urandom(max(RECEIVE_BYTES, run.message_bytes)))
         file.flush()
         return netperf(run, "TCP_SENDFILE", ["-m", str(run.message_bytes)], ["-F", file.name]) * 1e6
 
