@@ -87,7 +87,9 @@ def found(program: str) -> str | None:
 @lru_cache
 def help_of(program: str) -> str:
     """What it says of itself."""
-    said = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False)
+    said = subprocess.run(
+        [program, "--help"], capture_output=True, text=True, timeout=10, check=False, cwd=folder().name
+    )
     return said.stdout + said.stderr
 
 
