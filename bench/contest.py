@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from common import ratio, shuffled_rounds, spread
 from thunderherd.engine import EngineError
+from thunderherd.engine_process import one_line
 
 ATTEMPTS = 2
 """At one measurement."""
@@ -66,7 +67,7 @@ class Contest:
             try:
                 return run(name)
             except EngineError as error:
-                reason = str(error)
+                reason = one_line(str(error))
         self.failed[name] = reason
         return None
 

@@ -163,7 +163,7 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
         f"Round trips of one byte a second, {where.title}, {given.congestion}: the median of {given.judging} "
         "rounds (least..most)\nthat had no part in choosing the forms\n"
     )
-    print(f"{'':22}{'ours':>24}{'':26}{'best peer':>30}{'':26}{'ours : peer':>20}")
+    print(f"{'':22}{'ours':>24}{'':26}{'best peer':>30}{'':26}{'ours : peer':>24}")
     for outcome in contest.outcomes:
         row = f"{outcome.comparison.name:22}"
         if outcome.ours is None or outcome.peer is None:
@@ -172,7 +172,7 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
         print(
             f"{row}{short(outcome.ours):>24}{figure(contest, outcome.ours):>26}"
             f"{remarked(outcome.peer, where, given):>30}{figure(contest, outcome.peer):>26}"
-            f"{contest.compared(outcome.ours, outcome.peer):>20}"
+            f"{contest.compared(outcome.ours, outcome.peer):>24}"
         )
     print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
     for name, seen in sorted(contest.choosing.items()):

@@ -260,7 +260,7 @@ def show_head(where: Place, given: argparse.Namespace) -> None:
         f"{given.judging} rounds (least..most)\nthat had no part in choosing the forms\n"
     )
     print(
-        f"{'message':>9}  {'comparison':20}{'ours':>45}{'':23}{'best peer':>25}{'':23}{'ours : peer':>20}",
+        f"{'message':>9}  {'comparison':20}{'ours':>45}{'':23}{'best peer':>25}{'':23}{'ours : peer':>24}",
         flush=True,
     )
 
@@ -277,7 +277,7 @@ def show(size: int, contest: Contest, where: Place, given: argparse.Namespace) -
         print(
             f"{row}{mine + copied(contest, mine):>45}{figures[0]}"
             f"{theirs + peers.other_congestion(theirs, where, given.congestion):>25}{figures[1]}"
-            f"{contest.compared(mine, theirs):>20}",
+            f"{contest.compared(mine, theirs):>24}",
             flush=True,
         )
 
