@@ -26,7 +26,16 @@ from thunderherd.engine_lines import (
 from thunderherd.metrics import OF_A_TALLY, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
-from thunderherd.trial_metrics import Measured, Number, flow_of, in_seconds, of_side, share, total
+from thunderherd.trial_metrics import (
+    Measured,
+    Number,
+    flow_of,
+    in_seconds,
+    of_both,
+    of_side,
+    share,
+    total,
+)
 
 
 @dataclass
@@ -156,11 +165,10 @@ class Observation:
             workers=workers,
             listen_drops=self._listen_drops(),
         )
-        found: TrialMetrics = {
-            **measured.metrics(),
-            **of_side("server", self._of_server(), work.requests),
-            **of_side("client", self._of_clients(), asked),
-        }
+        each = measured.bytes_per_request()
+        server = of_side("server", self._of_server(), work.requests, each)
+        client = of_side("client", self._of_clients(), asked, each)
+        found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
         if any(self._read_late()):
             return {name: value if is_of_clients(name) else None for name, value in found.items()}
         return found
@@ -398,6 +406,7 @@ def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str,
     return {
         "server": {
             **{name: why for name, why in told.items() if why},
+            **(seen.summary.unavailable if seen.summary else {}),
             **(seen.server_life.unavailable if seen.server_life else {}),
         },
         "client": {name: why for each in clients for name, why in each.unavailable.items()},

@@ -191,6 +191,7 @@ class Resolver:
             path=problems.file.path,
             claims_path=paper.claims,
             paper_counters=form.paper_counters,
+            source_csv=form.source_csv,
             overrides=self.overrides,
         )
 
