@@ -115,8 +115,7 @@ class _Case:
             [measure(each, study, values) for each in contrasts if not lacks(each, values, unavailable)]
             for contrasts in (claim.figures, claim.tests)
         )
-        about = {name for each in (*claim.tests, *claim.figures) for name in each.contenders()}
-        self.remarks = [*claim.remarks, *copied_after_all(study, values, about)]
+        self.study, self.values = study, values
         # Only if the verdict can come from them.
         self.tests = [] if self.obstacle() else self.shown_tests
 
@@ -190,7 +189,7 @@ class _Case:
             statement=claim.statement,
             source_note="\n".join(self._notes()) or None,
             paper_figure=f"{claim.paper_figure}{condition}",
-            our_figure="\n".join([*(each.text() + self._remarks() for each in shown), *units(shown)]),
+            our_figure="\n".join([*(each.text() + self._remarks(each) for each in shown), *units(shown)]),
             estimate=self._estimate(),
             verdict=verdict,
             why=why,
@@ -200,10 +199,12 @@ class _Case:
             ],
         )
 
-    def _remarks(self) -> str:
-        """How this run differs from the source's experiment, and what was copied after all; it stands beside
-        every figure."""
-        return f" [{'; '.join(self.remarks)}]" if self.remarks else ""
+    def _remarks(self, shown: Measured) -> str:
+        """How this run differs from the source's experiment, and what its contenders sent without copying and
+        was copied after all; it stands beside every figure."""
+        about = {*shown.weights, *(shown.over or ())}
+        remarks = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
+        return f" [{'; '.join(remarks)}]" if remarks else ""
 
     def _notes(self) -> list[str]:
         claim = self.claim

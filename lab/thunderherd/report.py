@@ -206,9 +206,13 @@ class _Sweep:
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
+    shown = matrices.metrics_of(sweep)
+    # What is drawn in the place of another metric need not be drawn again.
+    instead = {sweep.substitutes[name] for name in shown if name in sweep.substitutes}
     drawable = [
         name
-        for name in matrices.metrics_of(sweep)
+        for name in shown
+        if name not in instead or name == sweep.metric
         if papers_of(summary, sweep.name, name)
         or any(
             matrices.shown_of(summary, each, sweep.substitutes.get(name, name))

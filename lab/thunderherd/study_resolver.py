@@ -436,10 +436,13 @@ class Resolver:
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
-        counters = {each.name: each for each in self.catalogue.counters}
-        for name in self._counters():
-            if name in counters and not counters[name].available:
-                yield f"counter {name} is not available here: {counters[name].reason}"
+        by_reason: dict[str, list[str]] = {}
+        for each in self.catalogue.counters:
+            if each.name in self._counters() and not each.available:
+                by_reason.setdefault(each.reason or "", []).append(each.name)
+        for reason, names in by_reason.items():
+            are = f"counter {names[0]} is" if len(names) == 1 else f"counters {', '.join(names)} are"
+            yield f"{are} not available here: {reason}"
 
 
 def x_label(sweep: SweepTable) -> str:
