@@ -116,6 +116,7 @@ pub fn catalogue() -> Value {
                 json!({
                     "port": workload.port, "service_settings": workload.service_settings,
                     "client_settings": workload.client_settings, "agreements": agreements,
+                    "sender": workload.sender, "measured_by": workload.measured_by,
                 }),
             )
         }),

@@ -32,6 +32,10 @@ pub struct Workload {
     pub laid_out: &'static [End],
     /// The ends whose messages lie in memory, as they are, for as long as the program lives.
     pub lasting: &'static [End],
+    /// The end that sends what is measured, where no setting says otherwise.
+    pub sender: End,
+    /// What of a load is counted in its window, where no setting says otherwise.
+    pub measured_by: MeasuredBy,
     /// What the source's own client prints as it ends, where that is known.
     pub original: Option<fn(&Outcome<'_>) -> String>,
     /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
@@ -50,6 +54,8 @@ pub const COMMON: Workload = Workload {
     takes_unstored: &[],
     laid_out: &[End::Service, End::Client],
     lasting: &[],
+    sender: End::Service,
+    measured_by: MeasuredBy::Requests,
     original: None,
     service: |_, _| bail!("a workload has a serving end of its own"),
     client: |_| bail!("a workload has an asking end of its own"),

@@ -39,12 +39,7 @@ def test_what_breaks_an_agreement(
 
 def test_whoever_says_nothing_has_ends_that_agree(use_engine: Path) -> None:
     workloads = catalogue(use_engine).workloads
-    assert {each.name for each in workloads if each.agreements} == {
-        "bytes",
-        "bucket",
-        "http",
-        "top_processes",
-    }
+    assert {"bytes", "blast"} < {each.name for each in workloads if each.agreements}
     for workload in workloads:
         load, server = (
             defaults(by_name(each)) for each in (workload.client_settings, workload.service_settings)

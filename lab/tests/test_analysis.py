@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from conftest import made_trial
 
-from thunderherd.analysis import is_decided, metric_values, summarise
+from thunderherd.analysis import summarise
 from thunderherd.records import ContenderSummary, Summary, TrialRecord
 from thunderherd.selection import blocks_of, select
 from thunderherd.study import Look, Study
+from thunderherd.verdicts import is_decided, metric_values
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 20.1e-6}
 

@@ -28,7 +28,7 @@ LAB_FLOORS: list[set[str]] = [
     {"listing", "running", "crossover_run", "sources", "lab_commands"},
     {"report", "runner"},
     {"tables", "plots", "sweep_plots", "trial", "analysis", "source_csv"},
-    {"sweep_tables", "slopes"},
+    {"sweep_tables", "slopes", "verdicts"},
     {"repeated_runs", "slope_matrix", "crossover_plot"},
     {
         "questions",

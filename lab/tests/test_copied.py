@@ -60,8 +60,8 @@ answer = ["{cost}."]
 [questions.figures]
 cost = { weights = { prefork = 1 } }
 """
-SENT = "the server's sends without copying copied after all"
-RECEIVED = "the bytes that the clients' end received without copying copied after all"
+SENT = "the server's sends that were not to copy were copied after all"
+RECEIVED = "the bytes that the clients' end was to receive without copying were copied after all"
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from crossed import asked, both_stages, found_of, study_of
@@ -70,7 +70,8 @@ def test_a_load_that_ends_by_time_is_taken_where_none_is_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("side", "server", "client"), [("server", MORE, "send_each"), ("client", "send_each", MORE), ("both", MORE, MORE)]
+    ("side", "server", "client"),
+    [("server", MORE, "send_each"), ("client", "send_each", MORE), ("both", MORE, MORE)],
 )
 def test_primitives_are_those_of_the_side_that_is_named(
     tmp_path: Path, side: str, server: str, client: str
@@ -127,12 +128,55 @@ def test_both_ends_take_a_value_that_must_be_equal(tmp_path: Path) -> None:
         each.settings["field"] == each.load.settings["field"] == int(each.point or 0)
         for each in study.contenders
     )
-    loose = fields.model_copy(update={"agreements": ()})
-    catalogue = CATALOGUE.model_copy(update={"workloads": (*CATALOGUE.workloads, loose)})
-    said = refused(catalogue, over="field=1..1k")
-    assert "--over field could be load.settings.field or settings.field; write which one" in said
-    text = coarse_study(asked(over="settings.field=1..1k"), catalogue)
-    assert tomllib.loads(text)["sweeps"][0]["key"] == "settings.field"
+
+
+@pytest.mark.parametrize(
+    ("sender", "side", "keys"),
+    [
+        ("service", None, ["settings.field"]),
+        ("client", None, ["load.settings.field"]),
+        ("service", "client", ["load.settings.field"]),
+        ("client", "server", ["settings.field"]),
+        ("client", "both", ["load.settings.field", "settings.field"]),
+    ],
+)
+def test_a_setting_of_both_ends_is_that_of_the_end_that_sends(
+    tmp_path: Path, sender: Literal["service", "client"], side: str | None, keys: list[str]
+) -> None:
+    own = IntegerSetting(name="field", help="", kind="integer", minimum=1, maximum=10**6, default=1)
+    flow = Workload(name="flow", summary="", service_settings=(own,), client_settings=(own,), sender=sender)
+    catalogue = CATALOGUE.model_copy(update={"workloads": (*CATALOGUE.workloads, flow)})
+    study = coarse(tmp_path, a=MORE, b="send_each", over="field=1..1k", side=side, catalogue=catalogue)
+    swept = {
+        key
+        for key, values in {
+            "settings.field": {each.settings["field"] for each in study.contenders},
+            "load.settings.field": {each.load.settings["field"] for each in study.contenders},
+        }.items()
+        if len(values) > 1
+    }
+    assert swept == set(keys)
+    moved = {
+        "settings.field": study.contenders[0].primitive,
+        "load.settings.field": study.contenders[0].load.primitive,
+    }
+    assert {key for key, primitive in moved.items() if primitive == MORE} == set(keys)
+    typed = coarse_study(asked(over="settings.field=1..1k", workload="flow"), catalogue)
+    assert tomllib.loads(typed)["sweeps"][0]["key"] == "settings.field"
+
+
+def test_who_receives_does_so_where_the_bytes_go(tmp_path: Path) -> None:
+    study = coarse(tmp_path, a="test_discard", b="recv", load="timed")
+    first, second = study.contenders[:2]
+    assert (first.load.receive, first.receive) == ("test_discard", "recv")
+    assert (second.load.receive, second.receive) == ("recv", "recv")
+
+
+def test_what_is_compared_is_what_the_workload_is_measured_by(tmp_path: Path) -> None:
+    flow = CATALOGUE.workloads[0].model_copy(update={"name": "flow", "measured_by": "bytes_to_server"})
+    catalogue = CATALOGUE.model_copy(update={"workloads": (*CATALOGUE.workloads, flow)})
+    assert coarse(tmp_path, catalogue=catalogue).measure.metric == "requests_per_second"
+    assert coarse(tmp_path, workload="flow", catalogue=catalogue).measure.metric == "gigabits_per_second"
 
 
 @pytest.mark.parametrize(("points", "sizes"), [(2, [1, 1000]), (4, [1, 10, 100, 1000])])
@@ -193,7 +237,7 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
     [
         ({"a": "prefrk"}, 'no such design or primitive "prefrk"'),
         ({"a": "prefrk"}, "did you mean 'prefork'?"),
-        ({"a": "sned", "b": MORE}, "did you mean 'send'?"),
+        ({"a": "send_ech", "b": MORE}, "did you mean 'send_each'?"),
         ({"a": "prefork", "b": "prefork"}, "prefork and prefork are the same contender"),
         (
             {"a": "prefork", "b": "design=prefork"},
@@ -203,7 +247,7 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
         ({"over": "byte=1..9"}, "did you mean 'bytes'?"),
         ({"over": "load.settings.pool=1..9"}, "no such key; pool is settings.pool"),
         ({"over": "check=1..9"}, 'it is no number but "pattern", "count"; numbers: '),
-        ({"over": "nodelay=1..9"}, "could be load.settings.nodelay or settings.nodelay"),
+        ({"over": "nodelay=1..9"}, "it is no number but true or false; numbers: "),
         ({"over": "settings.nodelay=1..9"}, "it is no number but true or false; numbers: "),
         (
             {"over": "bytes=1..4GiB"},
@@ -218,6 +262,7 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
         ({"side": "serve"}, "no such side \"serve\"; known: server, client, both; did you mean 'server'?"),
         ({"blocks": 5}, "--blocks 5 are too few: with 9 sizes at alpha 0.025"),
         ({"lab": ("appart",)}, "did you mean 'apart'?"),
+        ({"lab": ("vethh",)}, "did you mean 'veth'?"),
         ({"lab": ("placment=apart",)}, "did you mean 'placement'?"),
         ({"load": "closed", "milliseconds": 100}, "load closed does not end by time"),
         ({"a": "design=prefork,pol=3"}, 'no such key "pol"; known: design, primitive,'),
@@ -317,3 +362,9 @@ def test_one_point_brackets_nothing(tmp_path: Path) -> None:
     text = coarse_study(asked(points=2), CATALOGUE).replace("values = [64, 4194304]", "values = [64]")
     with pytest.raises(UserError, match="one point brackets nothing"):
         study_of(text, tmp_path / "coarse.toml")
+
+
+def test_a_lab_is_named_by_its_kind_alone(tmp_path: Path) -> None:
+    study = coarse(tmp_path, lab=("unix", "apart"))
+    lab = study.contenders[0].lab
+    assert (lab.kind, lab.server_cpus is not None) == ("unix", True)

@@ -13,6 +13,7 @@ from thunderherd.engine_lines import (
     Life,
     LoadResult,
     Mark,
+    Namespaces,
     Ready,
     ServerSummary,
     Snapshot,
@@ -23,7 +24,7 @@ from thunderherd.engine_lines import (
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "reference" / "engine_lines.schema.json").read_text()
 )
-LINES: list[type[EngineLine]] = [Ready, Snapshot, ServerSummary, Mark, LoadResult, Life]
+LINES: list[type[EngineLine]] = [Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Namespaces]
 
 
 def published(line: type[EngineLine]) -> dict[str, Any]:

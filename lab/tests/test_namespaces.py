@@ -24,7 +24,7 @@ from thunderherd.results import load
 from thunderherd.runner import run_study
 from thunderherd.study import Lab, Study, load_study
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 STUDY = """\
 name = "labs"

@@ -233,7 +233,7 @@ def test_the_default_directory_is_named_after_study_and_time() -> None:
     ("name", "schema"), [("summary.schema.json", summary_schema()), ("trial.schema.json", trial_schema())]
 )
 def test_published_schemas_are_current(name: str, schema: dict[str, object]) -> None:
-    expected = json.dumps(schema, indent=2) + "\n"
+    expected = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
     assert (REFERENCE / name).read_text() == expected, (
         f"docs/reference/{name} is out of date; type: make docs"
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine_lines import SchemaNumber
+from thunderherd.engine_lines import MeasuredBy, SchemaNumber
 
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""
@@ -200,8 +200,10 @@ class Workload(_Part):
     service_settings: tuple[Setting, ...] = ()
     client_settings: tuple[Setting, ...] = ()
     agreements: tuple[Agreement, ...] = ()
-    measured_by: Literal["requests", "bytes"] = "requests"
-    """What of it is counted in the window of a load that ends by time."""
+    sender: Literal["service", "client"] = "service"
+    """The end that sends what is measured, where no setting says otherwise."""
+    measured_by: MeasuredBy = "requests"
+    """What of a load is counted in its window, where no setting says otherwise."""
 
 
 class Counter(_Part):

@@ -212,10 +212,19 @@ def crossover(
         str | None, typer.Option("--design", help="The server of contenders that are primitives.")
     ] = None,
     side: Annotated[
-        str, typer.Option("--side", help="Who moves bytes by them: server, client or both.")
-    ] = "server",
+        str | None,
+        typer.Option(
+            "--side",
+            help="Who moves bytes by primitives, and has the SETTING that both ends have: server, client or "
+            "both; the end that the workload is about if not given.",
+        ),
+    ] = None,
     metric: Annotated[
-        str | None, typer.Option("--metric", help="What is compared; requests_per_second if not given.")
+        str | None,
+        typer.Option(
+            "--metric",
+            help="What is compared; requests_per_second, or gigabits_per_second of a stream, if not given.",
+        ),
     ] = None,
     show: Annotated[
         list[str] | None, typer.Option("--show", metavar="METRIC", help="A further metric; may be repeated.")

@@ -36,7 +36,7 @@ def copied_after_all(study: Study, values: Values, names: Collection[str] | None
                 shares.setdefault((contender.base, what), []).extend(column)
     told: dict[str, list[str]] = {}
     for (base, what), column in shares.items():
-        told.setdefault(f"{_span(column)} of {what} copied after all", []).append(base)
+        told.setdefault(f"{_span(column)} of {what} were copied after all", []).append(base)
     return tuple(f"{', '.join(bases)}: {words}" for words, bases in told.items())
 
 
@@ -44,9 +44,12 @@ def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequenc
     stores = {"server": contender.stores, "client": contender.load.stores}
     for side in SIDES:
         if sent := _column(values, f"{side}.{COPIED_SHARE}", contender):
-            yield f"{WHOSE[side]} sends without copying", sent
+            yield f"{WHOSE[side]} sends that were not to copy", sent
         if not stores[side] and (kept := _column(values, f"{side}.{NOT_COPIED_SHARE}", contender)):
-            yield f"the bytes that {WHOSE[side]} end received without copying", [1 - share for share in kept]
+            yield (
+                f"the bytes that {WHOSE[side]} end was to receive without copying",
+                [1 - share for share in kept],
+            )
 
 
 def _column(values: Values, metric: str, contender: Contender) -> Sequence[float]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.catalogue import Catalogue, IntegerSetting, Setting
+from thunderherd.catalogue import Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
 from thunderherd.quantity import Range
 from thunderherd.study_file import assign, near, show
@@ -43,22 +43,42 @@ class Bench:
     workload: str
     load: str
     design: str
-    primitive: str
-    load_primitive: str
-    side: str
+    server_way: Way
+    load_way: Way
+    side: str | None
+    """As the user said; None: the end that the workload is about."""
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
         """What a contender's server can be told."""
         return self.catalogue.settings_of_server(
-            table.get("design", self.design), table.get("primitive", self.primitive), self.workload
+            table.get("design", self.design), _way(table, self.server_way), self.workload
         )
 
     def settings_of_load(self, table: Mapping[str, Any]) -> dict[str, Setting]:
         """What a contender's load can be told."""
         own = table.get("load", {})
         return self.catalogue.settings_of_load(
-            own.get("kind", self.load), own.get("primitive", self.load_primitive), self.workload
+            own.get("kind", self.load), _way(own, self.load_way), self.workload
         )
+
+    @property
+    def sender(self) -> str:
+        """The side whose sending is measured."""
+        workload = self.catalogue.workload(self.workload)
+        return "client" if workload and workload.sender == "client" else "server"
+
+    def mover(self, primitive: Primitive) -> str:
+        """Who moves bytes by a primitive that is a contender: it sends where the bytes come from, or receives
+        where they go."""
+        if self.side is not None:
+            return self.side
+        if primitive.moves == "out":
+            return self.sender
+        return "server" if self.sender == "client" else "client"
+
+
+def _way(table: Mapping[str, Any], usual: Way) -> Way:
+    return Way(table.get("primitive", usual.primitive), table.get("receive", usual.receive))
 
 
 # Contenders -------------------------------------------------------------------------------------------------
@@ -78,8 +98,8 @@ def contender(typed: str, bench: Bench, of_study: Mapping[str, dict[str, Any]]) 
         )
     if typed in designs:
         return {"name": typed, "design": typed}
-    if typed in primitives:
-        return {"name": typed, "design": bench.design, **_moved(typed, bench.side)}
+    if primitive := bench.catalogue.primitive(typed):
+        return {"name": typed, "design": bench.design, **_moved(primitive, bench.mover(primitive))}
     known = [*of_study, *designs, *primitives]
     of = "contender of the study, design or primitive" if of_study else "design or primitive"
     raise UserError(
@@ -90,9 +110,10 @@ def contender(typed: str, bench: Bench, of_study: Mapping[str, dict[str, Any]]) 
     )
 
 
-def _moved(primitive: str, side: str) -> dict[str, Any]:
-    own: dict[str, Any] = {} if side == "client" else {"primitive": primitive}
-    return own if side == "server" else {**own, "load": {"primitive": primitive}}
+def _moved(primitive: Primitive, side: str) -> dict[str, Any]:
+    how = {"primitive" if primitive.moves == "out" else "receive": primitive.name}
+    own: dict[str, Any] = {} if side == "client" else dict(how)
+    return own if side == "server" else {**own, "load": how}
 
 
 def _made_of(typed: str, bench: Bench) -> dict[str, Any]:
@@ -110,10 +131,10 @@ def _made_of(typed: str, bench: Bench) -> dict[str, Any]:
         said[key] = value
     table: dict[str, Any] = {}
     name = said.pop("name", None)
-    for key in ("design", "primitive"):
+    for key in ("design", *Way._fields):
         if key in said:
             table[key] = said.pop(key)
-    for key in [each for each in said if each in ("load.kind", "load.primitive")]:
+    for key in [each for each in said if each in ("load.kind", *(f"load.{field}" for field in Way._fields))]:
         assign(table, tuple(key.split(".")), said.pop(key))
     table.setdefault("design", bench.design)
     for key, value in said.items():
@@ -129,7 +150,7 @@ def _path(key: str, table: Mapping[str, Any], bench: Bench, where: str) -> tuple
     places: list[tuple[str, ...]] = [("settings", key)] if key in server else []
     places += [("load", "settings", key)] if key in load else []
     if not places:
-        known = ["design", "primitive", *server, *load, "load.processes"]
+        known = ["design", *Way._fields, *server, *load, "load.processes"]
         raise UserError(
             f"{where}: no such key {show(key)}; known: {', '.join(dict.fromkeys(known))}{near(key, known)}"
         )
@@ -146,7 +167,7 @@ def _named(typed: str) -> str:
     for part in re.split(r",(?![^\[]*\])", typed):
         key, _, value = part.partition("=")
         short = key.strip().rpartition(".")[2]
-        words += [value] if short in ("design", "primitive") else [short, value]
+        words += [value] if short in ("design", *Way._fields) else [short, value]
     name = re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower()).strip("_")
     return name if name[:1].isalpha() else f"contender_{name}"
 
@@ -218,7 +239,8 @@ def _places(leaf: str, bench: Bench, tables: list[dict[str, Any]]) -> dict[str, 
 
 
 def _agreeing(leaf: str, found: Mapping[str, Any], bench: Bench) -> tuple[str, ...]:
-    """The keys that take a value together; both ends' where the workload says that they must be equal."""
+    """The keys that take a value together: both ends' where the workload says that they must be equal, else
+    the key of the end that sends."""
     if len(found) == 1:
         return tuple(found)
     workload = bench.catalogue.workload(bench.workload)
@@ -229,6 +251,10 @@ def _agreeing(leaf: str, found: Mapping[str, Any], bench: Bench) -> tuple[str, .
     ]
     if equal and len(found) == 2:
         return tuple(found)
+    ends = {"server": f"settings.{leaf}", "client": f"load.settings.{leaf}"}
+    if set(found) == set(ends.values()):
+        side = bench.side or bench.sender
+        return tuple(found) if side == "both" else (ends[side],)
     raise UserError(f"crossover: --over {leaf} could be {' or '.join(found)}; write which one")
 
 

@@ -14,12 +14,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from thunderherd.catalogue import Catalogue, ChoiceSetting
+from thunderherd.catalogue import Catalogue, ChoiceSetting, Way
 from thunderherd.crossover import DENSE_POINTS, grid
 from thunderherd.crossover_contenders import SIDES, USUAL_DESIGN, Bench, Swept, contender, swept
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
+from thunderherd.labs import KINDS
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
@@ -36,8 +37,12 @@ __all__ = ["Asked", "coarse_study", "dense_study", "name_of"]
 ALPHA = 0.05 / 2
 """What each stage may spend."""
 
-METRIC = "requests_per_second"
-"""What is compared where the user says nothing."""
+METRICS = {
+    "requests": "requests_per_second",
+    "bytes_to_server": "gigabits_per_second",
+    "bytes_to_clients": "gigabits_per_second",
+}
+"""What is compared where the user says nothing, by what the workload is measured by."""
 
 WARM_UP = "warm_up_milliseconds"
 """The setting of a load that says how long it runs before its window, where it has it."""
@@ -67,7 +72,7 @@ class Asked:
     workload: str | None = None
     load: str | None = None
     design: str | None = None
-    side: str = "server"
+    side: str | None = None
     metric: str | None = None
     show: tuple[str, ...] = ()
     lab: tuple[str, ...] = ()
@@ -90,7 +95,7 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
     over = swept(range_, bench, pair, given)
     sizes = _coarse_sizes(asked, range_)
     _check_blocks(asked, len(sizes))
-    metric = asked.metric or tables.get("measure", {}).get("metric") or METRIC
+    metric = asked.metric or tables.get("measure", {}).get("metric") or _usual_metric(bench)
     names, unit = [table["name"] for table in pair], over.setting.unit or ""
     study: dict[str, Any] = {
         "name": name_of(*names),
@@ -131,23 +136,33 @@ def name_of(a: str, b: str) -> str:
 
 def _bench(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: Catalogue) -> Bench:
     server, load = tables.get("server", {}), tables.get("load", {})
-    usual = LoadTable.model_fields["primitive"].default
     workload = asked.workload or server.get("workload") or _workload_with(range_, catalogue)
     _check_known("workload", workload, [each.name for each in catalogue.workloads])
     kind = asked.load or load.get("kind") or _timed_load(catalogue)
     _check_known("load", kind, [each.name for each in catalogue.loads])
     design = asked.design or USUAL_DESIGN
     _check_known("design", design, [each.name for each in catalogue.designs])
-    _check_known("side", asked.side, SIDES)
+    if asked.side is not None:
+        _check_known("side", asked.side, SIDES)
     return Bench(
         catalogue=catalogue,
         workload=workload,
         load=kind,
         design=design,
-        primitive=server.get("primitive", usual),
-        load_primitive=load.get("primitive", usual),
+        server_way=_way(server),
+        load_way=_way(load),
         side=asked.side,
     )
+
+
+def _way(table: Mapping[str, Any]) -> Way:
+    usual = LoadTable.model_fields
+    return Way(*(table.get(field, usual[field].default) for field in Way._fields))
+
+
+def _usual_metric(bench: Bench) -> str:
+    workload = bench.catalogue.workload(bench.workload)
+    return METRICS[workload.measured_by if workload else "requests"]
 
 
 def _check_known(what: str, name: str, known: Sequence[str]) -> None:
@@ -202,7 +217,7 @@ def _server(bench: Bench, tables: Mapping[str, Any], over: Swept) -> dict[str, A
     return {
         **own,
         "workload": bench.workload,
-        "primitive": bench.primitive,
+        **bench.server_way._asdict(),
         "settings": {**own.get("settings", {}), **over.raised},
     }
 
@@ -241,6 +256,7 @@ def _lab(typed: Sequence[str]) -> dict[str, Any]:
             key = key.removeprefix("lab.")
         else:
             words = {word: name for name, field in keys.items() for word in get_args(field.annotation)}
+            words |= dict.fromkeys(KINDS, "kind")
             if each not in words:
                 texts = [word for word in words if isinstance(word, str)]
                 raise UserError(

@@ -81,21 +81,21 @@ def _none(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str
     other = found.b if found.ahead == found.a else found.a
     lead = [point for point in points if point.standing in ("a", "b")]
     if found.outcome == "everywhere":
-        return f"{found.ahead} beats {other} at each of {sizes}: its cost is {_leads(lead)}"
+        return f"{found.ahead} beats {other} at each of {sizes}, by {_leads(lead)}"
     if found.outcome == "where_separated":
         beaten = _listed([point.size for point in lead], found)
         return (
-            f"{found.ahead} beats {other} at {len(lead)} of {sizes} ({beaten}): its cost is {_leads(lead)}; "
+            f"{found.ahead} beats {other} at {len(lead)} of {sizes} ({beaten}), by {_leads(lead)}; "
             f"{other} beats {found.ahead} at none; {_rest(found, summary, sweep)}"
         )
     return f"neither is shown to beat the other at any of {sizes}: {_rest(found, summary, sweep)}"
 
 
 def _leads(points: Sequence[CrossoverPoint]) -> str:
-    """By how many percent the winner's cost is less than the other's, from least to most."""
-    leads = sorted(100 * (1 - min(point.ratio, 1 / point.ratio)) for point in points)
-    least, most = (number(each, 1) for each in (leads[0], leads[-1]))
-    return f"{least} % less" if least == most else f"{least} to {most} % less"
+    """How many times as good the winner is, from least to most."""
+    leads = sorted(max(point.ratio, 1 / point.ratio) for point in points)
+    least, most = (number(each, 3) for each in (leads[0], leads[-1]))
+    return f"a factor of {least}" if least == most else f"a factor of {least} to {most}"
 
 
 def _rest(found: CrossoverSummary, summary: Summary, sweep: SweepSummary) -> str:

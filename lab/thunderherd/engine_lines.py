@@ -175,6 +175,9 @@ class Latency(EngineLine):
     histogram: str | None = Field(default=None, description="HdrHistogram V2, deflated, base64")
 
 
+MeasuredBy = Literal["requests", "bytes_to_server", "bytes_to_clients"]
+
+
 class LoadResult(Used):
     """What one load process (a client with its children) did, all children reaped."""
 
@@ -185,7 +188,7 @@ class LoadResult(Used):
     primitive: str = Field(description="the one that sends")
     receive: str = Field(description="the one that receives")
     settings: dict[str, Any]
-    measured_by: Literal["requests", "bytes_to_server", "bytes_to_clients"] = Field(
+    measured_by: MeasuredBy = Field(
         default="requests", description="what is counted in the window of a load that ends by time"
     )
     expected_requests: int | None = Field(description="null: the load ended by time")

@@ -24,6 +24,7 @@ from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_u
 from thunderherd.statistics import block_order
 from thunderherd.study import Study, asked_for, typed
 from thunderherd.trial import run_trial
+from thunderherd.verdicts import is_decided, verdicts
 
 SEEDS = 2**32
 """A seed that nobody chose lies below this."""
@@ -161,9 +162,7 @@ class _Run:
         """Whether nothing is left to be measured: all is decided or tried, or no look can be reached."""
         if len(selection.given_up) == len(self.names) or selection.next_look is None or selection.exhausted:
             return True
-        return bool(selection.reached) and analysis.is_decided(
-            analysis.verdicts(self.study, selection, blocks)
-        )
+        return bool(selection.reached) and is_decided(verdicts(self.study, selection, blocks))
 
     def _plan(self, selection: Selection, block: Block, active: Sequence[str]) -> None:
         assert selection.next_look is not None

@@ -82,6 +82,7 @@ class SettableKeys:
         if form.scale is not None:
             self._add("scale", ("factor",))
         self._form, self._catalogue = form, catalogue
+        self._own = self._settings_of_the_study()
         self._load_and_lab = [key for key in self.paths if key.startswith(("load.", "lab."))]
         self._designs = {contender.name: contender.design for contender in form.contenders}
         for index, contender in enumerate(form.contenders):
@@ -92,6 +93,17 @@ class SettableKeys:
     def _add(self, table: str, keys: Iterable[str]) -> None:
         for key in keys:
             self.paths[f"{table}.{key}"] = (*table.split("."), key)
+
+    def _settings_of_the_study(self) -> set[str]:
+        """Those of its own workload and load."""
+        form, catalogue = self._form, self._catalogue
+        workload, load = form.server.workload, form.load
+        of_server = catalogue.settings_of_server("", form.server.way, workload)
+        of_load = catalogue.settings_of_load(load.kind, load.way, workload)
+        return {
+            *(f"server.settings.{key}" for key in of_server),
+            *(f"load.settings.{key}" for key in of_load),
+        }
 
     def _add_contender(self, contender: ContenderTable, here: KeyPath, tables: str) -> None:
         design = contender.design or self._designs.get(contender.control_of or "") or ""
@@ -135,6 +147,10 @@ class SettableKeys:
         of_contenders = [full for full in of_contenders if ".load." not in full] or of_contenders
         shared = [full for full in matches if not full.startswith(("contenders.", "sweeps."))]
         of_sweeps = [full for full in matches if full.startswith("sweeps.")]
+        if len(shared) > 1:
+            # A setting of another workload or load is meant where nothing of the study's own has its name.
+            foreign = [full for full in shared if ".settings." in full and full not in self._own]
+            shared = [full for full in shared if full not in foreign] or shared
         meant = shared or of_contenders or of_sweeps
         if len(meant) > 1 and meant is not of_contenders:
             raise UserError(f"'{key}' could be {' or '.join(meant)}; write which one")

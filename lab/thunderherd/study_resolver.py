@@ -440,8 +440,8 @@ class Resolver:
         for each in self.catalogue.counters:
             if each.name in self._counters() and not each.available:
                 by_reason.setdefault(each.reason or "", []).append(each.name)
-        for reason, names in by_reason.items():
-            are = f"counter {names[0]} is" if len(names) == 1 else f"counters {', '.join(names)} are"
+        for reason, alike in by_reason.items():
+            are = f"counter {alike[0]} is" if len(alike) == 1 else f"counters {', '.join(alike)} are"
             yield f"{are} not available here: {reason}"
 
 

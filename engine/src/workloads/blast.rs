@@ -38,6 +38,7 @@ pub static ENTRY: Workload = Workload {
     ],
     takes_unstored: &[End::Service],
     lasting: &[End::Client],
+    sender: End::Client,
     original: Some(client::original),
     service,
     client: client::client,

@@ -14,8 +14,8 @@ use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
 use crate::tally::ErrorKind;
 use crate::workload::{
-    Agreement, Answer, Client, Conversation, End, Figures, Input, Next, Outcome, PAYLOAD_BYTES, Relation, Service,
-    Session, Then, Workload,
+    Agreement, Answer, COMMON, Client, Conversation, End, Figures, Input, Next, Outcome, PAYLOAD_BYTES, Relation,
+    Service, Session, Then, Workload,
 };
 
 pub static ENTRY: Workload = Workload {
@@ -33,6 +33,7 @@ pub static ENTRY: Workload = Workload {
     original: Some(original),
     service: |settings, _| Ok(Box::new(Fields { field_size: field_size(settings) })),
     client,
+    ..COMMON
 };
 
 const FIELD_SIZE: Setting = Setting {

@@ -30,7 +30,7 @@ use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
 use crate::tally::ErrorKind;
-use crate::workload::{Account, COMMON, End, Input, More, Next, Service, Session, Then, Workload};
+use crate::workload::{Account, COMMON, End, Input, MeasuredBy, More, Next, Service, Session, Then, Workload};
 
 use reel::Reel;
 
@@ -52,6 +52,8 @@ pub static ENTRY: Workload = Workload {
     ],
     takes_unstored: &[End::Service, End::Client],
     lasting: &[End::Client],
+    sender: End::Client,
+    measured_by: MeasuredBy::BytesToServer,
     service,
     client: client::client,
     ..COMMON

@@ -1,0 +1,151 @@
+"""Who differs from whom: the values of the blocks that count, the verdicts at each look, and the ranks.
+
+Methods: `statistics`; which blocks count: `selection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+from thunderherd.metrics import in_order
+from thunderherd.records import PairSummary
+from thunderherd.selection import Block, Selection
+from thunderherd.statistics import (
+    Look,
+    PairResult,
+    all_decided,
+    compare_at_looks,
+    hodges_lehmann,
+    letters,
+    separated_pairs,
+)
+from thunderherd.study import Comparison, Study
+
+MetricValues = dict[str, dict[str, list[float]]]
+"""By metric, then contender: one value a block, all contenders of a metric aligned."""
+
+
+def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -> MetricValues:
+    """What the contenders that were not given up had in `blocks`, each metric that they all of one have.
+
+    A metric that a contender does not have in one of the blocks (it has no pool) is left out for that
+    contender.
+    """
+    values: MetricValues = {}
+    for contender in study.contenders:
+        if contender.name in selection.given_up or not blocks:
+            continue
+        trials = [block.trials[contender.name].metrics or {} for block in blocks]
+        for metric in in_order(name for trial in trials for name in trial):
+            column = [trial.get(metric) for trial in trials]
+            found = [float(value) for value in column if value is not None]
+            if len(found) == len(column):
+                values.setdefault(metric, {})[contender.name] = found
+    return values
+
+
+def _costs(study: Study, values: MetricValues) -> dict[str, list[float]]:
+    """What each contender is judged by, made so that less is better and all is above zero, as ratios need it.
+
+    A rate becomes the time that one takes. A contender with a value that is not above zero is left out.
+    """
+    costs: dict[str, list[float]] = {}
+    for contender in study.contenders:
+        column = values.get(contender.metric, {}).get(contender.name, [])
+        if column and all(value > 0 for value in column):
+            costs[contender.name] = [1 / value for value in column] if contender.better == "more" else column
+    return costs
+
+
+def verdicts(study: Study, selection: Selection, blocks: Mapping[int, Block]) -> list[PairSummary]:
+    """The declared family, judged at the looks that were reached."""
+    looks = [Look(look.blocks, look.alpha) for look in study.looks]
+    return family(study, selection, [blocks[number] for number in selection.accepted], looks)
+
+
+def verdicts_of_all_blocks(
+    study: Study, selection: Selection, blocks: Mapping[int, Block]
+) -> list[PairSummary]:
+    """The same with the rejected blocks kept: each look has all that had been run when it was reached.
+
+    A look may find no block more than the one before it (it took some of the noisy ones): it is left out, and
+    its share of alpha is not spent.
+    """
+    every = [blocks[number] for number in selection.complete]
+    looks: list[Look] = []
+    for reached in selection.reached:
+        if not looks or reached.run > looks[-1].blocks:
+            looks.append(Look(reached.run, reached.look.alpha))
+    if not looks:
+        looks = [Look(len(every) + 1, study.looks[0].alpha)]
+    return family(study, selection, every, looks)
+
+
+def family(
+    study: Study, selection: Selection, blocks: Sequence[Block], looks: Sequence[Look]
+) -> list[PairSummary]:
+    costs = _costs(study, metric_values(study, selection, blocks))
+    family = [(pair.a, pair.b) for pair in study.comparisons]
+    measured = [pair for pair in family if pair[0] in costs and pair[1] in costs]
+    # A comparison that cannot be made stays in the family: what is declared is not made smaller by a failure.
+    results = compare_at_looks(
+        costs,
+        measured,
+        looks,
+        equivalence_ratio=1 + study.measure.equivalence_percent / 100,
+        family=len(family),
+    )
+    found = {(result.a, result.b): result for result in results}
+    return [_pair(each, found.get((each.a, each.b)), looks[0].alpha) for each in study.comparisons]
+
+
+def _pair(declared: Comparison, result: PairResult | None, alpha: float) -> PairSummary:
+    what = declared.model_dump(exclude={"better"})
+    if result is None:
+        return PairSummary(
+            **what, ratio=None, low=None, high=None, confidence=1 - alpha, simultaneous_low=None,
+            simultaneous_high=None, p=None, p_adjusted=None, verdict="undecided", blocks=0,
+            smallest_detectable_percent=None,
+        )  # fmt: skip
+    return PairSummary(
+        **what,
+        ratio=result.ratio,
+        low=result.low,
+        high=result.high,
+        confidence=result.confidence,
+        simultaneous_low=result.simultaneous_low,
+        simultaneous_high=result.simultaneous_high,
+        p=result.p,
+        p_adjusted=result.p_adjusted,
+        p_equivalent_adjusted=result.p_equivalent_adjusted,
+        verdict=result.verdict.value,
+        blocks=result.blocks,
+        smallest_detectable_percent=result.smallest_detectable_percent,
+        decided_at=result.decided_at,
+    )
+
+
+def is_decided(pairs: Sequence[PairSummary]) -> bool:
+    """Whether there are comparisons that can be made and all of them have their verdict: the run may stop."""
+    return all_decided(pair for pair in pairs if pair.ratio is not None)
+
+
+def ranking(
+    study: Study, pairs: Sequence[PairSummary], values: MetricValues
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Ranks by estimate, and the letters of those that are not separated, both of the contenders proper.
+
+    Controls have neither: they are compared with their contender only. Letters need every pair to be
+    compared.
+    """
+    costs = _costs(study, values)
+    names = [contender.name for contender in study.main if not contender.control_of]
+    estimates = {name: hodges_lehmann(costs[name]).value for name in names if name in costs}
+    order = sorted(estimates, key=lambda name: estimates[name])
+    ranks = {name: place for place, name in enumerate(order, start=1)}
+    compared = {frozenset((pair.a, pair.b)) for pair in pairs}
+    if any(frozenset(pair) not in compared for pair in combinations(order, 2)):
+        return ranks, {}
+    shown = [pair for pair in pairs if pair.a in ranks and pair.b in ranks]
+    return ranks, letters(order, separated_pairs(shown))
