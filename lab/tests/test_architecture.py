@@ -27,7 +27,7 @@ LAB_FLOORS: list[set[str]] = [
     {"cli"},
     {"listing", "running", "crossover_run", "sources", "lab_commands"},
     {"report", "runner"},
-    {"tables", "plots", "sweep_plots", "trial", "analysis"},
+    {"tables", "plots", "sweep_plots", "trial", "analysis", "source_csv"},
     {"sweep_tables", "slopes", "verdicts"},
     {"repeated_runs", "slope_matrix", "crossover_plot"},
     {
@@ -53,7 +53,7 @@ LAB_FLOORS: list[set[str]] = [
     {"study_checks", "study_overrides", "study_paper"},
     {"study_configurations", "study_shape"},
     {"study_form"},
-    {"study_file", "counters_form"},
+    {"study_file", "counters_form", "source_csv_form"},
     {"__init__"},
     {"results", "machine", "progress", "crossover"},
     {"statistics", "noise", "holders"},

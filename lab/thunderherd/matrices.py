@@ -307,6 +307,8 @@ def _why_not(
 ) -> str:
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
+    if name in sweep.unavailable:
+        return f"{words_of(name)}: {sweep.unavailable[name]}"
     return why_none(name, contender)
 
 

@@ -23,10 +23,19 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
-from thunderherd.metrics import OF_A_TALLY, is_of_clients
+from thunderherd.metrics import COPIED_SHARE, NOT_COPIED_SHARE, OF_A_TALLY, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
-from thunderherd.trial_metrics import Measured, Number, flow_of, in_seconds, of_side, share, total
+from thunderherd.trial_metrics import (
+    Measured,
+    Number,
+    flow_of,
+    in_seconds,
+    of_both,
+    of_side,
+    share,
+    total,
+)
 
 
 @dataclass
@@ -157,13 +166,17 @@ class Observation:
             workers=workers,
             listen_drops=self._listen_drops(),
         )
-        found: TrialMetrics = {
-            **measured.metrics(),
-            **of_side("server", self._of_server(), work.requests),
-            **of_side("client", self._of_clients(), asked),
-        }
+        each = measured.bytes_per_request()
+        server = of_side("server", self._of_server(), work.requests, each)
+        client = of_side("client", self._of_clients(), asked, each)
+        found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
         if any(self._read_late()):
-            return {name: value if is_of_clients(name) else None for name, value in found.items()}
+            # A share of what was sent or received is one wherever the readings lie.
+            kept = (f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}")
+            return {
+                name: value if is_of_clients(name) or name.endswith(kept) else None
+                for name, value in found.items()
+            }
         return found
 
     def _switches_per_connection(self, work: Tally) -> float | None:
@@ -246,12 +259,11 @@ class Observation:
         remarks = [f"congestion control: {each.remark}" for each in self._connections() if each.remark]
         said += dict.fromkeys(remarks)
         missing = unavailable_of_sides(self)
-        said += [f"counter {name} is not available: {why}" for name, why in missing["server"].items()]
-        said += [
-            f"counter {name} is not available of the clients: {why}"
-            for name, why in missing["client"].items()
-            if missing["server"].get(name) != why
-        ]
+        said += not_available(missing["server"], "")
+        of_clients = {
+            name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
+        }
+        said += not_available(of_clients, " of the clients")
         if any(self._read_late()) and is_of_clients(self.contender.metric):
             said.append(
                 f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are "
@@ -408,10 +420,21 @@ def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str,
     return {
         "server": {
             **{name: why for name, why in told.items() if why},
+            **(seen.summary.unavailable if seen.summary else {}),
             **(seen.server_life.unavailable if seen.server_life else {}),
         },
         "client": {name: why for each in clients for name, why in each.unavailable.items()},
     }
+
+
+def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:
+    """In words, the counters that cannot be read; those with the same reason in one sentence."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        are = f"counter {names[0]} is" if len(names) == 1 else f"counters {', '.join(names)} are"
+        yield f"{are} not available{of_whom}: {why}"
 
 
 def connections_of(trial: TrialRecord) -> dict[str, Connection]:

@@ -376,6 +376,13 @@ class SweepSummary(Record):
         description="what belongs beside each of its figures: how it differs from the source's experiment, "
         "and what was copied after all",
     )
+    unavailable: dict[str, str] = Field(
+        default_factory=dict,
+        description="of the metrics that it shows, those that cannot be had here, and why",
+    )
+    substitutes: dict[str, str] = Field(
+        default_factory=dict, description="by such a metric, the one that its chart shows in its place"
+    )
     slope: str | None = Field(
         default=None, description="what one more on its axis is called, where the study asks what each adds"
     )
