@@ -28,7 +28,7 @@ LAB_FLOORS: list[set[str]] = [
     {"listing", "running", "crossover_run", "sources", "lab_commands"},
     {"report", "runner"},
     {"tables", "plots", "sweep_plots", "trial", "analysis", "source_csv"},
-    {"sweep_tables", "slopes", "verdicts"},
+    {"sweep_tables", "slopes", "verdicts", "trial_faults"},
     {"repeated_runs", "slope_matrix", "crossover_plot"},
     {
         "questions",
@@ -55,7 +55,7 @@ LAB_FLOORS: list[set[str]] = [
     {"study_form"},
     {"study_file", "counters_form", "source_csv_form"},
     {"__init__"},
-    {"results", "machine", "progress", "crossover"},
+    {"results", "schemas", "machine", "progress", "crossover"},
     {"statistics", "noise", "holders"},
     {"records", "samples"},
     {"engine"},

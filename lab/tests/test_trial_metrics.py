@@ -71,6 +71,7 @@ def measured(**changes: Any) -> Measured:
         "asked": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0, "latencies": [],
         "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,
         "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
+            "rate_gigabits": None,
     }  # fmt: skip
     return Measured(**{**plain, **changes})
 

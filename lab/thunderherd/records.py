@@ -485,19 +485,3 @@ class Summary(Record):
     questions: list[QuestionSummary] = Field(default_factory=list)
     counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
     trials: TrialCounts
-
-
-def summary_schema() -> dict[str, Any]:
-    """The JSON schema of `summary.json`, as published."""
-    return published(Summary, "summary.json of a Thunderherd run")
-
-
-def trial_schema() -> dict[str, Any]:
-    """The JSON schema of one line of `trials.jsonl`, as published."""
-    return published(TrialRecord, "One line of trials.jsonl of a Thunderherd run")
-
-
-def published(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
-    schema = model.model_json_schema(mode="serialization", by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
