@@ -11,9 +11,9 @@ use std::ops::{Deref, DerefMut, Range};
 /// and not buffers.
 pub const CAPACITY: usize = 16 * 1024;
 
-/// Where a buffer begins: at the beginning of a page, as do those of the kernel that are copied from. A large one from the
-/// heap begins 16 bytes behind (malloc(3), mmap), and there AMD's Zen copies at half the speed (xuanwo.io, "Rust std fs slower
-/// than Python", 2023).
+/// Where a buffer begins: at a page. A large one from the heap begins 16 bytes behind one (malloc(3), mmap), and there, of all
+/// places, AMD's Zen takes twice the CPU time to copy a byte out of a socket (rep movsb from a page's beginning; see
+/// xuanwo.io/2023/04-rust-std-fs-slower-than-python).
 const ALIGNMENT: usize = 4096;
 
 thread_local! {
