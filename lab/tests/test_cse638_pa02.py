@@ -227,8 +227,7 @@ def round_trips(stalled: Iterable[str], prompt: Iterable[str]) -> dict[str, dict
 
 STALLED = ["two_copy@nodelay=64", "two_copy@loopback=64", "two_copy@loopback=4096", "two_copy@large_mtu=4096"]
 PROMPT = [
-    "two_copy@nodelay=256", "two_copy@nodelay=4096", "two_copy_nodelay@nodelay=64",
-    "two_copy_nodelay@loopback=4096",
+    "two_copy@nodelay=4096", "two_copy_nodelay@nodelay=64", "two_copy_nodelay@loopback=4096",
 ]  # fmt: skip
 
 
