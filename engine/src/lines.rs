@@ -137,6 +137,8 @@ pub struct Summary {
     pub listen_drops: u32,
     /// The counters asked for, over the whole life; null where unavailable.
     pub counters: Values,
+    /// Those that are unavailable, and why: from the start, or since there were too many for the CPU.
+    pub unavailable: BTreeMap<&'static str, String>,
     /// Sums that the workload keeps; a load must come to the same where it has one of the same name.
     pub account: Account,
     /// How the workload's own books do not balance.

@@ -290,6 +290,7 @@ impl<'a> Supervisor<'a> {
         let total = Split::from(&whole);
         let known = own.user_ns + own.system_ns > 0;
         let account = self.run.service.account();
+        let counters = self.counting.read()?;
         Ok(Summary {
             cpu_ns: match self.cpu_time.source() {
                 CpuSource::Cgroup => self.cpu_time.read()?.unwrap_or_default(),
@@ -305,7 +306,8 @@ impl<'a> Supervisor<'a> {
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
             listen_drops: self.listen_drops()?,
-            counters: self.counting.read()?,
+            counters,
+            unavailable: self.counting.unavailable(),
             account: account.clone().unwrap_or_default(),
             connection: general.first_connection.options(),
             account_fault: account.err(),
@@ -317,7 +319,7 @@ impl<'a> Supervisor<'a> {
         if self.plan.control {
             return self.line(&Line::Summary(summary.clone()));
         }
-        let counted = counters::in_words(&summary.counters, &self.counting.unavailable());
+        let counted = counters::in_words(&summary.counters, &summary.unavailable);
         let copying = summary.tally.copying_in_words(self.plan.way.into.item.stores);
         let text = in_words(summary, self.descriptor_limit) + "\n" + &copying + &counted;
         say(&(text.trim_end().to_owned() + "\n"))

@@ -17,18 +17,21 @@ use support::{ENGINE, PATIENCE, Unprivileged, engine, eventually, process, run};
 
 const SWITCHES: [&str; 2] = ["voluntary_switches", "involuntary_switches"];
 const PERF: [&str; 4] = ["task_clock", "context_switches", "cpu_migrations", "page_faults"];
+const HARDWARE: [&str; 4] = ["cpu_cycles", "cache_misses", "llc_load_misses", "l1_dcache_load_misses"];
 
-/// The counters that can be read here, and what keeps the others from it.
+/// The counters of the kernel that can be read here, and what keeps the others from it. Those of the processor are apart: a
+/// virtual machine mostly has none.
 fn countable() -> (Vec<String>, Vec<String>) {
     let listed = run(engine().args(["list", "counters", "--json"]));
     let counters: Vec<Value> = serde_json::from_str(&listed.output).expect("the counters are listed");
     let countable = counters.iter().filter(|entry| entry["countable"] == true);
     let name = |entry: &Value| entry["name"].as_str().unwrap().to_owned();
     let names: Vec<String> = countable.clone().map(name).collect();
-    for expected in SWITCHES.iter().chain(&PERF) {
+    for expected in SWITCHES.iter().chain(&PERF).chain(&HARDWARE) {
         assert!(names.iter().any(|name| name == expected), "{expected} is not among {names:?}");
     }
-    let (here, elsewhere): (Vec<&Value>, Vec<&Value>) = countable.partition(|entry| entry["available"] == true);
+    let of_kernel = countable.filter(|entry| !HARDWARE.contains(&entry["name"].as_str().unwrap()));
+    let (here, elsewhere): (Vec<&Value>, Vec<&Value>) = of_kernel.partition(|entry| entry["available"] == true);
     let reasons = elsewhere.iter().map(|entry| format!("{}: {}", name(entry), entry["reason"])).collect();
     (here.into_iter().map(name).collect(), reasons)
 }
@@ -442,4 +445,44 @@ fn what_count_cannot_run_or_read_is_refused() {
     }
     let ran = run(engine().args(["count", "--", "serve", "--help"]));
     assert!(ran.status == Some(0) && ran.output.contains("Usage:"), "{ran:?}");
+}
+
+/// Where the processor has such an event it counts something; where it has not, or a virtual machine hides it, the figure is
+/// null everywhere, beside the reason: of the server and of the load.
+#[test]
+fn events_of_the_processor_are_counted_or_refused_with_the_reason() {
+    let listed = run(engine().args(["list", "counters", "--json"]));
+    let listed: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
+    let names = HARDWARE.join(",");
+    let mut server = Server::start("prefork", "bytes", &["--count", &names]);
+    let result = load(server.port, 2, 50, &names);
+    let snapshot = server.snapshot();
+    let ready = server.ready.clone();
+    let ending = server.stop();
+    let summary = ending.summary();
+    for name in HARDWARE {
+        let entry = listed.iter().find(|entry| entry["name"] == name).unwrap();
+        // Each alone: together they may be more than the processor has counters for, which is a reason as well.
+        if entry["available"] == true && result["unavailable"].get(name).is_none() {
+            let counted = [&snapshot["counters"], &summary["counters"], &result["counters"]];
+            // A cache may be large enough for all loads of so short a life.
+            assert!(counted.iter().all(|line| number(line, name) > 0 || name.contains("miss")), "{name}: {summary}");
+            continue;
+        }
+        for (line, reason) in [
+            (&snapshot["counters"], &summary["unavailable"][name]),
+            (&summary["counters"], &summary["unavailable"][name]),
+            (&result["counters"], &result["unavailable"][name]),
+        ] {
+            assert_eq!(line.get(name), Some(&Value::Null), "{name}: {line}");
+            let reason = reason.as_str().unwrap_or_else(|| panic!("{name} has no reason: {summary} {result}"));
+            assert!(
+                reason.contains("perf_event_open") || reason.contains("does not count") || reason.contains("counters")
+            );
+        }
+        if entry["available"] == false {
+            assert_eq!(ready["counters"][name], entry["reason"], "{ready}");
+            println!("{name}: {}", entry["reason"]);
+        }
+    }
 }

@@ -175,9 +175,7 @@ def the_report_has_its_charts(run: Run) -> Iterator[None]:
     """Drawn, each with error bars; with lines over cores and buckets, between which there is something."""
     yield
     report = (run.directory / "small" / "report.html").read_text()
-    data = re.search(r'<script type="application/json" id="charts">(.*?)</script>', report, re.DOTALL)
-    assert data, "no data of charts in the report"
-    charts = {chart["id"]: chart["wide"] for chart in json.loads(data[1])}
+    charts = charts_of(run)
     for sweep, marks in (("cores", {"rule", "line"}), ("delay", {"rule"}), ("buckets", {"rule", "line"})):
         name = f"sweep-{sweep}-0"
         assert marks | {"point"} <= set(marks_of(charts[name])), name
@@ -186,6 +184,47 @@ def the_report_has_its_charts(run: Run) -> Iterator[None]:
         for mark in marks | {"symbol"}:
             drawn = rf'<g class="mark-{mark} role-mark [^>]*>\s*<(path [^>]*d="M|line )'
             assert re.search(drawn, figure[1]), f"{name} has no {mark} that is drawn"
+
+
+# cse638-pa02 ------------------------------------------------------------------------------------------------
+
+COLUMNS = "impl,field_size,threads,throughput_gbps,latency_us,cycles,cache_misses,llc_misses,context_switches"
+
+
+@contextmanager
+def the_csv_is_that_of_the_source(run: Run) -> Iterator[None]:
+    """Its columns, and a line for each cell of its matrix; what the machine does not count is empty."""
+    yield
+    lines = (run.directory / "small" / "original.csv").read_text().splitlines()
+    assert lines[0] == COLUMNS
+    cells = {tuple(line.split(",")[:3]) for line in lines[1:]}
+    sizes, threads = ("64", "256", "1024", "4096"), ("1", "2", "4", "8")
+    assert cells == {
+        (impl, size, count) for impl in ("a1", "a2", "a3") for size in sizes for count in threads
+    }
+    assert all(float(line.split(",")[3]) > 0 and float(line.split(",")[4]) > 0 for line in lines[1:])
+
+
+@contextmanager
+def the_plots_of_the_source_are_drawn(run: Run) -> Iterator[None]:
+    """Over message size at 8 threads, and over threads at 1024 bytes, with the source's points."""
+    yield
+    charts = charts_of(run)
+    # Throughput, cache misses, cycles per byte; and what the source calls latency, over threads.
+    for name in (*(f"sweep-sizes_8-{place}" for place in range(3)), "sweep-threads-0"):
+        assert {"line", "point"} <= set(marks_of(charts[name])), name
+        rows = [row for each in charts[name]["datasets"].values() for row in each]
+        assert {row["base"] for row in rows if row["whose"] == "the paper"} == {
+            "two_copy", "one_copy", "zero_copy",
+        }, name  # fmt: skip
+
+
+def charts_of(run: Run) -> dict[str, Any]:
+    """The specifications of the charts of the row's report, by name."""
+    report = (run.directory / "small" / "report.html").read_text()
+    data = re.search(r'<script type="application/json" id="charts">(.*?)</script>', report, re.DOTALL)
+    assert data, "no data of charts in the report"
+    return {chart["id"]: chart["wide"] for chart in json.loads(data[1])}
 
 
 def marks_of(specification: Any) -> Iterator[str]:
@@ -225,6 +264,8 @@ CHECKS: dict[str, Callable[[Run], Context[None]]] = {
     "cse232-a2-client-behaviour": a_connection_that_fails_is_told,
     "erss-hw4-protocol-delay": the_delay_is_spent_on_a_cpu,
     "erss-hw4-output-tables-plots": the_report_has_its_charts,
+    "cse638-pa02-output-CSV": the_csv_is_that_of_the_source,
+    "cse638-pa02-output-plots": the_plots_of_the_source_are_drawn,
 }
 
 

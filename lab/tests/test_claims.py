@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from synthetic_summary import COSTS, study, summary
 
-from thunderherd.claims import alpha_at, judge
+from thunderherd.claims import alpha_at, at_least, judge
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.contrasts import ratio
+from thunderherd.contrasts_file import Contrast
 from thunderherd.records import ClaimSummary
 from thunderherd.samples import hodges_lehmann, signed_rank
 
@@ -63,6 +64,75 @@ def test_refuted_when_one_difference_is_below_zero() -> None:
     found = verdict_of(blocks(COSTS | {"prefork": 2.5}), claim("H60"))
     assert found.verdict == "refuted"
     assert found.why.startswith("below zero: row 1 costs more than row 2: -1.2")
+
+
+def some_of(above: int, below: int, **changes: Any) -> ClaimSummary:
+    """A claim of seven tests against one contender, so many of them true and so many false by far."""
+    others = [name for name in COSTS if name != "iterative"][:7]
+    costs = {"iterative": 2.0} | {
+        name: 3.0 if place < above else 1.0 if place < above + below else 2.0
+        for place, name in enumerate(others)
+    }
+    tests = tuple(
+        Contrast(label=name, metric=CPU, weights={name: 1, "iterative": -1}, **changes) for name in others
+    )
+    made = claim("H62", tests=tests, figures=(), enough=4)
+    return verdict_of(blocks(costs, size=20), made, alpha=0.05)
+
+
+def test_a_claim_about_most_cases_holds_where_enough_of_them_do() -> None:
+    assert some_of(5, 2).verdict == "supported"
+    assert "in 5 of 7; 4 are enough" in some_of(5, 2).why
+    assert some_of(4, 3).verdict == "supported"
+    assert some_of(3, 4).verdict == "refuted", "no more than 3 can hold"
+    assert some_of(3, 3).verdict == "undecided", "3 hold, 3 do not, and of one nothing is known"
+    assert some_of(1, 6, of="logarithm").verdict == "refuted"
+
+
+def test_tests_of_a_group_count_as_one_that_holds_if_they_all_do() -> None:
+    costs = {"iterative": 2.0, "prefork": 3.0, "prethread": 3.0, "prefork_mutex": 1.0}
+    pairs = [("one", "prefork"), ("one", "prefork_mutex"), ("two", "prethread")]
+    tests = tuple(
+        Contrast(label=other, metric=CPU, weights={other: 1, "iterative": -1}, group=group)
+        for group, other in pairs
+    )
+    for enough, verdict in ((1, "supported"), (2, "refuted")):
+        found = verdict_of(
+            blocks(costs, size=20), claim("H62", tests=tests, figures=(), enough=enough), alpha=0.05
+        )
+        assert found.verdict == verdict, found.why
+        assert f"in 1 of 2; {enough} are enough" in found.why
+
+
+def test_at_least_so_many_by_the_smallest_p_values() -> None:
+    """Partial conjunction: all of them is the largest p, one of them is Bonferroni's."""
+    p_values = [0.001, 0.01, 0.2, 0.9]
+    assert [at_least(count, p_values) for count in (1, 2, 3, 4)] == pytest.approx([0.004, 0.03, 0.4, 0.9])
+
+
+def test_most_cases_are_rarely_told_by_chance() -> None:
+    """Where four of seven are exactly zero and three are true, "four of seven" is supported too rarely to
+    matter."""
+    found = 0
+    others = [name for name in COSTS if name != "iterative"][:7]
+    tests = tuple(Contrast(label=name, metric=CPU, weights={name: 1, "iterative": -1}) for name in others)
+    made = claim("H62", tests=tests, figures=(), enough=4)
+    for seed in range(400):
+        costs = {"iterative": 2.0} | {name: 3.0 if place < 3 else 2.0 for place, name in enumerate(others)}
+        found += verdict_of(blocks(costs, seed=seed, size=12), made, alpha=0.05).verdict != "undecided"
+    assert found <= 20, "5 % of 400"
+
+
+def test_a_contrast_of_logarithms_is_about_a_ratio() -> None:
+    test = Contrast(label="ratio", metric=CPU, weights={"prefork": 1, "iterative": -1}, of="logarithm")
+    found = verdict_of(blocks({"prefork": 3.0, "iterative": 2.0}), claim("H62", tests=(test,), figures=()))
+    assert (found.verdict, found.contrasts[0]["unit"]) == ("supported", "times")
+    assert found.contrasts[0]["value"] == pytest.approx(1.5, rel=0.02)
+    values = blocks({"prefork": 3.0, "iterative": 2.0})
+    values[CPU]["iterative"][0] = 0.0
+    found = verdict_of(values, claim("H62", tests=(test,), figures=()))
+    assert found.verdict == "not testable here"
+    assert "not above zero, so no ratio" in found.why
 
 
 def test_what_the_study_cannot_judge_is_undecided_with_its_figures() -> None:

@@ -14,6 +14,7 @@ from test_plots import rows, svg_texts
 from thunderherd import drawing
 from thunderherd.axes import NumberAxis
 from thunderherd.records import Axis, Summary, SweepSummary
+from thunderherd.report import render
 from thunderherd.sweep_plots import sweep_chart
 
 NARROW = [False, True]
@@ -71,6 +72,43 @@ def test_and_share_ours_where_they_are_of_the_same_size() -> None:
     assert len(panels(chart("delay"))) == 1
     found = rows(sweep_chart(synthetic_sweeps.summary(), sweep("delay")))
     assert {row["whose"] for row in found} == {"this machine", "the paper"}
+
+
+def without(name: str, substitute: str | None) -> Summary:
+    """A run whose sweep of pools shows a metric that this machine cannot tell, and the source can."""
+    of = synthetic_sweeps.summary()
+    shown = sweep("pool_size", of)
+    update = {
+        "metrics": [shown.metric, name],
+        "unavailable": {name: "a virtual machine hides it"},
+        "substitutes": {name: substitute} if substitute else {},
+    }
+    paper = [each.model_copy(update={"metric": name, "unit": ""}) for each in of.paper]
+    sweeps = [shown.model_copy(update=update) if each.name == shown.name else each for each in of.sweeps]
+    return of.model_copy(update={"sweeps": sweeps, "paper": [*of.paper, *paper]})
+
+
+def test_what_cannot_be_had_has_its_substitute_beside_the_papers_figures() -> None:
+    name, other = "client.cpu_cycles_per_byte", "voluntary_switches_per_connection"
+    own, book = panels(chart("pool_size", without(name, other), name))
+    assert own["title"]["subtitle"][0].startswith("Voluntary context switches")
+    assert book["title"]["subtitle"][0].startswith("Cpu cycles of the clients per byte")
+    text = render(without(name, other))
+    assert (
+        "Not to be had here: cpu cycles of the clients per byte of payload (a virtual machine hides it)."
+        in text
+    )
+    assert "In its place: voluntary context switches of the server per connection." in text
+    assert text.count('id="sweep-pool_size-') == 2, "the substitute is not drawn a second time"
+
+
+def test_and_without_a_substitute_the_papers_figures_stand_alone() -> None:
+    name = "client.cache_misses"
+    (book,) = panels(chart("pool_size", without(name, None), name))
+    assert book["title"]["text"] == ["The paper, on its machine"]
+    assert "Not to be had here: cache misses of the clients (a virtual machine hides it)." in render(
+        without(name, None)
+    )
 
 
 def test_points_without_numbers_have_an_axis_of_names_and_no_lines() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from thunderherd.engine_lines import Tally
 from thunderherd.metrics import METRICS, OF_A_TALLY, is_of_clients, metric, metric_names
 from thunderherd.study import Study
 from thunderherd.trial import run_trial
-from thunderherd.trial_metrics import COMPUTED
+from thunderherd.trial_metrics import COMPUTED, Measured, of_both, of_side
 
 TIMED_ALONE = [
-    *("connections", "requests", "client_cpu_seconds", "client_cpu_per_request", "elapsed_seconds"),
+    *("connections", "requests", "client_cpu_seconds", "client_cpu_per_request"),
+    *("client_cpu_per_byte", "elapsed_seconds"),
     *("connections_per_second", "requests_per_second", "gigabits_per_second"),
     *("share_of_rate", "share_of_ceiling"),
     *("sends_per_second", "receives_per_second", "queueing_bound", "share_of_queueing_bound"),
@@ -56,3 +58,47 @@ def test_counts_of_both_sides_are_metrics(small_study: Study, fake_engine: Calla
             assert f"{side}.{name}_per_request" in metric_names()
     assert metric("client.send_calls_per_request").words == "send calls of the clients per request"
     assert metric("server.send_calls").whole
+
+
+def measured(**changes: Any) -> Measured:
+    work = Tally(
+        connections=2, closed=2, requests=50, bytes_received=0, bytes_sent=0, bytes_not_copied=0,
+        receive_calls=0, send_calls=0, completions=0, completions_copied=0, empty_wakeups=0, workers_lost=0,
+        workers_replaced=0,
+    )  # fmt: skip
+    plain: dict[str, Any] = {
+        "work": work, "server_seconds": 0.5, "served": work, "client_seconds": 1.0, "machine_seconds": 3.0,
+        "asked": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0, "latencies": [],
+        "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,
+        "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
+            "rate_gigabits": None,
+    }  # fmt: skip
+    return Measured(**{**plain, **changes})
+
+
+def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> None:
+    """The server's CPU is of the 50 requests of its window, the clients' of all 100 of their load."""
+    found = measured().metrics()
+    assert found["server_cpu_per_byte"] == pytest.approx(0.5 / 50 / 1000)
+    assert found["client_cpu_per_byte"] == pytest.approx(1.0 / 100 / 1000)
+    assert found["cpu_per_byte"] == pytest.approx(0.5 / 50 / 1000 + 1.0 / 100 / 1000)
+    assert found["machine_cpu_per_byte"] == pytest.approx(3.0 / 100 / 1000)
+    assert measured(figures={}).metrics()["cpu_per_byte"] is None
+
+
+def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:
+    server = of_side("server", {"cpu_cycles": 5000, "cache_misses": None}, 50, 1000.0)
+    client = of_side("client", {"cpu_cycles": 20_000, "cache_misses": 7}, 100, 1000.0)
+    assert server["server.cpu_cycles_per_byte"] == pytest.approx(0.1)
+    assert of_both(server, client) == {
+        "both.cpu_cycles_per_request": pytest.approx(300),
+        "both.cpu_cycles_per_byte": pytest.approx(0.3),
+        "both.cache_misses_per_request": None,
+        "both.cache_misses_per_byte": None,
+    }
+    names = metric_names(["cpu_cycles"])
+    assert {"both.cpu_cycles_per_byte", "client.cpu_cycles_per_byte", "server.cpu_cycles"} <= set(names)
+    assert "both.cpu_cycles" not in names
+    assert metric("both.cpu_cycles_per_byte").words == "cpu cycles of server and clients per byte of payload"
+    with pytest.raises(KeyError):
+        metric("both.cpu_cycles")

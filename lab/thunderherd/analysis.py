@@ -16,7 +16,7 @@ from typing import Any
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.copied import copied_after_all
-from thunderherd.counters import counted, unavailable_counters
+from thunderherd.counters import counted, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
@@ -245,8 +245,12 @@ def _sweep(
     unavailable: Mapping[str, str],
 ) -> SweepSummary:
     own = {each.name for each in study.contenders if each.sweep == sweep.name}
+    missing = {name: why for name in sweep.metrics if (why := why_unavailable(name, study, unavailable))}
+    others = study.measure.substitutes
     return SweepSummary(
         **sweep.model_dump(exclude={"remarks", "crossover", "slope_metrics"}),
+        unavailable=missing,
+        substitutes={name: others[name] for name in missing if name in others},
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),

@@ -7,6 +7,11 @@ zero.
   (intersection-union test): the claim's p is the largest of them.
 - *Refuted*: one contrast at least is shown to be below zero. Any may be, so the smallest p is multiplied
   by their number (Bonferroni).
+- Where a claim says that `enough` of its contrasts hold ("in most cases"), k of n: supported if k at least
+  are shown to be above zero, refuted if n - k + 1 at least are shown to be below. The j-th smallest of n
+  p-values, times n - j + 1, tests that j at least do (partial conjunction, Benjamini and Heller 2008,
+  Biometrics 64); with k = n these are the two tests above. Contrasts of one group count as one, which holds
+  if they all do.
 - *Undecided*: neither; or the claims file says why this study cannot judge the claim yet; or the run's size
   repeats without judging, or has only some parts of the study.
 - *Not testable here*: the run was made under other conditions than the claim's, or lacks what it needs, or
@@ -24,14 +29,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from thunderherd.claims_file import Claim, load_claims
-from thunderherd.contrasts import Values, lacks, measure, units
+from thunderherd.contrasts import LOGARITHM, Measured, Values, lacks, measure, units
 from thunderherd.copied import copied_after_all
 from thunderherd.figures import count
 from thunderherd.records import ClaimSummary, ClaimVerdict, Interval
 from thunderherd.statistics import holm
 from thunderherd.study import Study
 
-__all__ = ["ClaimResult", "alpha_at", "judge", "judged_after"]
+__all__ = ["ClaimResult", "alpha_at", "at_least", "judge", "judged_after"]
 
 ClaimResult = ClaimSummary
 """What is found out about one claim, as `summary.json` holds it."""
@@ -110,8 +115,7 @@ class _Case:
             [measure(each, study, values) for each in contrasts if not lacks(each, values, unavailable)]
             for contrasts in (claim.figures, claim.tests)
         )
-        about = {name for each in (*claim.tests, *claim.figures) for name in each.contenders()}
-        self.remarks = [*claim.remarks, *copied_after_all(study, values, about)]
+        self.study, self.values = study, values
         # Only if the verdict can come from them.
         self.tests = [] if self.obstacle() else self.shown_tests
 
@@ -142,14 +146,31 @@ class _Case:
         return None
 
     @property
+    def groups(self) -> list[list[Measured]]:
+        """Its tests, those of a group together; each other one by itself."""
+        found: dict[str, list[Measured]] = {}
+        groups = {test.label: test.group for test in self.claim.tests}
+        for place, each in enumerate(self.tests):
+            found.setdefault(groups.get(each.label) or f"\0{place}", []).append(each)
+        return list(found.values())
+
+    @property
+    def enough(self) -> int:
+        """How many groups must hold."""
+        return self.claim.enough or len(self.groups)
+
+    @property
     def p_supported(self) -> float:
-        return max(each.p_greater or 0.0 for each in self.tests)
+        largest = sorted(max(each.p_greater or 0.0 for each in group) for group in self.groups)
+        return at_least(self.enough, largest)
 
     @property
     def p_refuted(self) -> float:
-        return min(
-            1.0, len(self.tests) * min(1.0 if each.p_less is None else each.p_less for each in self.tests)
+        smallest = sorted(
+            min(1.0, len(group) * min(1.0 if each.p_less is None else each.p_less for each in group))
+            for group in self.groups
         )
+        return at_least(len(smallest) - self.enough + 1, smallest)
 
     @property
     def p(self) -> float:
@@ -168,7 +189,7 @@ class _Case:
             statement=claim.statement,
             source_note="\n".join(self._notes()) or None,
             paper_figure=f"{claim.paper_figure}{condition}",
-            our_figure="\n".join([*(each.text() + self._remarks() for each in shown), *units(shown)]),
+            our_figure="\n".join([*(each.text() + self._remarks(each) for each in shown), *units(shown)]),
             estimate=self._estimate(),
             verdict=verdict,
             why=why,
@@ -178,10 +199,12 @@ class _Case:
             ],
         )
 
-    def _remarks(self) -> str:
-        """How this run differs from the source's experiment, and what was copied after all; it stands beside
-        every figure."""
-        return f" [{'; '.join(self.remarks)}]" if self.remarks else ""
+    def _remarks(self, shown: Measured) -> str:
+        """How this run differs from the source's experiment, and what its contenders sent without copying and
+        was copied after all; it stands beside every figure."""
+        about = {*shown.weights, *(shown.over or ())}
+        remarks = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
+        return f" [{'; '.join(remarks)}]" if remarks else ""
 
     def _notes(self) -> list[str]:
         claim = self.claim
@@ -211,6 +234,8 @@ class _Case:
         if early or p is None:
             return "undecided", early or "there are no blocks"
         over = f"Holm's p {p:.2g}, {count(family, 'claim')}"
+        if self.claim.enough:
+            return self._verdict_of_some(p <= alpha, over)
         if p <= alpha and self.p_supported <= self.p_refuted:
             one = len(self.tests) == 1
             what = "the difference is" if one else f"each of the {len(self.tests)} differences is"
@@ -226,3 +251,22 @@ class _Case:
             "undecided",
             f"not shown to be above zero: {'; '.join(each.text() for each in open_ones)} ({over})",
         )
+
+    def _verdict_of_some(self, decided: bool, over: str) -> tuple[ClaimVerdict, str]:
+        """Of a claim that holds where enough of its tests do."""
+        holds = sum(all(_is_above(each) for each in group) for group in self.groups)
+        of_all = f"{holds} of {len(self.groups)}; {self.enough} are enough ({over})"
+        seen = f"above zero, by their estimates, in {of_all}"
+        if not decided:
+            return "undecided", f"neither shown: {seen}"
+        return ("supported" if self.p_supported <= self.p_refuted else "refuted"), seen
+
+
+def _is_above(each: Measured) -> bool:
+    """Whether the estimate says what the test asks for: above zero, or, of a ratio, above one."""
+    return (each.value or 0.0) > (1.0 if each.of == LOGARITHM else 0.0)
+
+
+def at_least(count: int, p_values: Sequence[float]) -> float:
+    """The p of "fewer than `count` of these hypotheses are false", from their p-values in ascending order."""
+    return min(1.0, (len(p_values) - count + 1) * p_values[count - 1])

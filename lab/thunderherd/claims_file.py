@@ -94,6 +94,11 @@ class ClaimTable(FileTable):
         description='the metric of its tests and figures, such as "server_cpu_per_connection"'
     )
     tests: list[ContrastTable] = Field(default=[], description="contrasts that must all be above zero")
+    enough: int | None = Field(
+        default=None,
+        ge=1,
+        description='so many of its tests, or of their groups, are enough: "in most cases"',
+    )
     figures: list[FigureTable] = Field(default=[], description="contrasts and ratios that are shown only")
     undecided_because: str | None = Field(default=None, description="why this study cannot judge it yet")
     conditions: ConditionsTable = Field(default=ConditionsTable(), description="a table [claims.conditions]")
@@ -112,7 +117,8 @@ class ClaimsForm(FileTable):
 class Claim(BaseModel):
     """One claim, resolved against a study.
 
-    All of `tests` must be above zero for it to hold; with `undecided_because` there are none. `note` is what
+    All of `tests` must be above zero for it to hold, or `enough` of them (of their groups, where they have
+    some); with `undecided_because` there are none. `note` is what
     the source gets wrong about it and must be shown with it. `unmet` says which of its conditions the study
     as resolved does not meet: where there are any, the verdict is `unmet_verdict`. `left_out` says which of
     the contenders of its tests this machine cannot run and which of their counters there are not, `outside`
@@ -133,6 +139,7 @@ class Claim(BaseModel):
     note: str | None
     tests: tuple[Contrast, ...]
     figures: tuple[Figure, ...]
+    enough: int | None = None
     undecided_because: str | None
     unmet: tuple[str, ...]
     unmet_verdict: Literal["not testable here", "undecided"] = "not testable here"
@@ -211,6 +218,11 @@ def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Probl
         problems.add(
             (*here, "test_note"), f"claim {claim.id}: test_note_honoured does not say how it is honoured"
         )
+    if claim.enough and claim.enough > (
+        most := len({(each.group, each.group or each.label) for each in claim.tests})
+    ):
+        why = f"there are {most} tests, those of a group counted as one"
+        problems.add((*here, "enough"), f"claim {claim.id}: enough = {claim.enough}; {why}")
     check_metric(claim.metric, (*here, "metric"), study.measure.counters_named, problems)
     tables: dict[str, Sequence[SumTable]] = {"tests": claim.tests, "figures": claim.figures}
     for table, contrasts in tables.items():

@@ -24,6 +24,9 @@ Values = Mapping[str, Mapping[str, Sequence[float]]]
 MOST_OF_NOTHING = 3
 """Decimals of a figure that is zero in all that its interval lets show."""
 
+LOGARITHM = "logarithm"
+"""What a contrast is of that is about ratios: it is tested against zero, and shown against one."""
+
 CONSTANT = ""
 """In the columns of a contrast, the name of its constant: no contender is called so."""
 
@@ -126,6 +129,9 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
                 f"{name} has no {metric}" if name in anything else f"the run has no valid trials of {name}"
                 for name in absent
             ]
+        if needed.of == LOGARITHM and not absent:
+            low = [name for name in sorted(needed.contenders()) if min(values[metric][name]) <= 0]
+            found += [f"{name} has a {metric} that is not above zero, so no ratio" for name in low]
     return list(dict.fromkeys(found))
 
 
@@ -176,6 +182,21 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
         {**what.weights, **({CONSTANT: what.constant} if what.constant else {})},
         confidence,
     )
+    if what.of == LOGARITHM:
+        value, low, high = (
+            None if end is None else math.exp(end) for end in (tested.value, tested.low, tested.high)
+        )
+        return Measured(
+            **common,
+            unit="times",
+            value=value,
+            low=low,
+            high=high,
+            confidence=tested.confidence,
+            blocks=tested.blocks,
+            p_greater=tested.p_greater,
+            p_less=tested.p_less,
+        )
     known = [end for end in (tested.value, tested.low, tested.high) if end is not None]
     unit = unit_of(what.metric, study.measure.normalise_connections, known, study.measure.counters)
     return Measured(
@@ -232,11 +253,13 @@ def _column(what: Contrast, name: str, values: Values) -> list[float]:
 
 
 def _own(column: Sequence[float], of: str) -> list[float]:
-    """A contender's values; or each one's distance from their median, which compares spreads (Brown and
-    Forsythe 1974).
+    """A contender's values; or their logarithms, which compares ratios; or each one's distance from their
+    median, which compares spreads (Brown and Forsythe 1974).
     """
     if of == "value":
         return list(column)
+    if of == LOGARITHM:
+        return [math.log(value) for value in column]
     median = float(np.median(column))
     return [abs(value - median) for value in column]
 

@@ -24,7 +24,7 @@ Weights = Annotated[
     dict[str, Weight],
     Field(min_length=1, description='such as { prefork = 1, "prefork@pool_size=30" = -1 }'),
 ]
-Of = Literal["value", "deviation"]
+Of = Literal["value", "deviation", "logarithm"]
 
 
 class FileTable(BaseModel):
@@ -61,7 +61,8 @@ class SumTable(FileTable):
     )
     of: Of = Field(
         default="value",
-        description='"value", or "deviation": its distance from the median of that contender\'s blocks',
+        description='"value"; "deviation": its distance from the median of that contender\'s blocks; '
+        '"logarithm": with weights of 1 and -1 it is about ratios, and shown as one',
     )
 
 
@@ -69,6 +70,9 @@ class ContrastTable(SumTable):
     """A test or a figure as its file has it."""
 
     label: str = Field(min_length=1, description="a few words")
+    group: str | None = Field(
+        default=None, description="of tests: those of one group count as one, which holds if they all do"
+    )
 
 
 class StraightnessTable(FileTable):
@@ -103,6 +107,7 @@ class Contrast(BaseModel):
     constant: float = 0.0
     less: str | None = None
     of: Of = "value"
+    group: str | None = None
 
     def metrics(self) -> list[str]:
         """The metrics that it needs of each contender."""
@@ -185,6 +190,10 @@ def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) 
     for key, name in (("metric", table.metric), ("less", table.less)):
         if name is not None:
             check_metric(name, (*here, key), study.measure.counters_named, problems)
+    if table.of == "logarithm" and (table.constant or table.slope or table.less):
+        problems.add(
+            (*here, "of"), "of a ratio there is no constant, no slope and nothing less: give weights alone"
+        )
     straightness = getattr(table, "r_squared", None)
     if straightness is not None:
         _check_straightness(table, straightness, here, study, problems)
@@ -300,6 +309,7 @@ def resolved_contrast(table: ContrastTable, metric: str, study: Study) -> Contra
         constant=table.constant,
         less=table.less,
         of=table.of,
+        group=table.group,
     )
 
 

@@ -16,7 +16,7 @@ from thunderherd.contrasts_file import (
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
-from thunderherd.metrics import OF_A_LIFE, PER_REQUEST, RATIOS, SIDES, figures_of_sides, metric
+from thunderherd.metrics import BOTH, OF_A_LIFE, PER, RATIOS, SIDES, counters_of, figures_of_sides, metric
 from thunderherd.observation import unavailable_of_sides
 from thunderherd.papers import UNITS_OF_TIME
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
@@ -24,7 +24,7 @@ from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
 from thunderherd.study_paper import read_table
 
-__all__ = ["PaperCounters", "counted", "load_counters", "unavailable_counters"]
+__all__ = ["PaperCounters", "counted", "load_counters", "unavailable_counters", "why_unavailable"]
 
 NOT_COUNTED = "this program does not count it yet"
 HERE: KeyPath = ("paper_counters",)
@@ -164,9 +164,18 @@ def unavailable_counters(trials: Iterable[TrialRecord]) -> dict[str, str]:
         for side, counters in unavailable_of_sides(trial).items():
             for name, why in counters.items():
                 ratios = [ratio for ratio, parts in RATIOS.items() if name in parts]
-                for figure in (name, f"{name}{PER_REQUEST}", *ratios):
+                divided = [f"{name}{per}" for per in PER]
+                for figure in (name, *divided, *ratios):
                     reasons.setdefault(f"{side}.{figure}", why)
+                for figure in divided:
+                    reasons.setdefault(f"{BOTH}.{figure}", why)
     return reasons
+
+
+def why_unavailable(name: str, study: Study, unavailable: Mapping[str, str]) -> str | None:
+    """Why a metric cannot be had: the machine does not offer it, or the engine has no such counter yet."""
+    needed = (study.measure.uncounted.get(counter) for counter in counters_of(name))
+    return unavailable.get(name) or next((why for why in needed if why), None)
 
 
 def counted(

@@ -136,6 +136,7 @@ class ServerSummary(Used):
     listen_drops: int
     died: str | None = Field(default=None, description="how the server died, where it was not asked to stop")
     counters: Counters = Field(default_factory=dict, description="of the whole life")
+    unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
     account: dict[str, int] = Field(default_factory=dict, description="what the service's own books say")
     account_fault: str | None = Field(default=None, description="why those books do not balance")
     connection: Connection | None = Field(default=None, description="null: none came, or none of TCP")

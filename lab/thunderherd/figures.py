@@ -17,7 +17,7 @@ ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
 
 
-SMALL_SECONDS = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
+SMALL_SECONDS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """Below so many seconds, times are multiplied by the factor, and then are in the unit."""
 
 RATE = "1/s"

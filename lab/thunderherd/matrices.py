@@ -171,6 +171,11 @@ def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
     return [digits_for([value for row in rows for value in row], name)] * len(rows)
 
 
+def _digits_of_cell(value: float, digits: int) -> int:
+    """Those of its row; but of a figure that would keep less than two digits, as many as show them."""
+    return max(digits, decimals([value], 2)) if 0 < abs(value) < 10.0 ** (1 - digits) else digits
+
+
 # The main table ---------------------------------------------------------------------------------------------
 
 
@@ -251,10 +256,11 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
             figure, printed = figures.get(key), paper.get(key, ABSENT)
             if note := own.get(key):
                 printed += absent.mark(f"paper: {note}")
+            shown = digits if figure is None else _digits_of_cell(unit.of(figure.value), digits)
             cells.append(
                 Cell(
-                    value=ABSENT if figure is None else number(unit.of(figure.value), digits),
-                    span="" if figure is None else figure.span(unit, digits, between),
+                    value=ABSENT if figure is None else number(unit.of(figure.value), shown),
+                    span="" if figure is None else figure.span(unit, shown, between),
                     paper=printed if paper else "",
                     bound=_bound(summary, name, contenders.get(key)),
                     mark=marks.get(key, "")
@@ -307,6 +313,8 @@ def _why_not(
 ) -> str:
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
+    if name in sweep.unavailable:
+        return f"{words_of(name)}: {sweep.unavailable[name]}"
     return why_none(name, contender)
 
 

@@ -3,7 +3,9 @@ direction.
 
 Most have a fixed name (`METRICS`). Those of one side, `server.NAME` and `client.NAME`, are open-ended: NAME
 is a counter that the study asks both sides for, what the system says of a process that has ended
-(`OF_A_LIFE`), or what a side counts as it goes (`OF_A_TALLY`); each is also there `_per_request`.
+(`OF_A_LIFE`), or what a side counts as it goes (`OF_A_TALLY`); each is also there `_per_request` and
+`_per_byte` of payload, and so is what both sides have together, `both.NAME_per_request` and
+`both.NAME_per_byte`.
 """
 
 from __future__ import annotations
@@ -86,6 +88,12 @@ METRICS = _table(
     Metric("client_cpu_seconds", "CPU time of the clients", "s", side="client"),
     Metric("client_cpu_per_request", "client CPU per request", "s", side="client"),
     Metric("machine_cpu_seconds", "CPU time of everything on the machine", "s"),
+    Metric("server_cpu_per_byte", "server CPU per byte of payload", "s", heading="Server CPU/byte"),
+    Metric(
+        "client_cpu_per_byte", "client CPU per byte of payload", "s", side="client", heading="Client CPU/byte"
+    ),
+    Metric("cpu_per_byte", "CPU of server and clients per byte of payload", "s", heading="CPU/byte"),
+    Metric("machine_cpu_per_byte", "CPU of everything on the machine per byte of payload", "s"),
     Metric("elapsed_seconds", "elapsed time", "s", side="client", heading="Time"),
     Metric(
         "connections_per_second",
@@ -166,7 +174,13 @@ METRICS = _table(
 """The metrics with a fixed name, in the order in which tables have them."""
 
 SIDES: dict[Side, str] = {"server": "of the server", "client": "of the clients"}
-PER_REQUEST = "_per_request"
+BOTH = "both"
+"""In the place of a side: what server and clients have together, of a request or a byte. There is no sum of
+whole amounts: the server's are of the window, the clients' of all of their load."""
+
+PER_REQUEST, PER_BYTE = "_per_request", "_per_byte"
+PER = {PER_REQUEST: "per request", PER_BYTE: "per byte of payload"}
+"""What an amount of a side may be divided by, as the metric's name ends, and in words."""
 
 OF_A_LIFE = {
     "elapsed_seconds": "elapsed time",
@@ -218,6 +232,9 @@ NONE_BECAUSE = {
 NANOSECONDS = "nanoseconds"
 """The unit of counters of time, as the engine says it; as metrics they are in seconds."""
 
+UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
+"""What a second is in the units that sources use."""
+
 
 def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
     """The metric of that name; `counters` are the units of those that are asked for.
@@ -227,17 +244,26 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
     if name in METRICS:
         return METRICS[name]
     before, dot, what = name.partition(".")
-    side = next((side for side in SIDES if side == before), None)
-    if not dot or side is None or not what:
+    side: Side | None = next((side for side in SIDES if side == before), None)
+    whole, per = parted(what)
+    if not dot or not whole or (side is None and (before != BOTH or not per)):
         raise KeyError(name)
-    if what in RATIOS:
+    whose = SIDES[side] if side else "of server and clients"
+    if what in RATIOS and side:
         better: Better = "more" if what == "instructions_per_cycle" else "less"
-        return Metric(name, f"{what.replace('_', ' ')} {SIDES[side]}", better=better, side=side)
-    whole = what.removesuffix(PER_REQUEST)
-    words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole, whole.replace('_', ' '))} {SIDES[side]}"
+        return Metric(name, f"{what.replace('_', ' ')} {whose}", better=better, side=side)
+    words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole, whole.replace('_', ' '))} {whose}"
     is_time = counters.get(whole) == NANOSECONDS or whole.endswith("_seconds")
-    found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side)
-    return found if whole == what else replace(found, words=f"{words} per request", whole=False)
+    found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side or "server")
+    return replace(found, words=f"{words} {PER[per]}", whole=False) if per else found
+
+
+def parted(what: str) -> tuple[str, str]:
+    """An amount of a side, and what it is divided by: `("cpu_cycles", "_per_byte")`; empty: by nothing."""
+    for per in PER:
+        if what.endswith(per):
+            return what.removesuffix(per), per
+    return what, ""
 
 
 def is_of_clients(name: str) -> bool:
@@ -251,9 +277,10 @@ def is_of_clients(name: str) -> bool:
 def metric_names(counters: Iterable[str] = ()) -> list[str]:
     """Every metric that a study which asks for these counters may name."""
     figures = figures_of_sides(counters)
-    amounts = [f"{figure}{per}" for figure in figures for per in ("", PER_REQUEST)]
+    divided = [f"{figure}{per}" for figure in figures for per in PER]
     ratios = [name for name, parts in RATIOS.items() if set(parts) <= set(figures)]
-    return [*METRICS, *(f"{side}.{name}" for side in SIDES for name in [*amounts, *ratios])]
+    of_each = [f"{side}.{name}" for side in SIDES for name in [*figures, *divided, *ratios]]
+    return [*METRICS, *of_each, *(f"{BOTH}.{name}" for name in divided)]
 
 
 def figures_of_sides(counters: Iterable[str] = ()) -> list[str]:
@@ -264,7 +291,7 @@ def figures_of_sides(counters: Iterable[str] = ()) -> list[str]:
 def counters_of(name: str) -> tuple[str, ...]:
     """The figures of its side that a metric is made of; none of one with a fixed name."""
     _, _, what = name.partition(".")
-    return RATIOS.get(what) or ((what.removesuffix(PER_REQUEST),) if what else ())
+    return RATIOS.get(what) or ((parted(what)[0],) if what else ())
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -18,6 +18,7 @@ from thunderherd.figures import (
     shows_process_control,
     superscript,
 )
+from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.records import PROCESS_CONTROL, PaperFigure, Summary
 
 __all__ = [
@@ -31,9 +32,6 @@ __all__ = [
     "paper_texts",
     "papers_of",
 ]
-
-UNITS_OF_TIME = {"s": 1.0, "ms": 1e3, "msec": 1e3, "us": 1e6, "usec": 1e6, "µs": 1e6, "ns": 1e9}
-"""What a second is in the units that sources use."""
 
 
 def papers_of(summary: Summary, sweep: str | None, name: str) -> list[PaperFigure]:

@@ -376,6 +376,13 @@ class SweepSummary(Record):
         description="what belongs beside each of its figures: how it differs from the source's experiment, "
         "and what was copied after all",
     )
+    unavailable: dict[str, str] = Field(
+        default_factory=dict,
+        description="of the metrics that it shows, those that cannot be had here, and why",
+    )
+    substitutes: dict[str, str] = Field(
+        default_factory=dict, description="by such a metric, the one that its chart shows in its place"
+    )
     slope: str | None = Field(
         default=None, description="what one more on its axis is called, where the study asks what each adds"
     )
@@ -478,19 +485,3 @@ class Summary(Record):
     questions: list[QuestionSummary] = Field(default_factory=list)
     counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
     trials: TrialCounts
-
-
-def summary_schema() -> dict[str, Any]:
-    """The JSON schema of `summary.json`, as published."""
-    return published(Summary, "summary.json of a Thunderherd run")
-
-
-def trial_schema() -> dict[str, Any]:
-    """The JSON schema of one line of `trials.jsonl`, as published."""
-    return published(TrialRecord, "One line of trials.jsonl of a Thunderherd run")
-
-
-def published(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
-    schema = model.model_json_schema(mode="serialization", by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}

@@ -206,21 +206,29 @@ class _Sweep:
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
-    measured = [
+    shown = matrices.metrics_of(sweep)
+    # What is drawn in the place of another metric need not be drawn again.
+    instead = {sweep.substitutes[name] for name in shown if name in sweep.substitutes}
+    drawable = [
         name
-        for name in matrices.metrics_of(sweep)
-        if any(matrices.shown_of(summary, each, name) for each in matrices.at_points(summary, sweep).values())
+        for name in shown
+        if name not in instead or name == sweep.metric
+        if papers_of(summary, sweep.name, name)
+        or any(
+            matrices.shown_of(summary, each, sweep.substitutes.get(name, name))
+            for each in matrices.at_points(summary, sweep).values()
+        )
     ]
     charts = [
         _chart(
             f"sweep-{sweep.name}-{place}",
             words_of(name),
-            "",
+            _about_missing(sweep, name),
             "",
             sweep_chart(summary, sweep, name),
             sweep_chart(summary, sweep, name, narrow=True),
         )
-        for place, name in enumerate(measured)
+        for place, name in enumerate(drawable)
     ]
     if sweep.crossover is not None and sweep.crossover.points:
         charts.insert(0, _crossover(summary, sweep))
@@ -245,6 +253,15 @@ def _crossover(summary: Summary, sweep: SweepSummary) -> _Chart:
         crossover_plot.crossover_chart(summary, sweep),
         crossover_plot.crossover_chart(summary, sweep, narrow=True),
     )
+
+
+def _about_missing(sweep: SweepSummary, name: str) -> str:
+    """What stands above a chart of a metric that cannot be had here."""
+    why = sweep.unavailable.get(name)
+    if why is None:
+        return ""
+    instead = f" In its place: {words_of(sweep.substitutes[name])}." if name in sweep.substitutes else ""
+    return f"Not to be had here: {words_of(name)} ({why}).{instead}"
 
 
 def _about(summary: Summary, sweep: SweepSummary) -> str:

@@ -32,8 +32,6 @@ from thunderherd.records import (
     RunInfo,
     Summary,
     TrialRecord,
-    summary_schema,
-    trial_schema,
 )
 
 __all__ = [
@@ -48,8 +46,6 @@ __all__ = [
     "TrialRecord",
     "default_directory",
     "load",
-    "summary_schema",
-    "trial_schema",
 ]
 
 RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
@@ -62,6 +58,7 @@ trials.jsonl    the raw observations: one JSON object a line, one line a trial (
                 in Thunderherd's docs/reference)
 trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
 trials.csv      the same table as text
+FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
 report.html     the report, once it was written: one file, for a browser
 

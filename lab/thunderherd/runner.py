@@ -13,13 +13,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from thunderherd import __version__, analysis, machine, noise, progress
+from thunderherd import __version__, analysis, machine, noise, progress, source_csv
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.figures import count
 from thunderherd.namespaces import Site, sites_of
 from thunderherd.records import RunInfo, Summary, TrialRecord
-from thunderherd.results import RunDirectory, default_directory
+from thunderherd.results import RunDirectory, default_directory, write_text
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.statistics import block_order
 from thunderherd.study import Study, asked_for, typed
@@ -245,6 +245,8 @@ class _Run:
             notes=[f"the run was interrupted, and resumed at {when}" for when in info.resumed],
         )
         self.directory.finish(summary)
+        if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
+            write_text(self.directory.path / self.study.source_csv.file, text)
         return summary
 
     def _resume_command(self) -> str:

@@ -40,6 +40,9 @@ def check_names(
         if name in form.measure.counters_to_come:
             why = f"{show(name)} is asked for already: leave it out here"
             problems.add(("measure", "counters_to_come", name), why)
+    for name, other in form.measure.substitutes.items():
+        for each in (name, other):
+            check_metric(each, ("measure", "substitutes", name), form.measure.counters_named, problems)
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
     _check_way(form.server.way, ("server",), catalogue, problems)

@@ -14,6 +14,7 @@ from thunderherd.crossover_form import CrossoverTable
 from thunderherd.labs import KINDS, LOOPBACK
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, TrialForm
+from thunderherd.source_csv_form import SourceCsvTable
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="a table of settings, such as { backlog = 1024 }")
@@ -80,6 +81,11 @@ class MeasureTable(Table):
     )
     counters_to_come: dict[str, str] = Field(
         default={}, description="counters that are asked for as soon as the engine has them; why it has not"
+    )
+
+    substitutes: dict[str, str] = Field(
+        default={},
+        description="by metric of a sweep, the one that its chart shows where this machine cannot tell it",
     )
 
     @property
@@ -417,3 +423,4 @@ class StudyForm(Table):
     sweeps: list[SweepTable] = Field(default=[], description="tables [[sweeps]]")
     paper: list[PaperTable] = Field(default=[], description="tables [[paper]], one a metric")
     paper_counters: PaperCountersTable | None = Field(default=None, description="a table [paper_counters]")
+    source_csv: SourceCsvTable | None = Field(default=None, description="a table [source_csv]")

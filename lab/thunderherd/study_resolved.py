@@ -13,6 +13,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import LOOPBACK, QUANTITIES, in_words
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
+from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study_checks import requests_of
 from thunderherd.study_file import unknown
 from thunderherd.study_paper import Inconsistency, notes_about
@@ -33,7 +34,8 @@ class Measure(_Resolved):
 
     `single_runs` is how many stand beside judged figures. `counters` are read on both sides in every trial;
     each with its unit, as the engine has it. `uncounted` are those that the engine does not have yet, and
-    why: metrics may be about them, and are unavailable.
+    why: metrics may be about them, and are unavailable. `substitutes` are, by metric, those that charts show
+    where this machine cannot tell it.
     """
 
     metric: str
@@ -45,6 +47,7 @@ class Measure(_Resolved):
     single_runs: int = 0
     counters: dict[str, str]
     uncounted: dict[str, str] = {}
+    substitutes: dict[str, str] = {}
 
     @property
     def counters_named(self) -> tuple[str, ...]:
@@ -251,6 +254,7 @@ class Study(_Resolved):
     path: Path = Field(exclude=True)
     claims_path: Path | None = Field(exclude=True)
     paper_counters: PaperCountersTable | None = Field(default=None, exclude=True)
+    source_csv: SourceCsvTable | None = Field(default=None, exclude=True)
     overrides: tuple[str, ...] = Field(exclude=True)
     digest: str = ""
 

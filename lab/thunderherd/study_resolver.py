@@ -195,6 +195,7 @@ class Resolver:
             path=problems.file.path,
             claims_path=paper.claims,
             paper_counters=form.paper_counters,
+            source_csv=form.source_csv,
             overrides=self.overrides,
         )
 
@@ -442,10 +443,13 @@ class Resolver:
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
-        counters = {each.name: each for each in self.catalogue.counters}
-        for name in self._counters():
-            if name in counters and not counters[name].available:
-                yield f"counter {name} is not available here: {counters[name].reason}"
+        by_reason: dict[str, list[str]] = {}
+        for each in self.catalogue.counters:
+            if each.name in self._counters() and not each.available:
+                by_reason.setdefault(each.reason or "", []).append(each.name)
+        for reason, alike in by_reason.items():
+            are = f"counter {alike[0]} is" if len(alike) == 1 else f"counters {', '.join(alike)} are"
+            yield f"{are} not available here: {reason}"
 
 
 def x_label(sweep: SweepTable) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from thunderherd.catalogue import Catalogue, Way
-from thunderherd.metrics import OF_A_LIFE, counters_of
+from thunderherd.metrics import OF_A_LIFE, UNITS_OF_TIME, counters_of
 from thunderherd.study_checks import check_metric
 from thunderherd.study_configurations import (
     MAIN,
@@ -63,7 +63,34 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
             _check_changes(form, index, catalogue, problems)
             _check_slope(sweep, sweep.metric or form.measure.metric, here, problems)
             _check_crossover(form, index, problems)
+    _check_source_csv(form, problems)
     return len(problems) == before
+
+
+def _check_source_csv(form: StudyForm, problems: Problems) -> None:
+    """The lines and columns of the source's own CSV are something that the study has."""
+    table, here = form.source_csv, ("source_csv",)
+    if table is None:
+        return
+    known = [sweep.name for sweep in form.sweeps]
+    for place, name in enumerate(table.sweeps):
+        if name not in known:
+            problems.add((*here, "sweeps", place), unknown("sweep", name, known))
+    for head, column in table.columns.items():
+        key: KeyPath = (*here, "columns", head)
+        given = [name for name in ("names", "key", "metric") if getattr(column, name) is not None]
+        if len(given) != 1:
+            has = " and ".join(given) or "none of them"
+            problems.add(key, f"column {head}: give one of names, key and metric; it has {has}")
+        elif column.key is not None:
+            _check_key(tuple(column.key.split(".")), (*key, "key"), problems)
+        elif column.metric is not None:
+            check_metric(column.metric, (*key, "metric"), form.measure.counters_named, problems)
+        for base in column.names or {}:
+            if base not in (bases := [each.table.name for each in declared(form)]):
+                problems.add((*key, "names", base), unknown("contender", base, bases))
+        if column.unit and column.unit not in UNITS_OF_TIME:
+            problems.add((*key, "unit"), unknown("unit of time", column.unit, list(UNITS_OF_TIME)))
 
 
 def _check_contenders(form: StudyForm, sweep: SweepTable, here: KeyPath, problems: Problems) -> None:

@@ -17,7 +17,7 @@ import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed
-from thunderherd.figures import Unit, number, printable
+from thunderherd.figures import Unit, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.papers import UNITS_OF_TIME, papers_of
 from thunderherd.records import Summary, SweepSummary
@@ -65,20 +65,24 @@ def sweep_chart(
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
-    ours = _ours(summary, sweep, name)
+    drawn = sweep.substitutes.get(name, name)
+    ours = _ours(summary, sweep, drawn)
     small = not is_first
     size = _Size(NARROW if narrow else SMALL if small else WIDE, SMALL_HEIGHT if small or narrow else HEIGHT)
     unit = unit_for(
-        summary, name, (shown_of(summary, each, name) for each in at_points(summary, sweep).values())
+        summary, drawn, (shown_of(summary, each, drawn) for each in at_points(summary, sweep).values())
     )
-    title = _sentence(caption_of(name, unit))
+    title = _sentence(caption_of(drawn, unit))
     papers = _papers(summary, sweep, name)
     theirs = next((each.unit for each in papers_of(summary, sweep.name, name)), "")
     converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
     drawing = _Drawing(summary, sweep, bases, size, size.width)
     rows = {HERE: ours, PAPER: papers}
-    if papers and converted and _of_the_same_size(ours, converted):
+    of_paper = _sentence(words_of(name)) if drawn != name or not ours else "the source's figure"
+    if papers and not ours:
+        panels = [drawing.panel(PAPER, papers, of_paper, "The paper, on its machine")]
+    elif papers and converted and drawn == name and _of_the_same_size(ours, converted):
         rows = {HERE: [*ours, *converted]}
         panels = [drawing.panel(HERE, rows[HERE], title, "")]
     elif papers:
@@ -89,7 +93,7 @@ def sweep_chart(
             drawing.panel(
                 PAPER,
                 papers,
-                f"the source's figure{f' ({theirs})' if theirs else ''}",
+                f"{of_paper}{f' ({theirs})' if theirs else ''}",
                 "The paper, on its machine",
             ),
         ]

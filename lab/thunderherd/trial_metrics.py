@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from thunderherd.engine_lines import Counters, Latency, LoadResult, Snapshot, Tally
-from thunderherd.metrics import METRICS, NANOSECONDS, PER_REQUEST, RATIOS
+from thunderherd.metrics import BOTH, METRICS, NANOSECONDS, PER_BYTE, PER_REQUEST, RATIOS
 from thunderherd.records import TrialMetrics
 
 Number = int | float
@@ -60,6 +60,16 @@ class Measured:
     listen_drops: int
 
     @property
+    def of_server(self) -> tuple[float, int]:
+        """The server's CPU time, and the requests that it was used for."""
+        return self.server_seconds, self.served.requests
+
+    @property
+    def of_clients(self) -> tuple[float, int]:
+        """The clients' CPU time, and the requests that it was used for."""
+        return self.client_seconds, self.asked
+
+    @property
     def requests_per_second(self) -> float | None:
         """None where no time went by."""
         return share(self.answered, self.elapsed_seconds)
@@ -72,6 +82,16 @@ class Measured:
         payload = self.figures.get("payload_bytes")
         seconds = self.figures.get("payload_ns", 0) / 1e9 or self.elapsed_seconds
         return None if payload is None else share(payload * 8e-9, seconds)
+
+    def bytes_per_request(self) -> float | None:
+        """Payload of the mean request that counts; None where the workload does not tell it."""
+        return share(self.figures.get("payload_bytes"), self.answered)
+
+    def cpu_per_byte(self, *parts: tuple[float, int]) -> float | None:
+        """The sum of some CPU times, each by its own requests, of a byte."""
+        return share(
+            total(share(seconds, requests) for seconds, requests in parts), self.bytes_per_request() or 0
+        )
 
     def figure_per_request(self, name: str, unit: float = 1.0) -> float | None:
         """A figure of the workload's own, of the mean request that counts."""
@@ -112,6 +132,10 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "client_cpu_seconds": lambda trial: trial.client_seconds,
     "client_cpu_per_request": lambda trial: share(trial.client_seconds, trial.asked),
     "machine_cpu_seconds": lambda trial: trial.machine_seconds,
+    "server_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server),
+    "client_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_clients),
+    "cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server, trial.of_clients),
+    "machine_cpu_per_byte": lambda trial: trial.cpu_per_byte((trial.machine_seconds, trial.asked)),
     "elapsed_seconds": lambda trial: trial.elapsed_seconds,
     "connections_per_second": lambda trial: share(trial.opened or None, trial.elapsed_seconds),
     "requests_per_second": lambda trial: trial.requests_per_second,
@@ -171,22 +195,33 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
     )
 
 
-def of_side(side: str, figures: Mapping[str, Number | None], requests: int) -> TrialMetrics:
-    """The figures of one side under their names as metrics, each per request too, and their ratios."""
-    of_each = {
-        name: value
-        for figure, amount in figures.items()
-        for name, value in (
-            (f"{side}.{figure}", amount),
-            (f"{side}.{figure}{PER_REQUEST}", share(amount, requests)),
-        )
-    }
+def of_side(
+    side: str, figures: Mapping[str, Number | None], requests: int, bytes_per_request: float | None = None
+) -> TrialMetrics:
+    """The figures of one side under their names as metrics, each per request and per byte too, and their
+    ratios."""
+    of_each: TrialMetrics = {}
+    for figure, amount in figures.items():
+        per_request = share(amount, requests)
+        of_each[f"{side}.{figure}"] = amount
+        of_each[f"{side}.{figure}{PER_REQUEST}"] = per_request
+        of_each[f"{side}.{figure}{PER_BYTE}"] = share(per_request, bytes_per_request or 0)
     ratios = {
         f"{side}.{name}": share(figures[above], figures[below] or 0)
         for name, (above, below) in RATIOS.items()
         if above in figures and below in figures
     }
     return {**of_each, **ratios}
+
+
+def of_both(server: TrialMetrics, clients: TrialMetrics) -> TrialMetrics:
+    """What the two sides have together of each amount that both tell, of a request and of a byte."""
+    found: TrialMetrics = {}
+    for name, amount in server.items():
+        what = name.partition(".")[2]
+        if what.endswith((PER_REQUEST, PER_BYTE)) and f"client.{what}" in clients:
+            found[f"{BOTH}.{what}"] = total([amount, clients[f"client.{what}"]])
+    return found
 
 
 def in_seconds(counters: Counters, units: Mapping[str, str]) -> dict[str, Number | None]:

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use crate::about::{About, Entry};
-use crate::perf_event::PerfEvent;
+use crate::perf_event::{PerfEvent, SharedCounter};
 use crate::process_tree::{Switches, Tree};
 
 /// A registered counter. Its file's name is its name.
@@ -68,10 +68,21 @@ impl Counting {
         Counting(asked.iter().filter_map(open).collect())
     }
 
-    /// The figures so far.
+    /// The figures so far. What has become worthless has none from then on, and keeps the reason.
     pub fn read(&mut self) -> Result<Values> {
-        let read = |reading: &mut Result<Box<dyn Reading>, String>| reading.as_mut().ok().map(|one| one.read());
-        self.0.iter_mut().map(|(name, reading)| Ok((*name, read(reading).transpose()?))).collect()
+        let mut values = Values::new();
+        for (name, reading) in &mut self.0 {
+            let value = reading.as_mut().ok().map(|one| one.read()).transpose();
+            if let Err(error) = &value
+                && let Some(shared) = error.downcast_ref::<SharedCounter>()
+            {
+                *reading = Err(shared.to_string());
+                values.insert(name, None);
+                continue;
+            }
+            values.insert(name, value?);
+        }
+        Ok(values)
     }
 
     /// Each counter, and why it cannot be read if it cannot.
@@ -120,5 +131,9 @@ crate::register! {
         page_faults,
         voluntary_switches,
         involuntary_switches,
+        cpu_cycles,
+        cache_misses,
+        llc_load_misses,
+        l1_dcache_load_misses,
     }
 }

@@ -1,0 +1,57 @@
+"""The source's own CSV with this machine's figures: its columns, a line for each of its configurations."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+from thunderherd.metrics import UNITS_OF_TIME, metric
+from thunderherd.records import ContenderSummary, Summary
+from thunderherd.source_csv_form import CsvColumn, SourceCsvTable
+from thunderherd.study import Contender, Study
+
+__all__ = ["text_of"]
+
+DIGITS = 10
+"""Significant digits of a figure: more than any has, so that nothing is lost by writing it."""
+
+
+def text_of(study: Study, summary: Summary) -> str | None:
+    """The whole file; None where the study has no such table, or this size none of its lines.
+
+    What was not measured is an empty field: never zero, and the line is there all the same.
+    """
+    table = study.source_csv
+    if table is None:
+        return None
+    lines = list(_lines(table, study, summary))
+    if not lines:
+        return None
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([list(table.columns), *lines])
+    return text.getvalue()
+
+
+def _lines(table: SourceCsvTable, study: Study, summary: Summary) -> Iterator[list[str]]:
+    found = {each.name: each for each in summary.contenders}
+    named = next((column.names for column in table.columns.values() if column.names is not None), None)
+    for contender in study.contenders:
+        if contender.sweep in table.sweeps and (named is None or contender.base in named):
+            measured = found[contender.name]
+            yield [_field(column, study, contender, measured) for column in table.columns.values()]
+
+
+def _field(column: CsvColumn, study: Study, contender: Contender, measured: ContenderSummary) -> str:
+    if column.names is not None:
+        return column.names[contender.base]
+    if column.key is not None:
+        value = contender.configured().get(column.key)
+        return "" if value is None else str(value)
+    name = column.metric or ""
+    figure = measured.metrics.get(name)
+    if figure is None:
+        return ""
+    is_time = metric(name, study.measure.counters).unit == "s"
+    return f"{figure.value * (UNITS_OF_TIME[column.unit or 's'] if is_time else 1):.{DIGITS}g}"
