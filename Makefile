@@ -18,12 +18,12 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench build prerequisites test-tools test-engine test-lab check check-rust check-python check-documents fmt docs lock clean
+.PHONY: help demo test bench bench-peers build prerequisites test-tools test-engine test-lab check check-rust check-python check-documents fmt docs lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-17s %s\n", $$1, $$2 }'
 
 demo: build ## sets everything up, runs the study unp-ch30 in its quick form, prints its table
 	@$(PYTHON) -m thunderherd run $(DEMO_STUDY) --quick
@@ -32,6 +32,9 @@ test: test-engine test-lab ## sets everything up, runs all the tests that CI run
 
 bench: build ## every design's rates, CPU and memory, nginx beside them (10 minutes; PART=designs, memory or nginx alone)
 	@$(PYTHON) bench $(PART)
+
+bench-peers: build ## one stream and round trips, ours beside iperf3, netperf, neper and sockperf (10 minutes; PART=streams or round_trips alone)
+	@$(PYTHON) bench $(or $(PART),peers)
 
 build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderherd and thunderherd-engine
 

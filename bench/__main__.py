@@ -1,4 +1,4 @@
-"""Benchmarks: `make bench` for all, `.venv/bin/python bench PART [options]` for one of them.
+"""Benchmarks: `make bench`, `make bench-peers`, or `.venv/bin/python bench PART [options]` for one part.
 
 METHODOLOGY.md says how they measure. They print figures and judge nothing; figures of different runs, or of
 different machines, are not to be compared.
@@ -12,20 +12,28 @@ import sys
 import designs
 import memory
 import nginx
-from common import two_places
-from thunderherd.engine import EngineError, catalogue
+import round_trips
+import streams
+from common import two_places, unavailable_designs
+from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 
-PARTS = {"designs": designs, "memory": memory, "nginx": nginx}
+SERVERS = {"designs": designs, "memory": memory, "nginx": nginx}
+PEERS = {"streams": streams, "round_trips": round_trips}
+PARTS = {**SERVERS, **PEERS}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parts = parser.add_subparsers(dest="part", metavar="PART", help="all of them where none is named")
+    parts = parser.add_subparsers(dest="part", metavar="PART", help=f"default: {', '.join(SERVERS)}")
+    parts.add_parser("peers", help=f"all of {', '.join(PEERS)}")
     for name, part in PARTS.items():
         part.options(parts.add_parser(name, help=about(name), description=part.__doc__))
     given = parser.parse_args()
-    chosen = {given.part: given} if given.part else {name: parser.parse_args([name]) for name in PARTS}
+    if given.part in PARTS:
+        chosen = {given.part: given}
+    else:
+        chosen = {name: parser.parse_args([name]) for name in (PEERS if given.part else SERVERS)}
     try:
         announce(chosen)
     except UserError as error:
@@ -48,9 +56,9 @@ def announce(chosen: dict[str, argparse.Namespace]) -> None:
     lengths = ", ".join(f"{name} {length:.1f}" for name, length in minutes.items())
     total = f"{sum(minutes.values()):.1f} minutes"
     print(f"bench: about {total} ({lengths}), more where others keep the CPUs busy")
-    for design in catalogue().designs:
-        if not design.available:
-            print(f"bench: not here: {design.name}: {design.reason}")
+    missing = [PEERS[name].not_here() if name in PEERS else unavailable_designs() for name in chosen]
+    for reason in dict.fromkeys(reason for each in missing for reason in each):
+        print(f"bench: not here: {reason}")
 
 
 def about(name: str) -> str:

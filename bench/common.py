@@ -11,9 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from thunderherd.catalogue import Design, SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Server, catalogue
 from thunderherd.errors import UserError
+from thunderherd.samples import hodges_lehmann
 
 SEED = 1
 PATIENCE_SECONDS = 60.0
@@ -39,12 +43,20 @@ def chosen_designs(names: Sequence[str]) -> list[Design]:
     return [design for design in designs if design.available and (not names or design.name in names)]
 
 
-def shuffled_rounds(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Every name once a round, each round in an order of its own: what drifts meets all alike."""
+def unavailable_designs() -> list[str]:
+    """Those that this machine does not have, and why."""
+    return [f"{design.name}: {design.reason}" for design in catalogue().designs if not design.available]
+
+
+def shuffled_rounds(names: Sequence[str], rounds: int, of: str = "") -> Iterator[tuple[int, str]]:
+    """Every name once a round, each round in an order of its own: what drifts meets all alike.
+
+    `of` says whose rounds these are to whoever is looking.
+    """
     order = random.Random(SEED)
     for number in range(rounds):
         for name in order.sample(list(names), len(names)):
-            _progress(f"round {number + 1} of {rounds}: {name}")
+            _progress(f"{of}round {number + 1} of {rounds}: {name}")
             yield number, name
     _progress("")
 
@@ -133,6 +145,25 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
         f"{value:,.{digits}f}" for value in (statistics.median(values), min(values), max(values))
     )
     return middle if len(values) == 1 else f"{middle} ({least}..{most})"
+
+
+def ratio(values: ArrayLike) -> str:
+    """The typical ratio of the rounds and its interval of 95 %, which six rounds have at least."""
+    estimate = hodges_lehmann(np.log(values))
+    middle = f"{np.exp(estimate.value):.2f}"
+    if estimate.low is None or estimate.high is None:
+        return middle
+    return f"{middle} ({np.exp(estimate.low):.2f}..{np.exp(estimate.high):.2f})"
+
+
+def search_path() -> str:
+    """Where programs to compare with are: $THUNDERHERD_PEERS, PATH, and the administrator's folders."""
+    places = (
+        os.environ.get("THUNDERHERD_PEERS"),
+        os.environ.get("PATH", os.defpath),
+        "/usr/sbin:/usr/local/sbin",
+    )
+    return ":".join(filter(None, places))
 
 
 def group_cpu(group: int) -> int:

@@ -25,10 +25,19 @@ from pathlib import Path
 
 import numpy as np
 
-from common import chosen_designs, group_cpu, shuffled_rounds, spread, two_places, until_done, workers
+from common import (
+    chosen_designs,
+    group_cpu,
+    ratio,
+    search_path,
+    shuffled_rounds,
+    spread,
+    two_places,
+    until_done,
+    workers,
+)
 from thunderherd.engine import EngineError, Server
 from thunderherd.errors import UserError
-from thunderherd.samples import hodges_lehmann
 
 CONNECTIONS = 64
 BYTES = 4000
@@ -97,11 +106,6 @@ def run(given: argparse.Namespace) -> None:
         with nginx(PEERS[name]) if name in PEERS else ours(name) as listening:
             seen[name].append(wrk(listening, given.seconds))
     show(seen)
-
-
-def search_path() -> str:
-    """Where programs are; nginx is installed among those of the system's administrator."""
-    return f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin"
 
 
 @contextlib.contextmanager
@@ -210,12 +214,3 @@ def busy(rates: Sequence[float], *sides: Sequence[float]) -> str:
         f"{100 * statistics.median(rate * each / 1e6 for rate, each in zip(rates, side, strict=True)):.0f} %"
         for side in sides
     )
-
-
-def ratio(values: Sequence[float]) -> str:
-    """The typical ratio of the rounds; above 1 is better than nginx."""
-    estimate = hodges_lehmann(np.log(values))
-    middle = f"{np.exp(estimate.value):.2f}"
-    if estimate.low is None or estimate.high is None:
-        return middle
-    return f"{middle} ({np.exp(estimate.low):.2f}..{np.exp(estimate.high):.2f})"

@@ -14,7 +14,7 @@ from typing import Any
 
 from thunderherd import sources
 from thunderherd.engine import find_engine
-from thunderherd.records import summary_schema, trial_schema
+from thunderherd.schemas import summary_schema, trial_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from thunderherd.engine import catalogue
 from thunderherd.sources import SourceRow
 
 PATIENCE_SECONDS = 20.0
@@ -91,7 +92,8 @@ def the_listener_has_the_sources_backlog(run: Run) -> Iterator[None]:
     (listener,) = done.stdout.splitlines()
     # Of a listener, Send-Q is the most connections that may wait (ss(8)).
     _state, _waiting, backlog, address, *_ = listener.split()
-    assert (backlog, address) == ("3", f"127.0.0.1:{run.port}")
+    said = re.search(r"--backlog (\d+)\b", run.row.server)
+    assert said and (backlog, address) == (said[1], f"127.0.0.1:{run.port}")
     yield
 
 
@@ -236,7 +238,25 @@ def marks_of(specification: Any) -> Iterator[str]:
             yield from marks_of(part)
 
 
+# css503-p4 --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def namespaces_are_to_be_had(run: Run) -> Iterator[None]:
+    pair = catalogue().namespace
+    if pair is None or not pair.available:
+        pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
+    yield
+
+
+RUNS_OF_CSS503 = (
+    *("experiment-matrix", "experiment-repetition", "environment-network", "output-tables"),
+    "claim-discussion",
+)
+
 CHECKS: dict[str, Callable[[Run], Context[None]]] = {
+    **{f"css503-p4-{row}": namespaces_are_to_be_had for row in RUNS_OF_CSS503},
+    "css503-p4-server-details": the_listener_has_the_sources_backlog,
     "cse232-a2-isolation-CPU-pinning": each_side_stays_on_its_cpu,
     "cse232-a2-server-port-backlog": the_listener_has_the_sources_backlog,
     "cse232-a2-server-multithreaded": slow_clients_keep_nobody_waiting,

@@ -218,6 +218,14 @@ def test_every_contender_of_the_bundled_study_has_a_colour_of_its_family_and_its
         assert colour in drawing.FAMILIES["fork" if "fork" in design else "thread"]
 
 
+def test_contenders_of_one_design_are_told_apart_by_colours_that_are_not_one_familys() -> None:
+    data = json.loads(document())
+    for each in data["contenders"]:
+        each["design"] = "thread_per_client"
+    colours = drawing.colours_of(Summary.model_validate(data))
+    assert {*colours.values()} <= {drawing.BASELINE_COLOUR, *drawing.FAMILIES[""]}
+
+
 def test_designs_that_nobody_has_heard_of_have_colours() -> None:
     data = json.loads(document())
     names = ["event_loop", "prefork_rings", *(f"other_{number}" for number in range(8))]

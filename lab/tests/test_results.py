@@ -16,8 +16,9 @@ import thunderherd
 from thunderherd import results
 from thunderherd.analysis import summarise
 from thunderherd.errors import UserError
-from thunderherd.records import RunInfo, Summary, TrialRecord, summary_schema, trial_schema
+from thunderherd.records import RunInfo, Summary, TrialRecord
 from thunderherd.results import RunDirectory
+from thunderherd.schemas import summary_schema, trial_schema
 from thunderherd.study import Study
 
 REFERENCE = TESTS.parents[1] / "docs" / "reference"

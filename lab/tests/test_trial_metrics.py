@@ -18,6 +18,7 @@ TIMED_ALONE = [
     *("connections", "requests", "client_cpu_seconds", "client_cpu_per_request"),
     *("client_cpu_per_byte", "elapsed_seconds"),
     *("connections_per_second", "requests_per_second", "gigabits_per_second"),
+    *("share_of_rate", "share_of_ceiling"),
     *("sends_per_second", "receives_per_second", "queueing_bound", "share_of_queueing_bound"),
     *("latency_mean_seconds", "latency_p50_seconds", "latency_p90_seconds", "latency_p99_seconds"),
     *("latency_p999_seconds", "latency_maximum_seconds", "duration_per_message"),
@@ -70,6 +71,7 @@ def measured(**changes: Any) -> Measured:
         "asked": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0, "latencies": [],
         "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,
         "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
+            "rate_gigabits": None,
     }  # fmt: skip
     return Measured(**{**plain, **changes})
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
+from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.copied import copied_after_all
 from thunderherd.counters import counted, unavailable_counters, why_unavailable
@@ -66,7 +67,7 @@ def summarise(
 ) -> Summary:
     """Every figure of a run, from what is on disk so far."""
     selection = select(study, trials)
-    blocks = {block.number: block for block in blocks_of(trials)}
+    blocks = {block.number: beside_ceilings(study, block) for block in blocks_of(trials)}
     accepted = [blocks[number] for number in selection.counted()]
     values = metric_values(study, selection, accepted)
     pairs = verdicts(study, selection, blocks)
@@ -247,7 +248,7 @@ def _sweep(
     missing = {name: why for name in sweep.metrics if (why := why_unavailable(name, study, unavailable))}
     others = study.measure.substitutes
     return SweepSummary(
-        **sweep.model_dump(exclude={"remarks", "crossover"}),
+        **sweep.model_dump(exclude={"remarks", "crossover", "slope_metrics"}),
         unavailable=missing,
         substitutes={name: others[name] for name in missing if name in others},
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],

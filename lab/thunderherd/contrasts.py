@@ -10,12 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from thunderherd.contrasts_file import Contrast, Figure
+from thunderherd.contrasts_file import Contrast, Figure, straight_line
 from thunderherd.figures import decimals, number, percent, span, unit_of
 from thunderherd.metrics import METRICS
 from thunderherd.records import Interval
 from thunderherd.samples import signed_rank
-from thunderherd.statistics import contrast
+from thunderherd.statistics import contrast, hodges_lehmann
 from thunderherd.study import Study
 
 Values = Mapping[str, Mapping[str, Sequence[float]]]
@@ -47,6 +47,7 @@ class Measured:
     p_less: float | None
     weights: Mapping[str, float]
     over: Mapping[str, float] | None = None
+    points: Mapping[str, float] | None = None
     constant: float = 0.0
     less: str | None = None
     of: str = "value"
@@ -74,7 +75,13 @@ class Measured:
             # Of nothing at all, more decimals say no more.
             return digits if round(self.value or 0.0, digits) else min(digits, MOST_OF_NOTHING)
         known = METRICS.get(self.metric)
-        if self.over is None and known and known.whole and float(self.value or 0).is_integer():
+        if (
+            self.over is None
+            and self.points is None
+            and known
+            and known.whole
+            and float(self.value or 0).is_integer()
+        ):
             return 0
         return decimals([self.value or self.low or 1.0])
 
@@ -94,6 +101,7 @@ class Measured:
             "p_less": self.p_less,
             "weights": dict(self.weights),
             "over": dict(self.over) if self.over is not None else None,
+            "points": dict(self.points) if self.points is not None else None,
             "constant": self.constant,
             "less": self.less,
             "of": self.of,
@@ -129,7 +137,7 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
 
 def measure(what: Contrast, study: Study, values: Values) -> Measured:
     """What the blocks say about a contrast or figure; its contenders must all have its metric (`lacks`)."""
-    columns = _columns(what, values)
+    columns = {} if isinstance(what, Figure) and what.points else _columns(what, values)
     confidence = 1 - study.measure.alpha
     common: dict[str, Any] = {
         "label": what.label,
@@ -139,6 +147,20 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
         "less": what.less,
         "of": what.of,
     }
+    if isinstance(what, Figure) and what.points:
+        straight = hodges_lehmann(r_squared(what.points, what.metric, values).tolist(), confidence)
+        return Measured(
+            **common,
+            unit="",
+            value=straight.value,
+            low=straight.low,
+            high=straight.high,
+            confidence=straight.confidence,
+            blocks=straight.n,
+            p_greater=None,
+            p_less=None,
+            points=what.points,
+        )
     over = what.over if isinstance(what, Figure) else None
     if over is not None:
         found = ratio(by_block(what, values), _sums(columns, over), confidence)
@@ -188,6 +210,20 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
         p_greater=tested.p_greater,
         p_less=tested.p_less,
     )
+
+
+def r_squared(points: Mapping[str, float], metric: str, values: Values) -> NDArray[np.float64]:
+    """Of a metric of contenders at points (their numbers), in each block: how much of its variation over the
+    points the straight line of least squares explains, 1 being all of it. Where nothing varies there is
+    nothing to explain, and it is 1."""
+    line = straight_line(points)
+    at = np.array(list(points.values()), dtype=np.float64)
+    rows = np.array([values[metric][name] for name in points], dtype=np.float64)
+    slope, start = (np.array([part[name] for name in points]) @ rows for part in (line.slope, line.start))
+    left = np.sum((rows - start - np.outer(at, slope)) ** 2, axis=0)
+    total = np.sum((rows - rows.mean(axis=0)) ** 2, axis=0)
+    unexplained: NDArray[np.float64] = np.divide(left, total, out=np.zeros_like(left), where=total > 0)
+    return 1 - unexplained
 
 
 def units(shown: Sequence[Measured]) -> list[str]:

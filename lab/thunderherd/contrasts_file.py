@@ -75,9 +75,21 @@ class ContrastTable(SumTable):
     )
 
 
-class FigureTable(ContrastTable):
-    """A figure may be a ratio."""
+class StraightnessTable(FileTable):
+    """How straight the line is that a slope belongs to."""
 
+    base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
+    sweep: str = Field(description="the name of a sweep whose points are numbers")
+
+
+class FigureTable(ContrastTable):
+    """A figure may be a ratio, or say how straight a line is."""
+
+    r_squared: StraightnessTable | None = Field(
+        default=None,
+        description="instead of weights: the share of a metric's variation over a sweep that a straight line "
+        'explains, in each block, such as { base = "prefork", sweep = "pool_size" }',
+    )
     over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
 
 
@@ -107,13 +119,15 @@ class Contrast(BaseModel):
 
 
 class Figure(Contrast):
-    """A number to show: a contrast, or the ratio of two where `over` is given."""
+    """A number to show: a contrast; the ratio of two where `over` is given; or, where `points` are given (the
+    number of each contender's point), R² of the straight line through the metric at these points."""
 
     over: dict[str, float] | None = None
+    points: dict[str, float] | None = None
 
     def contenders(self) -> set[str]:
         """The contenders that it needs."""
-        return {*self.weights, *(self.over or ())}
+        return {*self.weights, *(self.over or ()), *(self.points or ())}
 
 
 # Names ------------------------------------------------------------------------------------------------------
@@ -180,7 +194,10 @@ def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) 
         problems.add(
             (*here, "of"), "of a ratio there is no constant, no slope and nothing less: give weights alone"
         )
-    if table.weights is None and table.slope is None:
+    straightness = getattr(table, "r_squared", None)
+    if straightness is not None:
+        _check_straightness(table, straightness, here, study, problems)
+    elif table.weights is None and table.slope is None:
         problems.add(here, "neither weights nor slope; a contrast is made of one of them, or of both")
     check_weights(table.weights or {}, (*here, "weights"), study, problems)
     check_weights(getattr(table, "over", None) or {}, (*here, "over"), study, problems)
@@ -213,6 +230,17 @@ def unknown_contender(name: str, study: Study) -> str:
         return f"no such contender {show(name)}: {unknown(f'contender of sweep {sweep}', base, bases)}"
     what = unknown(f"point of sweep {sweep}", point, points_of(study, sweep))
     return f"no such contender {show(name)}: {what}"
+
+
+def _check_straightness(
+    table: SumTable, straightness: StraightnessTable, here: KeyPath, study: Study, problems: Problems
+) -> None:
+    """There is such a line, and the figure is nothing else besides."""
+    line = SlopeTable(base=straightness.base, sweep=straightness.sweep)
+    _check_slope(line, (*here, "r_squared"), study, problems)
+    others = ("weights", "slope", "over", "less", "constant")
+    if given := [name for name in others if getattr(table, name, None)]:
+        problems.add((*here, "r_squared"), f"r_squared with {' and '.join(given)}; it is a figure by itself")
 
 
 def _check_slope(slope: SlopeTable, here: KeyPath, study: Study, problems: Problems) -> None:
@@ -295,7 +323,20 @@ def resolved_figure(table: SumTable, label: str, metric: str, study: Study) -> F
         less=table.less,
         of=table.of,
         over=getattr(table, "over", None),
+        points=_points(getattr(table, "r_squared", None), study),
     )
+
+
+def _points(straightness: StraightnessTable | None, study: Study) -> dict[str, float] | None:
+    """The points of a checked line, by contender."""
+    if straightness is None:
+        return None
+    numbers = points_of(study, straightness.sweep)
+    return {
+        at_point(straightness.base, straightness.sweep, point): number
+        for point, number in numbers.items()
+        if number is not None
+    }
 
 
 # What a run does not have -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What all charts share: the colours of contenders, the ink, the axes, data that a chart carries with it.
 
-Colours: processes are blue, threads orange, the baseline grey, whatever the designs are called. Every colour
+Colours: processes are blue, threads orange, the baseline grey, whatever the designs are called; where all are
+of one design, that tells nothing apart, and they have colours that are far from each other. Every colour
 keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every
 common form of colour blindness. Within a family colours are near each other, which is why a contender is
 always named beside its mark, and has a shape of its own in a chart of lines.
@@ -43,15 +44,17 @@ def colours_of(summary: Summary) -> dict[str, str]:
 
     A design's family is the first whose word is in its name. Within a family colours are given in the order
     in which the study names its contenders, and again from the first when there are more of them than
-    colours. A control has the colour of its contender, and so has each point of a sweep.
+    colours. A control has the colour of its contender, and so has each point of a sweep. Where all are of one
+    design they have the colours of the family that is none.
     """
     baseline = next((each.base for each in summary.contenders if each.name == summary.study.baseline), None)
     waiting = {word: cycle(colours) for word, colours in FAMILIES.items()}
     colours: dict[str, str] = {}
+    is_one_design = len({each.design for each in summary.contenders}) == 1
     for each in summary.contenders:
         if each.control_of or each.base in colours:
             continue
-        family = next(word for word in FAMILIES if word in each.design)
+        family = "" if is_one_design else next(word for word in FAMILIES if word in each.design)
         colours[each.base] = BASELINE_COLOUR if each.base == baseline else next(waiting[family])
     for each in summary.contenders:
         if each.control_of:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import overload
 
-from thunderherd.metrics import CPU_PER_CONNECTION, metric
+from thunderherd.metrics import CPU_PER_CONNECTION, SHARE, metric
 from thunderherd.records import ContenderSummary, Interval, Spread, Summary
 
 ABSENT = "-"
@@ -68,6 +68,8 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
         return Unit(1, "")
     if plain == RATE:
         return Unit(1, "/s")
+    if plain == SHARE:
+        return Unit(100, "%")
     if plain == "s":
         largest = max((abs(value) for value in values), default=1.0)
         for below, factor, unit in SMALL_SECONDS:

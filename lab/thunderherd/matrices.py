@@ -21,8 +21,8 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import METRICS, NONE_BECAUSE, in_order, metric
-from thunderherd.papers import as_printed, paper_metric, paper_notes, paper_texts, papers_of
+from thunderherd.metrics import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order, metric
+from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
     WORKERS,
@@ -39,6 +39,7 @@ __all__ = [
     "LEVEL",
     "Cell",
     "Matrix",
+    "Reasons",
     "Shown",
     "at_points",
     "caption_of",
@@ -247,16 +248,19 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
     absent, labels = Reasons(), [point.label for point in sweep.points]
+    own = own_notes(papers)
     rows = []
     for label, row, digits in zip(labels, keys, _digits_of_rows(values, name), strict=True):
         cells = []
         for key in row:
             figure, printed = figures.get(key), paper.get(key, ABSENT)
-            own = digits if figure is None else _digits_of_cell(unit.of(figure.value), digits)
+            if note := own.get(key):
+                printed += absent.mark(f"paper: {note}")
+            shown = digits if figure is None else _digits_of_cell(unit.of(figure.value), digits)
             cells.append(
                 Cell(
-                    value=ABSENT if figure is None else number(unit.of(figure.value), own),
-                    span="" if figure is None else figure.span(unit, own, between),
+                    value=ABSENT if figure is None else number(unit.of(figure.value), shown),
+                    span="" if figure is None else figure.span(unit, shown, between),
                     paper=printed if paper else "",
                     bound=_bound(summary, name, contenders.get(key)),
                     mark=marks.get(key, "")
@@ -268,7 +272,12 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     notes = (
         [*absent.notes, *(f"not run here: {each}" for each in _left_out(sweep))] if is_first else absent.notes
     )
-    notes = [*notes, *paper_notes(papers), *([f"note: {sweep.note}"] if is_first and sweep.note else [])]
+    notes = [
+        *notes,
+        *paper_notes(papers, marked=True),
+        *([f"note: {sweep.note}"] if is_first and sweep.note else []),
+    ]
+    notes += [f"ceiling: {sweep.ceiling}"] if name == SHARE_OF_CEILING else []
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     caption = f"{caption_of(name, unit)}{remarks}"
     return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
@@ -315,7 +324,7 @@ def why_none(name: str, contender: ContenderSummary) -> str:
         return "no valid trials"
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
         return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
-    if because := NONE_BECAUSE.get(name.partition(".")[2]):
+    if because := NONE_BECAUSE.get(name.partition(".")[2] or name):
         return because
     return f"has no {words_of(name)} in each of its trials"
 

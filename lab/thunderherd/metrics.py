@@ -20,6 +20,12 @@ Better = Literal["less", "more"]
 CPU_PER_CONNECTION = "server_cpu_per_connection"
 """The metric that is shown for as many connections as the study says."""
 
+PAYLOAD_RATE, SHARE_OF_CEILING = "gigabits_per_second", "share_of_ceiling"
+"""What a sweep with a ceiling compares, and as what."""
+
+SHARE = "share"
+"""The unit of what is 1 at most, or about it, and shown in percent."""
+
 
 Side = Literal["server", "client"]
 """Whose figure it is: one that takes a look at the server, or one that the clients tell by themselves."""
@@ -33,8 +39,8 @@ class Metric:
     words: str
     """What it is, to stand in a sentence or as a heading."""
     unit: str = ""
-    """Of one value: "s" (everything that lasts is in seconds), "1/s", "connections"; empty for a plain
-    number."""
+    """Of one value: "s" (everything that lasts is in seconds), "1/s", "share", "connections"; empty for a
+    plain number."""
     better: Better = "less"
     digits: int = 3
     """Significant digits that are worth showing."""
@@ -105,6 +111,22 @@ METRICS = _table(
         "more",
         side="client",
         heading="Gbit/s",
+    ),
+    Metric(
+        "share_of_rate",
+        "share of the link's rate",
+        SHARE,
+        better="more",
+        side="client",
+        heading="Of rate",
+    ),
+    Metric(
+        "share_of_ceiling",
+        "share of the ceiling in the same block",
+        SHARE,
+        better="more",
+        side="client",
+        heading="Of ceiling",
     ),
     Metric("sends_per_second", "send calls of the sending end", "1/s", "more", side="client"),
     Metric("receives_per_second", "receive calls of the receiving end", "1/s", "more", side="client"),
@@ -200,8 +222,12 @@ RATIOS = {
 }
 """What is known of each side where both the counter above and the one below the line are."""
 
-NONE_BECAUSE = {COPIED_SHARE: "nothing was sent without copying"}
-"""Why there is no such ratio, where all that it is made of was counted."""
+NONE_BECAUSE = {
+    COPIED_SHARE: "nothing was sent without copying",
+    "share_of_rate": "its lab has no rate, or it moved no payload that is counted",
+    "share_of_ceiling": "the contender that shows the ceiling has no trial beside it",
+}
+"""Why there is none of these, where all that it is made of was counted."""
 
 NANOSECONDS = "nanoseconds"
 """The unit of counters of time, as the engine says it; as metrics they are in seconds."""

@@ -1,8 +1,6 @@
-"""What one trial has seen, and what follows from it: one number per metric, and every reason why it may not
-count.
+"""What one trial has seen, and what follows from it: one number per metric, and what belongs beside them.
 
-Correctness comes before statistics: one wrong reply, one connection too few, one overflow of the listen
-queue, and the trial is invalid and says why.
+Whether it may count: `trial_faults`.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ class Observation:
         if self.is_whole_life:
             return self.summary.tally if self.summary else None
         return (
-            None if self.before is None or self.after is None else _less(self.after.tally, self.before.tally)
+            None if self.before is None or self.after is None else less(self.after.tally, self.before.tally)
         )
 
     def server_cpu(self) -> tuple[float, Tally] | None:
@@ -109,7 +107,7 @@ class Observation:
         """Connections of each pool worker while its clients were measured."""
         if self.is_whole_life:
             return self.summary.workers if self.summary else None
-        if self.before is None or self.after is None or any(self._read_late()):
+        if self.before is None or self.after is None or any(self.read_late()):
             return None
         return workers_in_window(self.before.workers, self.after.workers)
 
@@ -159,17 +157,18 @@ class Observation:
             latencies=[load.latency for load in self.loads],
             figures=figures_of(self.loads),
             flow=flow_of(self.loads, self.before, self.after),
+            rate_gigabits=self.contender.lab.rate_gigabits,
             queueing_bound=self.contender.queueing_bound,
             switches_per_connection=self._switches_per_connection(work),
             listener_holders=self.listener_holders,
             workers=workers,
-            listen_drops=self._listen_drops(),
+            listen_drops=self.listen_drops(),
         )
         each = measured.bytes_per_request()
         server = of_side("server", self._of_server(), work.requests, each)
         client = of_side("client", self._of_clients(), asked, each)
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
-        if any(self._read_late()):
+        if any(self.read_late()):
             # A share of what was sent or received is one wherever the readings lie.
             kept = (f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}")
             return {
@@ -190,7 +189,7 @@ class Observation:
             share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
         )
 
-    def _listen_drops(self) -> int:
+    def listen_drops(self) -> int:
         if self.is_whole_life:
             return self.summary.listen_drops if self.summary else 0
         return self.after.listen_drops - self.before.listen_drops if self.before and self.after else 0
@@ -240,7 +239,7 @@ class Observation:
             return "the engine did not tell the server's CPU time"
         return "the engine gave too little to tell its figures"
 
-    # Warnings and faults
+    # Warnings
 
     def warnings(self) -> list[str]:
         """What does not forbid to count this trial but belongs beside its figures."""
@@ -263,7 +262,7 @@ class Observation:
             name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
         }
         said += not_available(of_clients, " of the clients")
-        if any(self._read_late()) and is_of_clients(self.contender.metric):
+        if any(self.read_late()) and is_of_clients(self.contender.metric):
             said.append(
                 f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are "
                 "left out, those of the clients are as they were"
@@ -276,45 +275,7 @@ class Observation:
             if each is not None and each.connection is not None:
                 yield each.connection
 
-    def faults(self) -> list[str]:
-        """Everything that forbids to count this trial, in the order in which one would look for a cause."""
-        return [
-            *self._load_faults(),
-            *self._window_faults(),
-            *self._server_faults(),
-            *self._tally_faults(),
-            *self._account_faults(),
-        ]
-
-    def _load_faults(self) -> Iterator[str]:
-        for what, results in (("warm-up", self.warm_up), ("load", self.loads)):
-            for result in results:
-                if errors := _in_words(result.tally.errors):
-                    first = f" (first: {result.first_error})" if result.first_error else ""
-                    yield f"{what}: errors: {errors}{first}"
-                if result.interrupted:
-                    yield f"{what}: interrupted"
-                if result.tally.workers_lost:
-                    yield f"{what}: {result.tally.workers_lost} client processes died"
-                if result.expected_requests not in (None, result.tally.requests):
-                    yield f"{what}: {result.tally.requests} right replies of {result.expected_requests}"
-
-    def _window_faults(self) -> Iterator[str]:
-        """A load that ends by time has a window in which something was asked, and its server was read in
-        time."""
-        windows = [result.window for result in self.loads if result.window is not None]
-        if self.contender.load.is_timed and len(windows) < len(self.loads):
-            yield "load: it ends by time and told no window"
-        if any(
-            load.window and load.measured_by == "requests" and not load.window.requests for load in self.loads
-        ):
-            yield "load: no reply came within the window"
-        if (flow := flow_of(self.loads, self.before, self.after)) is not None and flow.gigabits == 0:
-            yield "load: no byte came within the window"
-        if not is_of_clients(self.contender.metric):
-            yield from self._read_late()
-
-    def _read_late(self) -> Iterator[str]:
+    def read_late(self) -> Iterator[str]:
         """Where the server was read too late for its figures to be those of the window."""
         windows = [result.window for result in self.loads if result.window is not None]
         if not windows or self.before is None or self.after is None:
@@ -330,62 +291,6 @@ class Observation:
                     f"the server was read {(read - due) / 1e6:.0f} ms after the window of "
                     f"{(ended - started) / 1e6:.0f} ms {what}: the machine was too busy for so short a window"
                 )
-
-    def _server_faults(self) -> Iterator[str]:
-        last = self.summary or self.rest_after
-        if last is not None:
-            if errors := _in_words(last.tally.errors):
-                yield f"server: errors: {errors}"
-            if last.tally.workers_lost:
-                yield f"server: {last.tally.workers_lost} workers died"
-        if self.summary is not None and self.summary.died:
-            yield f"server: {self.summary.died}"
-        if (drops := self._listen_drops()) > 0:
-            yield (
-                f"listen queue overflowed: {drops} connections dropped; raise server.settings.backlog "
-                "or net.core.somaxconn"
-            )
-
-    def _tally_faults(self) -> Iterator[str]:
-        """The two ends must have counted the same."""
-        if not self.loads:
-            return
-        if self.is_whole_life:
-            counted = self.summary.tally if self.summary else None
-        elif self.rest_before and self.rest_after:
-            counted = _less(self.rest_after.tally, self.rest_before.tally)
-        else:
-            counted = None
-        if counted is None:
-            return
-        asked = sum(load.tally.requests for load in self.loads)
-        if counted.requests != asked:
-            yield f"server counted {counted.requests} requests in the window, its clients {asked}"
-        opened = sum(load.tally.connections for load in self.loads)
-        if counted.connections != opened:
-            yield f"server counted {counted.connections} connections in the window, its clients {opened}"
-        planned = self.contender.load.requests_per_trial
-        expected = total(load.expected_requests for load in self.loads)
-        if planned is not None and expected != planned:
-            yield f"the clients planned {expected} requests, the study {planned}"
-
-    def _account_faults(self) -> Iterator[str]:
-        """The books of both ends, kept over the server's whole life, must agree on what both know."""
-        if self.summary is None:
-            return
-        if self.summary.account_fault:
-            yield f"server: its books do not balance: {self.summary.account_fault}"
-        clients: dict[str, int] = {}
-        for load in (*self.warm_up, *self.loads):
-            for name, amount in load.account.items():
-                clients[name] = clients.get(name, 0) + amount
-        for name, amount in self.summary.account.items():
-            if name in clients and clients[name] != amount:
-                yield f"account: {name}: the server has {amount}, its clients {clients[name]}"
-
-
-def _in_words(errors: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in errors.items() if count)
 
 
 def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
@@ -463,7 +368,7 @@ def _cpu_between(earlier: Snapshot | None, later: Snapshot | None) -> float | No
     return (later.cpu_ns - earlier.cpu_ns) / 1e9
 
 
-def _less(later: Tally, earlier: Tally) -> Tally:
+def less(later: Tally, earlier: Tally) -> Tally:
     """What was counted from the one to the other; errors and lost workers are those of all the time."""
     kept = {"workers_lost", "workers_replaced", "errors"}
     return later.model_copy(

@@ -26,6 +26,7 @@ __all__ = [
     "Notes",
     "as_printed",
     "notes_by_mark",
+    "own_notes",
     "paper_metric",
     "paper_notes",
     "paper_texts",
@@ -90,8 +91,17 @@ def _systems(figures: Sequence[PaperFigure]) -> dict[str, list[str]]:
     return {base: [system or "" for each, system in pairs if each == base] for base, _ in pairs}
 
 
-def paper_notes(figures: Sequence[PaperFigure]) -> list[str]:
-    """What stands below a table with these figures."""
+def own_notes(figures: Sequence[PaperFigure]) -> dict[tuple[str, str | None], str]:
+    """What is to be known about some of these figures and not about all, by contender and point."""
+    notes = {(each.base, each.point): each.note for each in figures}
+    return {key: note for key, note in notes.items() if note and len({*notes.values()}) > 1}
+
+
+def paper_notes(figures: Sequence[PaperFigure], *, marked: bool = False) -> list[str]:
+    """What stands below a table with these figures; `marked` where what `own_notes` has stands there by the
+    marks of its figures."""
+    if marked and own_notes(figures):
+        figures = [each.model_copy(update={"note": None}) for each in figures]
     return [
         *(f"paper: {base} on {', '.join(systems)}" for base, systems in _systems(figures).items()),
         *(f"paper: {note}" for note in dict.fromkeys(each.note for each in figures) if note),

@@ -348,6 +348,10 @@ class SlopeSummary(Record):
     start: Interval | None = Field(description="the line at zero; of whole lives, what starting up costs")
     each_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' slopes")
     start_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' starts")
+    r_squared: Interval | None = Field(
+        default=None, description="how straight it is: 1 where the line explains all that varies"
+    )
+    r_squared_spread: Spread | None = Field(default=None, description="with repetitions: of the runs' lines")
     why: str | None = Field(default=None, description="where there is no slope: why not")
 
 
@@ -383,6 +387,9 @@ class SweepSummary(Record):
         default=None, description="what one more on its axis is called, where the study asks what each adds"
     )
     note: str | None = Field(default=None, description="what to know about its figures")
+    ceiling: str | None = Field(
+        default=None, description="the contender whose payload rate theirs are shares of, where there is one"
+    )
     slopes: list[SlopeSummary] = Field(
         default_factory=list, description="of each metric that is shown and each contender"
     )
@@ -478,19 +485,3 @@ class Summary(Record):
     questions: list[QuestionSummary] = Field(default_factory=list)
     counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
     trials: TrialCounts
-
-
-def summary_schema() -> dict[str, Any]:
-    """The JSON schema of `summary.json`, as published."""
-    return published(Summary, "summary.json of a Thunderherd run")
-
-
-def trial_schema() -> dict[str, Any]:
-    """The JSON schema of one line of `trials.jsonl`, as published."""
-    return published(TrialRecord, "One line of trials.jsonl of a Thunderherd run")
-
-
-def published(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
-    schema = model.model_json_schema(mode="serialization", by_alias=True)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}

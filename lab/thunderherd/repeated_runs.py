@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from thunderherd.figures import ABSENT, heading_of, number, printable, unit_of
-from thunderherd.matrices import at_points, digits_for, metrics_of, why_none
+from thunderherd.matrices import Reasons, at_points, digits_for, metrics_of, why_none
 from thunderherd.metrics import metric
-from thunderherd.papers import as_printed, paper_notes, papers_of
+from thunderherd.papers import as_printed, own_notes, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
 
 __all__ = ["RunRow", "Runs", "main_runs", "sweep_runs"]
@@ -70,7 +70,8 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
 def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Runs:
     """The runs with those of the source in columns of their own, where it gives any."""
     names = [*metrics_of(sweep)[1:], sweep.metric]
-    columns = [each for name in names for each in _columns_of_source(summary, sweep, name)]
+    reasons = Reasons()
+    columns = [each for name in names for each in _columns_of_source(summary, sweep, name, reasons)]
     if not columns:
         return runs
     rows: list[RunRow] = []
@@ -89,9 +90,10 @@ def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Run
             for run in shown
         ]
     # Those of the metric of verdicts stand below the table of means.
-    further = [note for name in names[:-1] for note in paper_notes(papers_of(summary, sweep.name, name))]
+    papers = [papers_of(summary, sweep.name, name) for name in names[:-1]]
+    further = [note for each in papers for note in paper_notes(each, marked=True)]
     headings = (*runs.headings, *(column.heading for column in columns))
-    notes = (*runs.notes, *dict.fromkeys(further))
+    notes = (*runs.notes, *reasons.notes, *dict.fromkeys(further))
     return Runs(runs.caption, runs.corner, headings, tuple(rows), notes)
 
 
@@ -113,24 +115,30 @@ class _SourceColumn:
 
     heading: str
     runs: dict[tuple[str | None, str], list[float]]
+    marks: dict[tuple[str | None, str], str]
+    """Of those that something is to be known about, by point and contender."""
 
     def texts(self, point: str, base: str) -> dict[str, str]:
         """What stands in the rows of a contender at a point: of each run, their mean and deviation."""
-        own = self.runs.get((point, base), [])
+        own, mark = self.runs.get((point, base), []), self.marks.get((point, base), "")
         if len(own) < 2:
-            return {"mean": as_printed(own[0])} if own else {}
+            return {"mean": as_printed(own[0]) + mark} if own else {}
         texts = {str(place): as_printed(value) for place, value in enumerate(own, start=1)}
-        return texts | {"mean": as_printed(fmean(own)), "sd": as_printed(stdev(own))}
+        return texts | {"mean": as_printed(fmean(own)) + mark, "sd": as_printed(stdev(own))}
 
 
-def _columns_of_source(summary: Summary, sweep: SweepSummary, name: str) -> Iterator[_SourceColumn]:
-    """A column for each system of the source.
+def _columns_of_source(
+    summary: Summary, sweep: SweepSummary, name: str, reasons: Reasons
+) -> Iterator[_SourceColumn]:
+    """A column for each system of the source; what is to be known of single figures goes to `reasons`.
 
     A single figure stands in the metric's own table, if it has one; else it stands here.
     """
     is_first = name == sweep.metric
     fewest = 2 if is_first or not summary.study.repetitions else 1
-    figures = [each for each in papers_of(summary, sweep.name, name) if len(each.runs) >= fewest]
+    papers = papers_of(summary, sweep.name, name)
+    noted = own_notes(papers)
+    figures = [each for each in papers if len(each.runs) >= fewest]
     for system in dict.fromkeys(each.system for each in figures):
         own = [each for each in figures if each.system == system]
         what = [] if is_first else [heading_of(name)]
@@ -139,6 +147,11 @@ def _columns_of_source(summary: Summary, sweep: SweepSummary, name: str) -> Iter
         yield _SourceColumn(
             printable(f"Paper{': ' if parts else ''}{parts}{unit}"),
             {(each.point, each.base): each.runs for each in own},
+            {
+                (each.point, each.base): reasons.mark(f"paper: {note}")
+                for each in own
+                if (note := noted.get((each.base, each.point)))
+            },
         )
 
 

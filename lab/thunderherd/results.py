@@ -32,8 +32,6 @@ from thunderherd.records import (
     RunInfo,
     Summary,
     TrialRecord,
-    summary_schema,
-    trial_schema,
 )
 
 __all__ = [
@@ -48,8 +46,6 @@ __all__ = [
     "TrialRecord",
     "default_directory",
     "load",
-    "summary_schema",
-    "trial_schema",
 ]
 
 RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from thunderherd.figures import ABSENT, count, number
+from thunderherd.figures import ABSENT, Unit, count, number, words_of
 from thunderherd.matrices import Cell, Matrix, Reasons, Shown, caption_of, digits_for, shown, unit_for
 from thunderherd.records import SlopeSummary, Summary, SweepSummary
 
 __all__ = ["slope_matrix"]
 
+STRAIGHT = "the share of what varies over the points that the line explains"
+DIGITS = 4
+"""Decimals of R²: a line that looks straight is above .99."""
+
 
 def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> Matrix | None:
-    """Metrics x contenders: the slope, and in the row below it the start; None where the sweep asks for
-    none, or this run has too few of its points."""
+    """Metrics x contenders: the slope, and in the rows below it the start and R²; None where the sweep asks
+    for none, or this run has too few of its points."""
     if sweep.slope is None or not sweep.slopes:
         return None
     start = "start-up" if sweep.trial == "whole_life" else "at none"
@@ -26,6 +30,8 @@ def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> 
         starts = [shown(summary, each.start, each.start_spread) if each else None for each in lines]
         rows.append(_row(summary, name, f"each {sweep.slope}", adds, lines, reasons, between))
         rows.append(_row(summary, name, start, starts, lines, reasons, between))
+        straight = [shown(summary, each.r_squared, each.r_squared_spread) if each else None for each in lines]
+        rows.append((f"{words_of(name)}, R²", tuple(_straight(each, between) for each in straight)))
     points = ", ".join(point.label for point in sweep.points)
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     runs = summary.study.repetitions
@@ -39,8 +45,15 @@ def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> 
         "metric",
         tuple(sweep.contenders),
         tuple(rows),
-        (*reasons.notes, f"slope: least squares over {sweep.x_label} {points} {how}"),
+        (*reasons.notes, f"slope: least squares over {sweep.x_label} {points} {how}", f"R²: {STRAIGHT}"),
     )
+
+
+def _straight(figure: Shown | None, between: str) -> Cell:
+    """R² of a line; why there is none stands with its slope."""
+    if figure is None:
+        return Cell(ABSENT)
+    return Cell(number(figure.value, DIGITS), figure.span(Unit(1, ""), DIGITS, between))
 
 
 def _row(

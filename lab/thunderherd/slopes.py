@@ -3,14 +3,15 @@
 A whole life of few requests is mostly the start of a program; what a request costs is the slope of such
 lives over their number. The line is that of least squares through a contender's points, in each block by
 itself, as in a claim with a slope. Of judged blocks there follow the Hodges-Lehmann estimate and its
-interval; of repeated runs, which are too few for one, mean and standard deviation.
+interval; of repeated runs, which are too few for one, mean and standard deviation. How straight it is stands
+beside it (R²).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thunderherd.contrasts import Values, by_block
+from thunderherd.contrasts import Values, by_block, r_squared
 from thunderherd.contrasts_file import Contrast, at_point, straight_line
 from thunderherd.records import Interval, SlopeSummary, Spread
 from thunderherd.statistics import hodges_lehmann
@@ -20,7 +21,8 @@ __all__ = ["slopes"]
 
 
 def slopes(study: Study, sweep: Sweep, values: Values, unavailable: Mapping[str, str]) -> list[SlopeSummary]:
-    """The lines of a sweep that asks for them: of each of its metrics, for each of its contenders.
+    """The lines of a sweep that asks for them: of each of its metrics, or of those that it says, for each of
+    its contenders.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ def slopes(study: Study, sweep: Sweep, values: Values, unavailable: Mapping[str,
         return []
     return [
         _slope(study, sweep, base, metric, numbers, values, unavailable)
-        for metric in sweep.metrics
+        for metric in sweep.slope_metrics or sweep.metrics
         for base in sweep.contenders
     ]
 
@@ -69,6 +71,8 @@ def _slope(
         ).tolist()
         for part in (line.slope, line.start)
     )
+    known = {names[point]: number for point, number in numbers.items() if number is not None}
+    straight = r_squared(known, metric, values).tolist()
     repeated = study.repetitions is not None
     return SlopeSummary(
         base=base,
@@ -77,6 +81,8 @@ def _slope(
         start=_interval(start, 1 - study.measure.alpha),
         each_spread=Spread.of(each) if repeated else None,
         start_spread=Spread.of(start) if repeated else None,
+        r_squared=_interval(straight, 1 - study.measure.alpha),
+        r_squared_spread=Spread.of(straight) if repeated else None,
     )
 
 

@@ -1,5 +1,5 @@
-"""The queueing bound that a study declares: the most requests a second that a contender can answer, whatever
-the machine.
+"""The bounds that a study declares: the queueing bound, which is the most requests a second that a contender
+can answer, whatever the machine; and what a trial must have at least to be believed.
 
 As many are answered in a mean delay as can be in service at once: one for each worker, but no more than there
 are clients, since each of these waits for its reply before it asks again.
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from thunderherd.catalogue import SettingValue
+from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, unknown
-from thunderherd.study_form import BoundTable
+from thunderherd.study_form import BoundTable, MeasureTable
 from thunderherd.study_resolved import LoadPlan, Settings
 
 OF_LOAD = "load.settings."
@@ -55,3 +56,18 @@ def queueing_bound(table: BoundTable | None, settings: Settings, load: LoadPlan)
         return None
     seconds = sum(delays) / len(delays) * int(values[table.unit_microseconds]) / 1e6
     return min(at_once) / seconds
+
+
+def check_at_least(measure: MeasureTable, known: Sequence[str], problems: Problems) -> None:
+    """Each is a metric, and a setting of the load says how much of it there must be."""
+    of_load = [key for key in known if key.startswith(OF_LOAD)]
+    for name, key in measure.at_least.items():
+        check_metric(name, ("measure", "at_least", name), measure.counters_named, problems)
+        if key not in of_load:
+            problems.add(("measure", "at_least", name), unknown("setting of the load", key, of_load))
+
+
+def at_least(table: Mapping[str, str], load: LoadPlan) -> dict[str, float]:
+    """By metric, how much of it a trial with this load must have; of settings that the load has."""
+    found = {name: load.settings.get(key.removeprefix(OF_LOAD)) for name, key in table.items()}
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}

@@ -89,7 +89,7 @@ def _check_primitive(key: str, name: str, place: KeyPath, catalogue: Catalogue, 
 
 def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems) -> None:
     """Each contender that is declared, in the main table or by a sweep, has a name and a design of its
-    own."""
+    own; its workload, if it has one, exists."""
     main = [table.name for table in form.contenders]
     real = [table.name for table in form.contenders if not table.control_of]
     _check_baseline(form, main, real, problems)
@@ -113,6 +113,9 @@ def _check_contenders(form: StudyForm, catalogue: Catalogue, problems: Problems)
         designs = [each.name for each in catalogue.designs]
         if table.design and table.design not in designs:
             problems.add((*here, "design"), unknown("design", table.design, designs))
+        workloads = [each.name for each in catalogue.workloads]
+        if table.workload and table.workload not in workloads:
+            problems.add((*here, "workload"), unknown("workload", table.workload, workloads))
         for key in Way._fields:
             if name := getattr(table, key):
                 _check_primitive(key, name, (*here, key), catalogue, problems)
@@ -148,7 +151,7 @@ def _check_control(
 def _check_configuration(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
     """Its server and its load move bytes by primitives that fit them, and both have the settings it
     gives."""
-    form, workload = each.form, each.form.server.workload
+    form, workload = each.form, each.workload
     designs = [entry.name for entry in catalogue.designs]
     if each.point and each.design and each.design not in designs:
         problems.add(each.where("design"), unknown("design", each.design, designs))
@@ -189,7 +192,7 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
         usable = ", ".join(countable) or "none of this engine's"
         why = "its number of requests is not known beforehand"
         problems.add(key, f"load {show(kind)} cannot be used in a study: {why}; use {usable}")
-    workload = each.form.server.workload
+    workload = each.workload
     for name, primitive in each.load.way._asdict().items():
         place = each.where("load", name)
         if not _check_primitive(name, primitive, place, catalogue, problems):
@@ -374,17 +377,17 @@ def requests_of(requests: Sequence[str], processes: int, settings: Settings) -> 
 
 def check_agreements(
     resolved: Sequence[tuple[Configuration, Settings, Settings]],
-    agreements: Sequence[Agreement],
+    agreements: Mapping[str, Sequence[Agreement]],
     problems: Problems,
 ) -> None:
     """What the clients ask for and what the server gives do not contradict each other.
 
     `resolved` has each configuration with all the settings of its server and of its load; what must agree is
-    the workload's to say.
+    its workload's to say: `agreements` are by workload.
     """
     found: dict[tuple[KeyPath, str], list[str]] = {}
     for each, server, load in resolved:
-        for agreement in agreements:
+        for agreement in agreements.get(each.workload, ()):
             if why := agreement.broken(load, server):
                 own = each.where("load", "settings", agreement.client)
                 key = problems.blame(own, each.where("settings", agreement.service))

@@ -108,6 +108,11 @@ class Configuration:
         return self.table.design or ""
 
     @property
+    def workload(self) -> str:
+        """What both of its ends speak."""
+        return workload_of(self.table.model_dump(include={"workload"}), self.form)
+
+    @property
     def way(self) -> Way:
         """How its server moves its bytes."""
         return way_of(self.table.model_dump(include=set(Way._fields)), self.form)
@@ -136,7 +141,12 @@ class Configuration:
         """Where the value of one of its keys comes from: `where("load", "settings", "loops")`."""
         if path in self.places:
             return self.places[path]
-        return ("server", *path) if path[0] in ("settings", *Way._fields) else path
+        return ("server", *path) if path[0] in ("settings", "workload", *Way._fields) else path
+
+
+def workload_of(said: Mapping[str, Any], form: StudyForm) -> str:
+    """What a contender speaks that says this; where it says nothing, as the study does."""
+    return said.get("workload") or form.server.workload
 
 
 def way_of(said: Mapping[str, Any], form: StudyForm) -> Way:
@@ -259,7 +269,7 @@ def _at(
     for change in sorted(changes, key=lambda change: change.path[0] == "settings"):
         if change.path[0] == "settings" and not change.required:
             design, way = data.get("design", ""), way_of(data, form)
-            if change.path[-1] not in catalogue.settings_of_server(design, way, form.server.workload):
+            if change.path[-1] not in catalogue.settings_of_server(design, way, workload_of(data, form)):
                 continue
         assign(data, change.path, deepcopy(change.value))
         places[change.path] = change.place

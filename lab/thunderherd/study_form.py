@@ -65,6 +65,11 @@ class MeasureTable(Table):
         default="window",
         description='"window": a warm-up, then a measured window; "whole_life": all from exec to exit',
     )
+    at_least: dict[str, str] = Field(
+        default={},
+        description="metrics that a trial is invalid with less of, and the setting of the load that says how "
+        'much: { server_reads = "load.settings.repetitions" }',
+    )
     single_runs: int = Field(
         default=0,
         ge=0,
@@ -252,6 +257,7 @@ class ContenderTable(Table):
     control_of: str | None = Field(
         default=None, description="the contender whose configuration this one varies"
     )
+    workload: str | None = Field(default=None, description="where it differs from server.workload")
     primitive: str | None = Field(default=None, description="where it differs from server.primitive")
     receive: str | None = Field(default=None, description="where it differs from server.receive")
     settings: SettingsTable = Field(default={})
@@ -365,6 +371,13 @@ class SweepTable(Table):
         default=None,
         min_length=1,
         description='what one more on its axis is called, such as "connection": what each adds is then told',
+    )
+    slope_metrics: list[str] = Field(
+        default=[], description="what the slope is told of; each metric that is shown if left out"
+    )
+    ceiling: str | None = Field(
+        default=None,
+        description='the contender whose payload rate theirs are shares of, such as "bulk@message=131072"',
     )
     crossover: CrossoverTable | None = Field(
         default=None, description="a table [sweeps.crossover]: where two of its contenders change places"

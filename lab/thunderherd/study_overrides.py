@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from thunderherd.catalogue import Catalogue, Way
 from thunderherd.errors import UserError
-from thunderherd.study_configurations import way_of
+from thunderherd.study_configurations import way_of, workload_of
 from thunderherd.study_file import KeyPath, near
 from thunderherd.study_form import (
     ComparisonsTable,
@@ -107,9 +107,16 @@ class SettableKeys:
 
     def _add_contender(self, contender: ContenderTable, here: KeyPath, tables: str) -> None:
         design = contender.design or self._designs.get(contender.control_of or "") or ""
-        way = way_of(contender.model_dump(include=set(Way._fields)), self._form)
-        settings = self._catalogue.settings_of_server(design, way, self._form.server.workload)
-        own = (*Way._fields, "trial", *(f"settings.{key}" for key in settings), *self._load_and_lab)
+        said = contender.model_dump(include={"workload", *Way._fields})
+        way, workload = way_of(said, self._form), workload_of(said, self._form)
+        settings = self._catalogue.settings_of_server(design, way, workload)
+        own = (
+            "workload",
+            *Way._fields,
+            "trial",
+            *(f"settings.{key}" for key in settings),
+            *self._load_and_lab,
+        )
         for key in own:
             self.paths[f"{tables}.{contender.name}.{key}"] = (*here, *key.split("."))
 

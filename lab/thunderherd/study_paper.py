@@ -27,7 +27,8 @@ columns = { single = "single_req_s", multi = { "Linux" = "multi_linux", "Solaris
 ```
 
 What the list of inconsistencies says about "row N", about "sweep NAME" or about a table's `figure` is the
-note of each figure concerned, and goes with it into the summary.
+note of each figure concerned, and goes with it into the summary; what it says about a contender and a metric,
+such as "prefork@pool_size=5 server_cpu_per_connection", is that of this one figure.
 """
 
 import csv
@@ -52,7 +53,8 @@ OF_CONTENDERS = (PROCESS_CONTROL, WORKERS)
 class Inconsistency(BaseModel):
     """Something that a source gets wrong.
 
-    `concerns` says where it must be shown: "row 7", "claim H66", "sweep delay", "fig30_2".
+    `concerns` says where it must be shown: "row 7", "claim H66", "sweep delay", "fig30_2", or one figure:
+    "prefork@pool_size=5 server_cpu_per_connection".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -274,6 +276,7 @@ class _Place:
                     if values := found.get((base, system, point)):
                         mean = sum(values) / len(values)
                         at_it = {"point": point or None, "system": system, "value": mean, "runs": values}
+                        at_it |= {"note": _joined([note, self._note_at(table, base, point)])}
                         yield own.model_copy(update=at_it)
             if base in contenders and contenders[base].row_note and not any(base == key[0] for key in found):
                 yield own
@@ -313,7 +316,16 @@ class _Place:
         subjects += [table.figure] if table.figure else []
         notes = [table.note, contender.row_note if contender else None]
         notes += [notes_about(self.inconsistencies, subject) for subject in subjects]
-        return "; ".join(dict.fromkeys(note for note in notes if note)) or None
+        return _joined(notes)
+
+    def _note_at(self, table: PaperTable, base: str, point: str) -> str | None:
+        """What the source gets wrong about one figure."""
+        name = f"{base}@{self.name}={point}" if self.sweep else base
+        return notes_about(self.inconsistencies, f"{name} {table.metric}")
+
+
+def _joined(notes: Iterable[str | None]) -> str | None:
+    return "; ".join(dict.fromkeys(note for note in notes if note)) or None
 
 
 def _rows(table: PaperTable, path: Path) -> Iterator[dict[str, str]]:

@@ -114,6 +114,11 @@ class Lab(_Resolved):
         """In words, what is the same for all that run in the same lab, on whatever CPUs."""
         return in_words(self.kind, self.settings)
 
+    @property
+    def rate_gigabits(self) -> float | None:
+        """What either end sends at most in a second, in 10⁹ bits; None where nothing bounds it."""
+        return self.settings.get(QUANTITIES["rate"].setting, 0) / 1e9 or None
+
 
 class Contender(_Resolved):
     """One complete configuration; `settings` holds a value for everything that its server can be told.
@@ -121,7 +126,7 @@ class Contender(_Resolved):
     A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
     `stores` is as that of the load, for its server. `scale` says in words how it is smaller than the source's
     experiment, where it is; `queueing_bound` is the most requests a second that arithmetic allows it, where
-    the study says how to reckon.
+    the study says how to reckon; `at_least` what a trial must have of some metrics to be valid.
     """
 
     name: str
@@ -143,6 +148,7 @@ class Contender(_Resolved):
     better: Better
     scale: str | None = None
     queueing_bound: float | None = None
+    at_least: dict[str, float] = {}
     control_of: str | None
 
     def configured(self) -> dict[str, object]:
@@ -178,7 +184,7 @@ class Sweep(_Resolved):
     `absent` are declared contenders that this machine cannot run, by name, and why. `remarks` say how its
     figures differ from the source's experiment and belong beside each. `slope` is what one more on the axis
     is called, where what each adds is told; `crossover` names two contenders, where it is told at which point
-    they change places.
+    they change places. `ceiling` names the contender whose payload rate theirs are shares of.
     """
 
     name: str
@@ -195,7 +201,9 @@ class Sweep(_Resolved):
     absent: dict[str, str]
     remarks: tuple[str, ...] = ()
     slope: str | None = None
+    slope_metrics: tuple[str, ...] = ()
     crossover: CrossoverTable | None = None
+    ceiling: str | None = None
     note: str | None = None
 
 

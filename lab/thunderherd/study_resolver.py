@@ -12,7 +12,7 @@ from thunderherd.catalogue import Catalogue, Setting, Way, defaults
 from thunderherd.errors import UserError
 from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
-from thunderherd.study_bound import check_bound, queueing_bound
+from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study_configurations import MAIN, Configuration, configurations, point_name, points
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
@@ -59,7 +59,7 @@ from thunderherd.study_scale import (
     titled,
 )
 from thunderherd.study_shape import shaped
-from thunderherd.study_sweeps import check_measurable, check_sweeps
+from thunderherd.study_sweeps import check_ceilings, check_measurable, check_sweeps
 
 JUDGED_OR_REPEATED = {
     "repetitions": ("looks", "alpha_split"),
@@ -67,6 +67,10 @@ JUDGED_OR_REPEATED = {
     "alpha_split": ("repetitions",),
 }
 """Keys of a size that exclude each other: where one is overridden, the others are left out."""
+
+
+COPIED = ("name", "key", "axis", "slope", "crossover", "ceiling", "note")
+"""What of a sweep stays as the file has it."""
 
 
 class Resolver:
@@ -131,7 +135,7 @@ class Resolver:
         if missing:
             absent |= missing
             chosen = [each for each in chosen if each.name not in missing]
-        load = self._load(form.load, form.lab, form.scale)
+        load = self._load(form.load, form.server.workload, form.lab, form.scale)
         contenders = [self._contender(each) for each in chosen]
         sweeps = [
             self._sweep(sweep, chosen, contenders, missing)
@@ -147,8 +151,8 @@ class Resolver:
                 (each, made.settings, made.load.settings)
                 for each, made in zip(chosen, contenders, strict=True)
             ]
-            workload = self.catalogue.workload(form.server.workload)
-            checks.check_agreements(loads, workload.agreements if workload else (), problems)
+            agreements = {each.name: each.agreements for each in self.catalogue.workloads}
+            checks.check_agreements(loads, agreements, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
@@ -163,7 +167,7 @@ class Resolver:
         if len(problems) or not self.whole:
             return None
         units = {each.name: each.unit for each in self.catalogue.counters}
-        measure = form.measure.model_dump(exclude={"trial", "counters_to_come"}) | {
+        measure = form.measure.model_dump(exclude={"trial", "counters_to_come", "at_least"}) | {
             "better": better_of(form.measure.metric),
             "counters": {name: units.get(name) or "" for name in self._counters()},
             "uncounted": {
@@ -248,18 +252,20 @@ class Resolver:
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
         self._check_proportions(found)
+        check_ceilings(form, found, problems)
         return form, found
 
     def _check_proportions(self, found: Sequence[Configuration]) -> None:
         """What is scaled and what bounds a rate are settings of servers or of the load."""
-        workload, known = self.form.server.workload, set[str]()
+        known = set[str]()
         for each in found:
-            of_server = self.catalogue.settings_of_server(each.design, each.way, workload)
+            of_server = self.catalogue.settings_of_server(each.design, each.way, each.workload)
             known |= {f"{OF_SERVER}.{name}" for name in of_server}
-            of_load = self.catalogue.settings_of_load(each.load.kind, each.load.way, workload)
+            of_load = self.catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
             known |= {f"{OF_LOAD}.{name}" for name in of_load}
         check_scale(self.form, sorted(known), self.problems)
         check_bound(self.form.queueing_bound, sorted(known), self.problems)
+        check_at_least(self.form.measure, sorted(known), self.problems)
 
     def _missing(self, chosen: Sequence[Configuration]) -> dict[str, str]:
         """The contenders that this machine cannot run and that may be left out, and why; others are a
@@ -284,8 +290,8 @@ class Resolver:
                 yield from (each for each in paper.figures[sweep.name] if self._has_point(sweep, each.point))
 
     def _contender(self, each: Configuration) -> Contender:
-        table, base, workload = each.base.table, each.base.start, self.form.server.workload
-        allowed = self.catalogue.settings_of_server(each.design, each.way, workload)
+        table, base = each.base.table, each.base.start
+        allowed = self.catalogue.settings_of_server(each.design, each.way, each.workload)
         allowed = of_sockets(each.lab, allowed, self.catalogue)
         label = table.label or _label(table, base)
         scale = self.form.scale if is_scaled(each) else None
@@ -296,7 +302,7 @@ class Resolver:
             | _known(each.table.settings, allowed)
         )
         settings = divided(settings, OF_SERVER, scale, self.remainders)
-        load = self._load(each.load, each.lab, scale)
+        load = self._load(each.load, each.workload, each.lab, scale)
         if each.sweep and each.point:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
@@ -312,7 +318,7 @@ class Resolver:
             design=each.design,
             **each.way._asdict(),
             stores=self._stores(each.way),
-            workload=workload,
+            workload=each.workload,
             settings=settings,
             load=load,
             lab=lab_of(each.lab, self.catalogue),
@@ -321,11 +327,11 @@ class Resolver:
             better=(each.sweep.better if each.sweep else None) or better_of(each.metric),
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
+            at_least=at_least(self.form.measure.at_least, load),
             control_of=table.control_of if is_main else None,
         )
 
-    def _load(self, load: LoadTable, lab: LabTable, scale: ScaleTable | None) -> LoadPlan:
-        workload = self.form.server.workload
+    def _load(self, load: LoadTable, workload: str, lab: LabTable, scale: ScaleTable | None) -> LoadPlan:
         allowed = self.catalogue.settings_of_load(load.kind, load.way, workload)
         allowed = of_sockets(lab, allowed, self.catalogue)
         settings = defaults(allowed) | _known(common_settings(lab), allowed) | _known(load.settings, allowed)
@@ -366,13 +372,14 @@ class Resolver:
         ]
         is_smaller = any(point.here is not None for point in shown)
         return Sweep(
-            **sweep.model_dump(include={"name", "key", "axis", "slope", "crossover", "note"}),
+            **sweep.model_dump(include={*COPIED}),
             title=titled(sweep, resolved, place, self.problems),
             x_label=f"{x_label(sweep)}, source's size" if is_smaller else x_label(sweep),
             metric=metric,
             better=sweep.better or better_of(metric),
             metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
             trial=sweep.trial or self.form.measure.trial,
+            slope_metrics=tuple(sweep.slope_metrics),
             points=tuple(shown),
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
             absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},

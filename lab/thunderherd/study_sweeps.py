@@ -18,6 +18,7 @@ from thunderherd.study_configurations import (
     declared,
     points,
     way_of,
+    workload_of,
 )
 from thunderherd.study_file import KeyPath, Problems, assign, check_shape, show, unknown
 from thunderherd.study_form import (
@@ -60,7 +61,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
                 check_metric(name, key, form.measure.counters_named, problems)
         if _check_values(sweep, here, problems):
             _check_changes(form, index, catalogue, problems)
-            _check_slope(sweep, here, problems)
+            _check_slope(sweep, sweep.metric or form.measure.metric, here, problems)
             _check_crossover(form, index, problems)
     _check_source_csv(form, problems)
     return len(problems) == before
@@ -129,10 +130,16 @@ def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
     return True
 
 
-def _check_slope(sweep: SweepTable, here: KeyPath, problems: Problems) -> None:
-    """What each further one adds is a slope, which takes two points that are numbers."""
+def _check_slope(sweep: SweepTable, metric: str, here: KeyPath, problems: Problems) -> None:
+    """What each further one adds is a slope, which takes two points that are numbers, of metrics that are
+    shown; `metric` is that of its verdicts."""
     if sweep.slope is None:
+        if sweep.slope_metrics:
+            problems.add((*here, "slope_metrics"), "slope_metrics without slope; say what one more is called")
         return
+    for index, name in enumerate(sweep.slope_metrics):
+        if name not in (shown := [metric, *sweep.metrics]):
+            problems.add((*here, "slope_metrics", index), unknown("metric that it shows", name, shown))
     named = points(sweep, here)
     key = (*here, "slope")
     if names := [point.name for point in named if point.number is None]:
@@ -218,10 +225,23 @@ def _is_owned(form: StudyForm, index: int, change: Change, catalogue: Catalogue)
         for base in bases(form, index):
             data = {**base.own()[0], **given}
             way = way_of(data, form)
-            settings = catalogue.settings_of_server(data.get("design", ""), way, form.server.workload)
+            settings = catalogue.settings_of_server(data.get("design", ""), way, workload_of(data, form))
             if change.path[-1] in settings:
                 return True
     return False
+
+
+def check_ceilings(form: StudyForm, found: Sequence[Configuration], problems: Problems) -> None:
+    """What a sweep's rates are shares of is a contender of the study, or was one before an override."""
+    names = [each.name for each in found]
+    for index, sweep in enumerate(form.sweeps):
+        if sweep.ceiling is None or sweep.ceiling in names:
+            continue
+        _, _, rest = sweep.ceiling.partition("@")
+        of_sweep = [each.name for each in found if each.sweep and each.sweep.name == rest.partition("=")[0]]
+        whose = next((place for place, each in enumerate(form.sweeps) if f"{each.name}=" in rest), None)
+        if whose is None or ("sweeps", whose, "values") not in problems.overridden:
+            problems.add(("sweeps", index, "ceiling"), unknown("contender", sweep.ceiling, of_sweep or names))
 
 
 def check_measurable(each: Configuration, problems: Problems) -> None:

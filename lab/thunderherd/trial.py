@@ -25,6 +25,7 @@ from thunderherd.observation import Observation
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import ports_allowed
+from thunderherd.trial_faults import faults_of
 
 SETTLE_INTERVAL_SECONDS = 0.02
 """Between the two snapshots that must agree."""
@@ -70,7 +71,7 @@ def run_trial(
     except EngineError as error:
         seen.reasons.append(str(error))
     metrics = seen.metrics()
-    reasons = [*seen.reasons, *seen.faults()]
+    reasons = [*seen.reasons, *faults_of(seen)]
     if metrics is None and not reasons:
         reasons.append(f"the window was not measured: {seen.missing()}")
     timed = seen.before is not seen.rest_before

@@ -50,6 +50,8 @@ class Measured:
     """What the workload has measured itself, of all load processes together."""
     flow: Flow | None
     """Of a load whose bytes are counted in the window."""
+    rate_gigabits: float | None
+    """What the link carries at most in a second, where the lab bounds it."""
     queueing_bound: float | None
     switches_per_connection: float | None
     listener_holders: int | None
@@ -138,6 +140,9 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "connections_per_second": lambda trial: share(trial.opened or None, trial.elapsed_seconds),
     "requests_per_second": lambda trial: trial.requests_per_second,
     "gigabits_per_second": Measured.gigabits_per_second,
+    "share_of_rate": lambda trial: share(trial.gigabits_per_second(), trial.rate_gigabits or 0),
+    # Of a block, not of a trial: `ceilings` puts it beside the others.
+    "share_of_ceiling": lambda trial: None,
     "sends_per_second": lambda trial: trial.flow.sends if trial.flow else None,
     "receives_per_second": lambda trial: trial.flow.receives if trial.flow else None,
     "queueing_bound": lambda trial: trial.queueing_bound,

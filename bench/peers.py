@@ -1,0 +1,313 @@
+"""The tools that sockets are measured with, each as one run: iperf3, netperf, neper, sockperf.
+
+They are looked for in the folders of $THUNDERHERD_PEERS, then on PATH. A server is started for one run and
+ended with it. A tool's own figure is taken as it is, that of the end that receives where there is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from common import search_path, until_done
+from places import Place, Side, free_port, is_listening
+from thunderherd.engine import EngineError
+
+PATIENCE_SECONDS = 20
+"""Beyond the length of a run, for a machine that others keep busy."""
+IPERF3 = "apt-get install iperf3"
+NETPERF = "apt-get install netperf (Debian: component non-free)"
+NEPER = "build it from github.com/google/neper and put its folder into THUNDERHERD_PEERS"
+SOCKPERF = "apt-get install sockperf"
+RECEIVE_BYTES = 128 << 10
+"""What neper's server asks for by a receive; netperf's asks for as much by itself, iperf3's for a message."""
+SOCKPERF_LEAST = 14
+"""Bytes of the smallest message that sockperf sends."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run of a peer is to do."""
+
+    place: Place
+    message_bytes: int
+    seconds: int
+    congestion: str
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A tool in one form."""
+
+    name: str
+    program: str
+    """What has to be there; its server may be another program, which comes with it."""
+    install: str
+    run: Callable[[Run], float]
+    """Bits, or round trips, a second. `EngineError`: it has none."""
+    needs: str = ""
+    """An option that not every version has, as its help shows it."""
+    is_told: bool = True
+    """It can be told which congestion control to use; otherwise it has that of the place."""
+    uncopied: bool = False
+    """It sends without copying, by sendfile or MSG_ZEROCOPY."""
+    discards: bool = False
+    """Its receiver does not copy."""
+
+    def missing(self) -> str | None:
+        """Why it cannot be had here."""
+        program = found(self.program)
+        if program is None:
+            return f"{self.program} is not installed: {self.install}"
+        if self.needs and self.needs not in help_of(program):
+            return f"this {self.program} has no {self.needs}"
+        return None
+
+
+@lru_cache
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Where the tools run, gone at the end: neper writes a log into it, even where it is told not to."""
+    return tempfile.TemporaryDirectory()
+
+
+def found(program: str) -> str | None:
+    """Where a program is."""
+    return shutil.which(program, path=search_path())
+
+
+@lru_cache
+def help_of(program: str) -> str:
+    """What it says of itself."""
+    said = subprocess.run(
+        [program, "--help"], capture_output=True, text=True, timeout=10, check=False, cwd=folder().name
+    )
+    return said.stdout + said.stderr
+
+
+def iperf3(run: Run, *more: str) -> float:
+    address, port = run.place.address, free_port()
+    with server(["iperf3", "-s", "-1", "-B", address, "-p", str(port)], port, run):
+        command = ["iperf3", "-c", address, "-p", str(port), "-t", str(run.seconds), "-J"]
+        return iperf3_bits(client([*command, "-l", str(run.message_bytes), "-C", run.congestion, *more], run))
+
+
+def iperf3_bits(said: str) -> float:
+    """What its server has received."""
+    try:
+        return float(json.loads(said)["end"]["sum_received"]["bits_per_second"])
+    except (ValueError, KeyError) as error:
+        raise EngineError(f"iperf3 tells nothing that was received ({error!r}):\n{said}") from None
+
+
+def netperf(run: Run, test: str, own: Sequence[str], more: Sequence[str] = ()) -> float:
+    address, port = run.place.address, free_port()
+    with server(["netserver", "-D", "-4", "-L", address, "-p", str(port)], port, run):
+        command = ["netperf", "-4", "-H", address, "-p", str(port), "-l", str(run.seconds), "-P", "0"]
+        return netperf_figure(client([*command, "-t", test, *more, "--", *own], run))
+
+
+def netperf_figure(said: str) -> float:
+    """The last figure of its first line: 10^6 bits, or transactions, a second."""
+    line = next((line for line in said.splitlines() if line.strip()), "")
+    try:
+        return float(line.split()[-1])
+    except (IndexError, ValueError):
+        raise EngineError(f"netperf tells no figure:\n{said}") from None
+
+
+def netperf_stream(run: Run) -> float:
+    return netperf(run, "TCP_STREAM", ["-m", str(run.message_bytes), "-K", run.congestion]) * 1e6
+
+
+def netperf_sendfile(run: Run) -> float:
+    with tempfile.NamedTemporaryFile() as file:
+        # It wants more than a message, or than its socket's buffer holds.
+        file.write(os.urandom(2 * max(RECEIVE_BYTES, run.message_bytes)))
+        file.flush()
+        return netperf(run, "TCP_SENDFILE", ["-m", str(run.message_bytes)], ["-F", file.name]) * 1e6
+
+
+def netperf_round_trips(run: Run) -> float:
+    size = str(run.message_bytes)
+    return netperf(run, "TCP_RR", ["-r", f"{size},{size}", "-D", "-K", run.congestion])
+
+
+def neper(program: str, run: Run, of_server: Sequence[str], of_client: Sequence[str]) -> float:
+    """Of a stream what its server has counted, of round trips what its client has."""
+    address, control, data = run.place.address, free_port(), free_port()
+    both = ["-4", "-C", str(control), "-P", str(data), "-l", str(run.seconds), "--nolog"]
+    both += [f"--congestion-control={run.congestion}"]
+    with server([program, *both, *of_server], control, run) as ended:
+        said = client([program, "-c", "-H", address, *both, *of_client], run)
+        return neper_throughput(ended() if program == "tcp_stream" else said)
+
+
+def neper_throughput(said: str) -> float:
+    """10^6 bits, or transactions, a second."""
+    throughput = re.search(r"^throughput=([0-9.]+)$", said, re.MULTILINE)
+    if not throughput:
+        raise EngineError(f"neper tells no throughput:\n{said}")
+    return float(throughput[1])
+
+
+def neper_stream(run: Run, *more: str) -> float:
+    received, sent = str(max(RECEIVE_BYTES, run.message_bytes)), str(run.message_bytes)
+    return neper("tcp_stream", run, ["-B", received, *more], ["-B", sent, *more]) * 1e6
+
+
+def neper_round_trips(run: Run) -> float:
+    sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
+    return neper("tcp_rr", run, sizes, sizes)
+
+
+def sockperf(run: Run, *more: str) -> float:
+    port = free_port()
+    address = ["--tcp", "-i", run.place.address, "-p", str(port), *more]
+    size = str(max(run.message_bytes, SOCKPERF_LEAST))
+    with server(["sockperf", "server", *address], port, run):
+        command = ["sockperf", "ping-pong", *address, "-t", str(run.seconds), "-m", size, "--full-rtt"]
+        return 1 / sockperf_seconds(client(command, run))
+
+
+def sockperf_seconds(said: str) -> float:
+    """The mean of a round trip; one follows another."""
+    mean = re.search(r"Summary: Round trip is ([0-9.]+) usec", said)
+    if not mean or not float(mean[1]):
+        raise EngineError(f"sockperf tells no round trip:\n{said}")
+    return float(mean[1]) / 1e6
+
+
+def with_options(run: Callable[..., float], *more: str) -> Callable[[Run], float]:
+    """The same tool, told something else besides."""
+    return lambda given: run(given, *more)
+
+
+STREAMS = (
+    Peer("iperf3", "iperf3", IPERF3, iperf3),
+    Peer("iperf3 -Z", "iperf3", IPERF3, with_options(iperf3, "-Z"), uncopied=True),
+    Peer(
+        "iperf3 --skip-rx-copy",
+        "iperf3",
+        IPERF3,
+        with_options(iperf3, "--skip-rx-copy"),
+        needs="--skip-rx-copy",
+        discards=True,
+    ),
+    Peer("netperf", "netperf", NETPERF, netperf_stream),
+    Peer("netperf sendfile", "netperf", NETPERF, netperf_sendfile, is_told=False, uncopied=True),
+    Peer("neper", "tcp_stream", NEPER, neper_stream),
+    Peer("neper --zerocopy", "tcp_stream", NEPER, with_options(neper_stream, "--zerocopy"), uncopied=True),
+    Peer(
+        "neper --skip-rx-copy",
+        "tcp_stream",
+        NEPER,
+        with_options(neper_stream, "--skip-rx-copy"),
+        needs="--skip-rx-copy",
+        discards=True,
+    ),
+)
+
+BLOCKING = (
+    Peer("netperf TCP_RR", "netperf", NETPERF, netperf_round_trips),
+    Peer("neper tcp_rr", "tcp_rr", NEPER, neper_round_trips),
+    Peer("sockperf", "sockperf", SOCKPERF, sockperf, is_told=False),
+)
+SPINNING = (
+    Peer(
+        "sockperf --nonblocked", "sockperf", SOCKPERF, with_options(sockperf, "--nonblocked"), is_told=False
+    ),
+)
+
+
+def missing(peers: Sequence[Peer]) -> list[str]:
+    """What cannot be had here, and how to come by it, each tool once."""
+    reasons = [reason for peer in peers if (reason := peer.missing())]
+    return list(dict.fromkeys(reasons))
+
+
+def other_congestion(name: str, where: Place, congestion: str) -> str:
+    """What a peer that cannot be told has instead of the congestion control of all others; else nothing."""
+    untold = any(peer.name == name and not peer.is_told for peer in (*STREAMS, *BLOCKING, *SPINNING))
+    return f" ({where.congestion})" if untold and where.congestion != congestion else ""
+
+
+@contextlib.contextmanager
+def server(command: Sequence[str], port: int, run: Run) -> Iterator[Callable[[], str]]:
+    """A peer's server in its place, listening; what it gives waits for its end and says what it said."""
+    side = run.place.server
+    process = subprocess.Popen(
+        placed(command, side),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+        cwd=folder().name,
+        preexec_fn=lambda: os.sched_setaffinity(0, side.cpus),
+    )
+
+    def ended() -> str:
+        try:
+            return process.communicate(timeout=run.seconds + PATIENCE_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            raise EngineError(f"{' '.join(command)} does not end") from None
+
+    try:
+        for _ in until_done():
+            if process.poll() is not None:
+                raise EngineError(f"{' '.join(command)} ended: {ended().strip()}")
+            if is_listening(process.pid, port):
+                break
+        else:
+            raise EngineError(f"{' '.join(command)} does not listen")
+        yield ended
+    finally:
+        end_group(process)
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """Ends a server and what it has forked."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=2)
+            return
+
+
+def client(command: Sequence[str], run: Run) -> str:
+    """Runs a peer's client in its place; what it said."""
+    side = run.place.client
+    try:
+        done = subprocess.run(
+            placed(command, side),
+            capture_output=True,
+            text=True,
+            timeout=run.seconds + PATIENCE_SECONDS,
+            check=False,
+            cwd=folder().name,
+            preexec_fn=lambda: os.sched_setaffinity(0, side.cpus),
+        )
+    except subprocess.TimeoutExpired:
+        raise EngineError(f"{' '.join(command)} does not end") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()
+        raise EngineError(f"{' '.join(command)} ended with {done.returncode}: {said}")
+    return done.stdout
+
+
+def placed(command: Sequence[str], side: Side) -> list[str]:
+    """The command line that runs a tool in its namespace."""
+    name, *more = command
+    program = found(name)
+    if program is None:
+        raise EngineError(f"{name} is not on PATH")
+    return [*side.enter, program, *more]

@@ -1,0 +1,133 @@
+"""Where a comparison takes place: loopback, or two network namespaces joined by a pair of interfaces.
+
+Whatever is compared runs in the same place: ours enters a namespace by its own option, a peer by nsenter(1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import PATIENCE_SECONDS, two_places
+from thunderherd.engine import NamespaceHolder
+from thunderherd.engine_lines import Namespaces
+from thunderherd.errors import UserError
+
+LOOPBACK, VETH = "loopback", "veth"
+NAMES = (LOOPBACK, VETH)
+SYSCTL = "net.ipv4.tcp_congestion_control"
+SYSTEM = Path("/proc/sys") / SYSCTL.replace(".", "/")
+CHOOSE = """
+import socket, sys
+try:
+    socket.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[1].encode())
+except OSError as error:
+    sys.exit(error.strerror)
+"""
+
+
+@dataclass(frozen=True)
+class Side:
+    """The server, or its client."""
+
+    cpus: tuple[int, ...]
+    """What it is pinned to."""
+    namespace: str | None = None
+    """The network namespace that it is in, as a path; None: this process's."""
+    enter: tuple[str, ...] = ()
+    """What a peer's command line is preceded by, so that it is there."""
+
+    def on(self, cpus: list[int]) -> Side:
+        """The same side, pinned elsewhere."""
+        return Side(tuple(cpus), self.namespace, self.enter)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where both sides are."""
+
+    name: str
+    title: str
+    address: str
+    """The server's, without a port."""
+    server: Side
+    client: Side
+    congestion: str
+    """Of whoever chooses none here; a peer that cannot be told has this one."""
+
+    def on_one_cpu(self) -> Place:
+        """The same place, the client on the server's CPU."""
+        client = self.client.on(list(self.server.cpus))
+        return Place(self.name, self.title, self.address, self.server, client, self.congestion)
+
+
+@contextlib.contextmanager
+def place(name: str, congestion: str) -> Iterator[Place]:
+    """Server and client on a CPU each. Main thread only.
+
+    Raises `UserError` where namespaces cannot be had here, or `congestion` cannot be chosen in them.
+    """
+    first, second = (tuple(cpus) for cpus in two_places())
+    if name == LOOPBACK:
+        here = Place(name, name, "127.0.0.1", Side(first), Side(second), SYSTEM.read_text().strip())
+        may_be_chosen(congestion, here)
+        yield here
+        return
+    if shutil.which("nsenter") is None:
+        raise UserError("not here: nsenter, by which a peer enters a namespace; apt-get install util-linux")
+    with NamespaceHolder({}, (SYSCTL,)) as holder:
+        there = holder.namespaces
+        server = Side(first, there.server.path, enter(there, there.server.path))
+        client = Side(second, there.client.path, enter(there, there.client.path))
+        title = f"{name}, MTU {there.server.mtu:,}"
+        default = str(there.server.sysctls[SYSCTL])
+        here = Place(name, title, there.server.address, server, client, default)
+        may_be_chosen(congestion, here)
+        yield here
+
+
+def enter(there: Namespaces, path: str) -> tuple[str, ...]:
+    """What runs a command in a namespace, and in the user namespace that it belongs to where we made one."""
+    user = (f"--user=/proc/{there.pid}/ns/user", "--preserve-credentials") if there.user_namespace else ()
+    return ("nsenter", *user, f"--net={path}", "--")
+
+
+def may_be_chosen(congestion: str, where: Place) -> None:
+    """Raises `UserError` unless a socket may have this congestion control there.
+
+    Asked beforehand, since netperf goes on with the system's where the kernel refuses.
+    """
+    for side in (where.server, where.client):
+        command = [*side.enter, sys.executable, "-c", CHOOSE, congestion]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        if done.returncode:
+            raise UserError(
+                f"--congestion {congestion} is refused in {where.name} ({done.stderr.strip()}); "
+                f"the default there is {where.congestion}"
+            )
+
+
+def is_listening(pid: int, port: int) -> bool:
+    """Asks the kernel, since some servers take the first connection for their client's.
+
+    Of the namespace that a process is in (/proc/PID/net/tcp, state 0A).
+    """
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for row in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
+                _, local, _, state, *_ = row.split()
+                if state == "0A" and int(local.rpartition(":")[2], 16) == port:
+                    return True
+    return False
+
+
+def free_port() -> int:
+    """A port that nobody has on loopback; in a namespace of our own nobody has any."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])

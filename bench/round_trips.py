@@ -1,0 +1,198 @@
+"""Round trips of a byte on one connection, ours beside netperf's, neper's and sockperf's.
+
+Three kinds, which are not to be mixed up: both sides sleep in their calls on a CPU each, so that every
+message wakes somebody on another CPU; both sleep on the same CPU; both spin on a CPU each. Some rounds choose
+the best form of each side, others judge it. METHODOLOGY.md has more.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+import peers
+from common import PATIENCE_SECONDS
+from contest import Comparison, Contest, Seen, held, middle
+from places import LOOPBACK, NAMES, Place, place
+from streams import PEER_SECONDS
+from thunderherd.catalogue import SettingValue
+from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.errors import UserError
+
+WARM_UP_MILLISECONDS = 100
+OTHER_SECONDS = 0.3
+APART, TOGETHER, SPINNING = "sleeping, two CPUs", "sleeping, one CPU", "spinning, two CPUs"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of our ways of moving a byte there and back."""
+
+    primitive: str
+    receive: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.primitive}, {self.receive}"
+
+
+KINDS: dict[str, tuple[tuple[Form, ...], tuple[peers.Peer, ...]]] = {
+    APART: ((Form("send_each", "recv"), Form("write_each", "recv_exact")), peers.BLOCKING),
+    TOGETHER: ((Form("send_each", "recv"), Form("write_each", "recv_exact")), peers.BLOCKING),
+    SPINNING: ((Form("send_each", "busy_poll"), Form("write_each", "busy_poll")), peers.SPINNING),
+}
+"""What sleeps or spins, and where: our forms, and the peers'."""
+AGAINST_SLEEPING = "spinning : sleeping"
+"""Our best that spins against the best peer that sleeps, on two CPUs."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--places", nargs="+", choices=NAMES, default=[LOOPBACK], help="default: loopback")
+    parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
+    parser.add_argument("--choosing", type=int, default=2, help="rounds that choose (default: %(default)s)")
+    parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
+    parser.add_argument(
+        "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"
+    )
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take."""
+    mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
+    total = 0.0
+    for forms, others in KINDS.values():
+        here = sum(peer.missing() is None for peer in others)
+        total += given.choosing * (len(forms) * mine + here * (PEER_SECONDS + OTHER_SECONDS))
+        total += given.judging * (mine + min(here, 1) * (PEER_SECONDS + OTHER_SECONDS))
+    return total * len(given.places)
+
+
+def not_here() -> list[str]:
+    """What will be missing, and why."""
+    return peers.missing((*peers.BLOCKING, *peers.SPINNING))
+
+
+def run(given: argparse.Namespace) -> None:
+    if not any(peer.missing() is None for peer in peers.BLOCKING):
+        raise UserError("none of the peers is here; " + "; ".join(not_here()))
+    for name in given.places:
+        with place(name, given.congestion) as where:
+            show(cell(where, given), where, given)
+
+
+def labelled(kind: str, name: str) -> str:
+    """A form under its kind; the same may be in several."""
+    return f"{kind}: {name}"
+
+
+def comparisons() -> list[Comparison]:
+    """Each kind by itself, and our best that spins against the best peer that sleeps."""
+    names = {
+        kind: (
+            tuple(labelled(kind, form.name) for form in forms),
+            tuple(labelled(kind, peer.name) for peer in others if peer.missing() is None),
+        )
+        for kind, (forms, others) in KINDS.items()
+    }
+    each = [Comparison(kind, mine, theirs) for kind, (mine, theirs) in names.items()]
+    return [*each, Comparison(AGAINST_SLEEPING, names[SPINNING][0], names[APART][1])]
+
+
+def cell(where: Place, given: argparse.Namespace) -> Contest:
+    """All kinds together, so that what spins and what sleeps are compared within rounds, too."""
+    forms = {labelled(kind, form.name): (kind, form) for kind, (mine, _) in KINDS.items() for form in mine}
+    others = {
+        labelled(kind, peer.name): (kind, peer) for kind, (_, theirs) in KINDS.items() for peer in theirs
+    }
+
+    def measured(name: str, _choosing: bool) -> Seen:
+        kind, form = forms[name] if name in forms else others[name]
+        there = where.on_one_cpu() if kind == TOGETHER else where
+        if isinstance(form, Form):
+            return ours(form, there, given.milliseconds, given.congestion)
+        return Seen(form.run(peers.Run(there, 1, PEER_SECONDS, given.congestion)))
+
+    return held(comparisons(), measured, given.choosing, given.judging, where.name)
+
+
+def ours(form: Form, where: Place, milliseconds: int, congestion: str) -> Seen:
+    """Echoes of one byte on one kept connection, one after another, with TCP_NODELAY as peers have it."""
+    both: dict[str, SettingValue] = {"congestion": congestion}
+    with Server(
+        "thread_per_client",
+        workload="echo",
+        primitive=form.primitive,
+        receive=form.receive,
+        settings=both,
+        cpus=where.server.cpus,
+        listen=f"{where.address}:0",
+        network_namespace=where.server.namespace,
+    ) as server:
+        load = start_load(
+            "echo",
+            f"{where.address}:{server.ready.port}",
+            kind="closed_threads",
+            primitive=form.primitive,
+            receive=form.receive,
+            settings={
+                **both,
+                "bytes": 1,
+                "clients": 1,
+                "connections": "kept",
+                "milliseconds": milliseconds,
+                "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+            },
+            cpus=where.client.cpus,
+            network_namespace=where.client.namespace,
+        )
+        try:
+            result = load.wait(PATIENCE_SECONDS)
+        finally:
+            load.end()
+    window = result.window
+    if result.tally.errors:
+        raise EngineError(f"{form.name}: {result.first_error}")
+    if window is None or not window.requests:
+        raise EngineError(f"{form.name}: no reply came in the window: others keep the CPUs busy")
+    return Seen(window.requests * 1e9 / (window.ended_monotonic_ns - window.started_monotonic_ns))
+
+
+def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
+    """A row for each kind, and every form that was tried."""
+    print(
+        f"Round trips of one byte a second, {where.title}, {given.congestion}: the median of {given.judging} "
+        "rounds (least..most)\nthat had no part in choosing the forms\n"
+    )
+    print(f"{'':22}{'ours':>24}{'':26}{'best peer':>30}{'':26}{'ours : peer':>24}")
+    for outcome in contest.outcomes:
+        row = f"{outcome.comparison.name:22}"
+        if outcome.ours is None or outcome.peer is None:
+            print(f"{row}{'':24}{figure(contest, outcome.ours):>26}{'no peer could be measured':>26}")
+            continue
+        print(
+            f"{row}{short(outcome.ours):>24}{figure(contest, outcome.ours):>26}"
+            f"{remarked(outcome.peer, where, given):>30}{figure(contest, outcome.peer):>26}"
+            f"{contest.compared(outcome.ours, outcome.peer):>24}"
+        )
+    print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
+    for name, seen in sorted(contest.choosing.items()):
+        value = middle(seen)
+        print(f"{name:50}{value:>10,.0f}{1e6 / value:>10.1f} µs")
+    print(f"\nsockperf sends {peers.SOCKPERF_LEAST} bytes, the fewest that it can")
+    for name, reason in contest.failed.items():
+        print(f"{name}: {reason}")
+    print(flush=True)
+
+
+def short(name: str) -> str:
+    """A form without its kind."""
+    return name.partition(": ")[2]
+
+
+def figure(contest: Contest, name: str | None) -> str:
+    return "-" if name is None else contest.figure(name, 1, 0)
+
+
+def remarked(name: str, where: Place, given: argparse.Namespace) -> str:
+    """A peer's form, and what it has instead of the congestion control of all others."""
+    return short(name) + peers.other_congestion(short(name), where, given.congestion)

@@ -1,0 +1,324 @@
+"""One TCP stream of ours beside iperf3's, netperf's and neper's, by message size, on loopback and over veth.
+
+Server and client have a CPU each and the same congestion control; peers run in the same namespaces. Some
+rounds choose the best form of each side, others judge it. Four comparisons keep apart what a gain comes from:
+one call a message, copied at both ends; any sender, but a receiver that copies; receivers that discard, on
+both sides; the best of all. METHODOLOGY.md has more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import peers
+from common import PATIENCE_SECONDS
+from contest import Comparison, Contest, Seen, held, middle
+from places import NAMES, Place, place
+from thunderherd.catalogue import SettingValue
+from thunderherd.engine import EngineError, Server, catalogue, start_load
+from thunderherd.engine_lines import Tally
+from thunderherd.errors import UserError
+
+SIZES = (64, 1 << 10, 16 << 10, 128 << 10, 1 << 20)
+FROM_BYTES = 16 << 10
+"""Senders that do not copy have calls of their own for each message: from this size on they are tried."""
+RECEIVE_BYTES = 128 << 10
+AT_ONCE = 1024
+"""Messages that a call may gather."""
+WARM_UP_MILLISECONDS = 50
+SLACK_MILLISECONDS = 60
+"""How much longer than wanted the window is, so that both looks at the server lie within it."""
+CHOOSING_MILLISECONDS = 200
+PEER_SECONDS = 1
+"""The shortest run that all peers can be told."""
+OTHER_SECONDS = 0.2
+"""Of a run, beside its length."""
+EACH, COPYING, DISCARDING, ALL = "one call a message", "receiver copies", "receiver discards", "best of all"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way of ours."""
+
+    primitive: str
+    receive: str = "recv"
+    at_once: int = 1
+    source: str = "memory"
+    uncopied: bool = False
+
+    @property
+    def name(self) -> str:
+        gathered = f" ×{self.at_once}" if self.at_once > 1 else ""
+        return f"{self.primitive}{gathered} → {self.receive}"
+
+    @property
+    def discards(self) -> bool:
+        return self.receive in ("recv_truncate", "recv_zerocopy")
+
+
+OURS = (
+    Form("send_each"),
+    Form("write_once", at_once=AT_ONCE),
+    Form("sendmsg", at_once=AT_ONCE),
+    Form("uring_send", at_once=AT_ONCE),
+    Form("zerocopy", at_once=AT_ONCE, uncopied=True),
+    Form("sendfile", source="memfd", uncopied=True),
+    Form("splice", source="memfd", uncopied=True),
+    Form("vmsplice", at_once=AT_ONCE, uncopied=True),
+    Form("send_each", "recv_truncate"),
+    Form("write_once", "recv_truncate", at_once=AT_ONCE),
+    Form("sendfile", "recv_truncate", source="memfd", uncopied=True),
+    Form("vmsplice", "recv_truncate", at_once=AT_ONCE, uncopied=True),
+    Form("vmsplice", "recv_zerocopy", at_once=AT_ONCE, uncopied=True),
+)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sizes", nargs="*", type=int, help="bytes of a message (default: 64 to 1 MiB)")
+    parser.add_argument("--places", nargs="+", choices=NAMES, default=NAMES, help="default: all")
+    parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
+    parser.add_argument("--choosing", type=int, default=2, help="rounds that choose (default: %(default)s)")
+    parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
+    parser.add_argument(
+        "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"
+    )
+
+
+def sizes_of(given: argparse.Namespace) -> Sequence[int]:
+    return given.sizes or SIZES
+
+
+def our_forms(size: int) -> list[Form]:
+    """Those of a size that this machine has."""
+    available = {each.name: each.available for each in catalogue().primitives}
+    return [
+        form
+        for form in OURS
+        if available[form.primitive] and available[form.receive] and (size >= FROM_BYTES or not form.uncopied)
+    ]
+
+
+def peer_forms(size: int) -> list[peers.Peer]:
+    return [
+        peer for peer in peers.STREAMS if peer.missing() is None and (size >= FROM_BYTES or not peer.uncopied)
+    ]
+
+
+def comparisons(ours: Sequence[Form], others: Sequence[peers.Peer]) -> list[Comparison]:
+    """What is compared with what; a comparison for which a side has nothing is left out."""
+    copying, discarding = ([form for form in ours if form.discards == discards] for discards in (False, True))
+    peers_copying, peers_discarding = (
+        [peer for peer in others if peer.discards == discards] for discards in (False, True)
+    )
+    plain = [form for form in copying if not form.uncopied and form.at_once == 1]
+    peers_plain = [peer for peer in peers_copying if not peer.uncopied]
+    rows = (
+        (EACH, plain, peers_plain),
+        (COPYING, copying, peers_copying),
+        (DISCARDING, discarding, peers_discarding),
+        (ALL, ours, others),
+    )
+    return [
+        Comparison(name, tuple(form.name for form in mine), tuple(peer.name for peer in theirs))
+        for name, mine, theirs in rows
+        if mine and theirs
+    ]
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take."""
+    peer, choosing, judging = (
+        length + OTHER_SECONDS
+        for length in (
+            PEER_SECONDS,
+            (CHOOSING_MILLISECONDS + WARM_UP_MILLISECONDS + SLACK_MILLISECONDS) / 1000,
+            (given.milliseconds + WARM_UP_MILLISECONDS + SLACK_MILLISECONDS) / 1000,
+        )
+    )
+    total = 0.0
+    for size in sizes_of(given):
+        ours, others = our_forms(size), peer_forms(size)
+        total += given.choosing * (len(ours) * choosing + len(others) * peer)
+        total += given.judging * 3 * (judging + peer)
+    return total * len(given.places)
+
+
+def not_here() -> list[str]:
+    """What will be missing, and why."""
+    return [
+        *peers.missing(peers.STREAMS),
+        *(f"{each.name}: {each.reason}" for each in catalogue().primitives if not each.available),
+    ]
+
+
+def run(given: argparse.Namespace) -> None:
+    if not any(peer.missing() is None for peer in peers.STREAMS):
+        raise UserError("none of the peers is here; " + "; ".join(peers.missing(peers.STREAMS)))
+    for name in given.places:
+        with place(name, given.congestion) as where:
+            show_head(where, given)
+            contests = {}
+            for size in sizes_of(given):
+                contests[size] = cell(where, size, given)
+                show(size, contests[size], where, given)
+            show_forms(contests, where, given)
+
+
+def cell(where: Place, size: int, given: argparse.Namespace) -> Contest:
+    """All comparisons of one size in one place."""
+    forms = {form.name: form for form in our_forms(size)}
+    others = {peer.name: peer for peer in peer_forms(size)}
+
+    def measured(name: str, choosing: bool) -> Seen:
+        if name in others:
+            return Seen(others[name].run(peers.Run(where, size, PEER_SECONDS, given.congestion)))
+        milliseconds = CHOOSING_MILLISECONDS if choosing else given.milliseconds
+        return ours(forms[name], where, size, milliseconds, given.congestion)
+
+    wanted = comparisons(list(forms.values()), list(others.values()))
+    return held(wanted, measured, given.choosing, given.judging, f"{where.name}, {size:,} bytes")
+
+
+def ours(form: Form, where: Place, size: int, milliseconds: int, congestion: str) -> Seen:
+    """What the server received between two looks at it, which lie within the window of the client that sends.
+
+    Neither side has TCP_NODELAY, as no peer's has. The server's receives ask for 128 KiB, and it compares the
+    first 64 bytes of each, where they are stored.
+    """
+    both: dict[str, SettingValue] = {"nodelay": False, "congestion": congestion}
+    server = Server(
+        "thread_per_client",
+        workload="stream",
+        receive=form.receive,
+        settings={**both, "receive_bytes": RECEIVE_BYTES},
+        cpus=where.server.cpus,
+        listen=f"{where.address}:0",
+        network_namespace=where.server.namespace,
+    )
+    settings: dict[str, SettingValue] = {
+        **both,
+        "message_bytes": size,
+        "clients": 1,
+        "milliseconds": milliseconds + SLACK_MILLISECONDS,
+        "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+    }
+    if form.at_once > 1:
+        settings["messages_at_once"] = form.at_once
+    if form.source != "memory":
+        # As small a file as there can be: iperf3's has a message, too, which stays in the CPU's cache.
+        settings |= {"source": form.source, "source_bytes": 1}
+    with server:
+        load = start_load(
+            "stream",
+            f"{where.address}:{server.ready.port}",
+            kind="closed_threads",
+            primitive=form.primitive,
+            settings=settings,
+            cpus=where.client.cpus,
+            network_namespace=where.client.namespace,
+        )
+        try:
+            began = load.mark(PATIENCE_SECONDS)
+            before = server.snapshot()
+            time.sleep(milliseconds / 1000)
+            after = server.snapshot()
+            result = load.wait(PATIENCE_SECONDS)
+        finally:
+            load.end()
+    if result.tally.errors:
+        raise EngineError(f"{form.name}: {result.first_error}")
+    window = result.window
+    # A look that comes too late sees what had come until the end, and a few packets that were on their way.
+    ended = min(after.monotonic_ns, window.ended_monotonic_ns) if began and window else 0
+    if ended <= before.monotonic_ns:
+        raise EngineError(f"{form.name}: could not be read within the window: others keep the CPUs busy")
+    received = after.tally.bytes_received - before.tally.bytes_received
+    if received <= 0:
+        raise EngineError(f"{form.name}: nothing came in the window")
+    return Seen(
+        received * 8e9 / (ended - before.monotonic_ns),
+        copied_share(form, before.tally, after.tally, result.tally),
+    )
+
+
+def copied_share(form: Form, before: Tally, after: Tally, client: Tally) -> float | None:
+    """Of sends without copying, by their completions; or of bytes that were to be mapped, by the server."""
+    if client.completions:
+        return client.completions_copied / client.completions
+    if form.receive == "recv_zerocopy":
+        mapped = after.bytes_not_copied - before.bytes_not_copied
+        return 1 - mapped / (after.bytes_received - before.bytes_received)
+    return None
+
+
+def show_head(where: Place, given: argparse.Namespace) -> None:
+    print(
+        f"One stream, {where.title}, {given.congestion}, a CPU for each side; Gbit/s received: the median of "
+        f"{given.judging} rounds (least..most)\nthat had no part in choosing the forms\n"
+    )
+    print(
+        f"{'message':>9}  {'comparison':20}{'ours':>45}{'':23}{'best peer':>25}{'':23}{'ours : peer':>24}",
+        flush=True,
+    )
+
+
+def show(size: int, contest: Contest, where: Place, given: argparse.Namespace) -> None:
+    """A row for each comparison."""
+    for outcome in contest.outcomes:
+        mine, theirs = outcome.ours, outcome.peer
+        row = f"{words(size):>9}  {outcome.comparison.name:20}"
+        if mine is None or theirs is None:
+            print(f"{row}could not be measured; why is said below", flush=True)
+            continue
+        figures = [f"{contest.figure(name, 1e9, digits(contest, name)):>23}" for name in (mine, theirs)]
+        print(
+            f"{row}{mine + copied(contest, mine):>45}{figures[0]}"
+            f"{theirs + peers.other_congestion(theirs, where, given.congestion):>25}{figures[1]}"
+            f"{contest.compared(mine, theirs):>24}",
+            flush=True,
+        )
+
+
+def copied(contest: Contest, name: str) -> str:
+    """The copied share of a form, where it is told."""
+    share = contest.copied(name)
+    return "" if share is None else f" (copied {100 * share:.0f} %)"
+
+
+def digits(contest: Contest, name: str) -> int:
+    """So many places that small figures have some."""
+    return 1 if max(contest.values(name), default=0) >= 10e9 else 2
+
+
+def words(size: int) -> str:
+    """A size in the largest unit that divides it."""
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def show_forms(contests: dict[int, Contest], where: Place, given: argparse.Namespace) -> None:
+    """Every form that was tried, by its figures in the rounds that chose."""
+    print(f"\nAll forms, {where.title}: median of the {given.choosing} rounds that chose, Gbit/s\n")
+    print(f"{'':34}" + "".join(f"{words(size):>10}" for size in contests))
+    for name in dict.fromkeys(name for contest in contests.values() for name in contest.choosing):
+        row = f"{name + peers.other_congestion(name, where, given.congestion):34}"
+        shares = []
+        for contest in contests.values():
+            seen = contest.choosing.get(name)
+            row += f"{middle(seen) / 1e9:>10.2f}" if seen else f"{'-':>10}"
+            shares += [] if (share := contest.copied(name)) is None else [f"{100 * share:.0f} %"]
+        print(row + (f"  copied: {', '.join(shares)}" if shares else ""))
+    print(
+        "\n×1024: a call gathers as many messages, of 64 KiB together at most. copied: the share of sends,"
+        "\nor of what was received, that the kernel has copied although it was asked not to; of sendfile,"
+        "\nsplice and vmsplice, and of peers, nothing tells it."
+    )
+    for size, contest in contests.items():
+        for name, reason in contest.failed.items():
+            print(f"{words(size)}, {name}: {reason}")
+    print(flush=True)

@@ -1,0 +1,25 @@
+"""The published schemas of what a run leaves on disk (docs/reference)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from thunderherd.records import Summary, TrialRecord
+
+
+def summary_schema() -> dict[str, Any]:
+    """The JSON schema of `summary.json`, as published."""
+    return published(Summary, "summary.json of a Thunderherd run")
+
+
+def trial_schema() -> dict[str, Any]:
+    """The JSON schema of one line of `trials.jsonl`, as published."""
+    return published(TrialRecord, "One line of trials.jsonl of a Thunderherd run")
+
+
+def published(model: type[BaseModel], title: str) -> dict[str, Any]:
+    """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
+    schema = model.model_json_schema(mode="serialization", by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}

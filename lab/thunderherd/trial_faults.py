@@ -1,0 +1,123 @@
+"""Every reason why a trial may not count, in words.
+
+Correctness comes before statistics: one wrong reply, one connection too few, one overflow of the listen
+queue, and the trial is invalid and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from thunderherd.metrics import is_of_clients
+from thunderherd.observation import Observation, less
+from thunderherd.trial_metrics import flow_of, total
+
+
+def faults_of(seen: Observation) -> list[str]:
+    """Everything that forbids to count this trial, in the order in which one would look for a cause."""
+    return [
+        *_load_faults(seen),
+        *_window_faults(seen),
+        *_server_faults(seen),
+        *_tally_faults(seen),
+        *_account_faults(seen),
+        *_figure_faults(seen),
+    ]
+
+
+def _load_faults(seen: Observation) -> Iterator[str]:
+    for what, results in (("warm-up", seen.warm_up), ("load", seen.loads)):
+        for result in results:
+            if errors := _in_words(result.tally.errors):
+                first = f" (first: {result.first_error})" if result.first_error else ""
+                yield f"{what}: errors: {errors}{first}"
+            if result.interrupted:
+                yield f"{what}: interrupted"
+            if result.tally.workers_lost:
+                yield f"{what}: {result.tally.workers_lost} client processes died"
+            if result.expected_requests not in (None, result.tally.requests):
+                yield f"{what}: {result.tally.requests} right replies of {result.expected_requests}"
+
+
+def _window_faults(seen: Observation) -> Iterator[str]:
+    """A load that ends by time has a window in which something was asked, and its server was read in
+    time."""
+    windows = [result.window for result in seen.loads if result.window is not None]
+    if seen.contender.load.is_timed and len(windows) < len(seen.loads):
+        yield "load: it ends by time and told no window"
+    if any(
+        load.window and load.measured_by == "requests" and not load.window.requests for load in seen.loads
+    ):
+        yield "load: no reply came within the window"
+    if (flow := flow_of(seen.loads, seen.before, seen.after)) is not None and flow.gigabits == 0:
+        yield "load: no byte came within the window"
+    if not is_of_clients(seen.contender.metric):
+        yield from seen.read_late()
+
+
+def _server_faults(seen: Observation) -> Iterator[str]:
+    last = seen.summary or seen.rest_after
+    if last is not None:
+        if errors := _in_words(last.tally.errors):
+            yield f"server: errors: {errors}"
+        if last.tally.workers_lost:
+            yield f"server: {last.tally.workers_lost} workers died"
+    if seen.summary is not None and seen.summary.died:
+        yield f"server: {seen.summary.died}"
+    if (drops := seen.listen_drops()) > 0:
+        yield (
+            f"listen queue overflowed: {drops} connections dropped; raise server.settings.backlog "
+            "or net.core.somaxconn"
+        )
+
+
+def _tally_faults(seen: Observation) -> Iterator[str]:
+    """The two ends must have counted the same."""
+    if not seen.loads:
+        return
+    if seen.is_whole_life:
+        counted = seen.summary.tally if seen.summary else None
+    elif seen.rest_before and seen.rest_after:
+        counted = less(seen.rest_after.tally, seen.rest_before.tally)
+    else:
+        counted = None
+    if counted is None:
+        return
+    asked = sum(load.tally.requests for load in seen.loads)
+    if counted.requests != asked:
+        yield f"server counted {counted.requests} requests in the window, its clients {asked}"
+    opened = sum(load.tally.connections for load in seen.loads)
+    if counted.connections != opened:
+        yield f"server counted {counted.connections} connections in the window, its clients {opened}"
+    planned = seen.contender.load.requests_per_trial
+    expected = total(load.expected_requests for load in seen.loads)
+    if planned is not None and expected != planned:
+        yield f"the clients planned {expected} requests, the study {planned}"
+
+
+def _account_faults(seen: Observation) -> Iterator[str]:
+    """The books of both ends, kept over the server's whole life, must agree on what both know."""
+    if seen.summary is None:
+        return
+    if seen.summary.account_fault:
+        yield f"server: its books do not balance: {seen.summary.account_fault}"
+    clients: dict[str, int] = {}
+    for load in (*seen.warm_up, *seen.loads):
+        for name, amount in load.account.items():
+            clients[name] = clients.get(name, 0) + amount
+    for name, amount in seen.summary.account.items():
+        if name in clients and clients[name] != amount:
+            yield f"account: {name}: the server has {amount}, its clients {clients[name]}"
+
+
+def _figure_faults(seen: Observation) -> Iterator[str]:
+    """Less than the study knows to be possible is a miscount, whatever else is right."""
+    metrics = seen.metrics() or {} if seen.contender.at_least else {}
+    for name, least in seen.contender.at_least.items():
+        value = metrics.get(name)
+        if value is not None and value < least:
+            yield f"{name} = {value:g} is less than the {least:g} that there must be"
+
+
+def _in_words(errors: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in errors.items() if count)
