@@ -1,6 +1,6 @@
 //! The command line, once it is typed: what was asked for, and what is wrong with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -162,16 +162,28 @@ fn follow_parent(matches: &ArgMatches) -> Result<()> {
         .map_err(|error| mistake(format!("--parent {parent} is not this process's parent: {error}")))
 }
 
-/// Pins this process, and all that it will fork, to the CPUs asked for.
+/// Pins this process, and all that it will fork, to the CPUs asked for; all of them.
 fn pin(matches: &ArgMatches) -> Result<Option<Vec<usize>>> {
     let Some(cpus) = cpus(matches) else { return Ok(None) };
-    process::pin(&cpus)
-        .map_err(|error| mistake(format!("--cpus {cpus:?}: {error}; `nproc` CPUs are there, counted from 0")))?;
-    Ok(Some(cpus))
+    let allowed = process::allowed_cpus()?;
+    // The kernel leaves out silently what it has not, if it has any of them (sched_setaffinity(2)).
+    let pinned = process::pin(&cpus).and_then(|()| process::allowed_cpus());
+    if pinned.as_ref().is_ok_and(|pinned| *pinned == cpus) {
+        return Ok(Some(cpus));
+    }
+    let listed = |cpus: &[usize]| cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    Err(mistake(format!(
+        "--cpus {}: not all of these are there; this process may run on {}, and the machine has {}, counted from 0",
+        listed(&cpus),
+        listed(&allowed),
+        process::online_cpus()?
+    )))
 }
 
+/// The CPUs asked for, in their order, each once.
 fn cpus(matches: &ArgMatches) -> Option<Vec<usize>> {
-    Some(matches.get_many("cpus")?.copied().collect())
+    let cpus: BTreeSet<usize> = matches.get_many("cpus")?.copied().collect();
+    Some(cpus.into_iter().collect())
 }
 
 fn serve(matches: &ArgMatches) -> Result<ExitCode> {

@@ -153,7 +153,7 @@ fn common(command: Command) -> Command {
         .arg(
             text("cpus", "LIST")
                 .value_delimiter(',')
-                .value_parser(value_parser!(usize))
+                .value_parser(cpu)
                 .action(ArgAction::Append)
                 .help("CPUs to be pinned to, for instance 0 or 0,1"),
         )
@@ -163,6 +163,11 @@ fn common(command: Command) -> Command {
                 .help("Enter this network namespace before anything else, as `namespace` prints it"),
         )
         .arg(parent())
+}
+
+/// The number of a CPU, as the command line has it.
+fn cpu(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "it takes numbers of CPUs with commas between them, counted from 0, for instance 0,1")
 }
 
 fn parent() -> Arg {

@@ -106,10 +106,13 @@ fn a_server_elsewhere_is_loaded_only_on_purpose() {
 #[test]
 fn a_cpu_that_is_not_there_is_refused() {
     for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
-        for cpus in ["999", "99999", "4294967296"] {
-            mistake(&format!("{command} --cpus {cpus}"), &["--cpus", cpus]);
+        // One that is there does not make up for one that is not.
+        for cpus in ["999", "0,999", "99999", "4294967296"] {
+            mistake(&format!("{command} --cpus {cpus}"), &["--cpus", cpus, "may run on", "counted from 0"]);
         }
-        mistake(&format!("{command} --cpus one"), &["--cpus", "one"]);
+        for wrong in ["one", "0-1", ""] {
+            mistake(&format!("{command} --cpus={wrong}"), &["--cpus", wrong, "for instance 0,1"]);
+        }
         mistake(&format!("{command} --cpus=-1"), &["--cpus", "-1"]);
     }
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,11 +56,52 @@ def test_over_unix_sockets_a_server_listens_there() -> None:
         ("serve", "--lab veth:1", "load takes veth:PID"),
         ("load", "--lab veth:x", "load takes veth:PID"),
         ("load", "--lab unix:1", "load takes veth:PID"),
+        ("serve", "--lab veth --lab unix", "--lab is given twice: veth, and unix"),
+        ("serve", "--lab veth --mtu 1500 --mtu=9000", "--mtu is given twice"),
+        ("serve", "--lab unix --port 80", "a Unix socket has no --port; .*--listen unix:@NAME"),
+        ("serve", "--lab unix --listen 127.0.0.1:0", "--listen is '127.0.0.1:0', but it takes unix:@NAME"),
+        ("serve", "--lab veth --listen=unix:@x", "--listen is 'unix:@x', but it takes HOST:PORT"),
+        ("load", "--lab unix --connect 127.0.0.1:1", "--connect is '127.0.0.1:1', but it takes unix:@NAME"),
+        ("load", "--lab loopback --connect unix:@x", "--connect is 'unix:@x', but it takes HOST:PORT"),
     ],
 )
 def test_what_is_wrong_is_told(command: str, words: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         lab_commands.read(command, words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--port"], "--port is '', but it takes a whole number from 0 to 65535"),
+        (["--port", "http"], "--port is 'http', but"),
+        (["--port=65536"], "--port is '65536', but"),
+        (["--port", "80", "--listen", "10.0.0.1:80"], "'--port .*cannot be used with.*--listen"),
+        (["--rate", "1kbit"], "--rate 1kbit: --rate-bits-per-second is 1000; it takes 8000 at least"),
+        (["--mtu", "67"], "thunderherd: --mtu is '67', but it takes a whole number from 68"),
+        (["--network-namespace"], "--network-namespace"),
+    ],
+)
+def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(
+    words: list[str], said: str, use_engine: Path
+) -> None:
+    pair = catalogue().namespace
+    if pair is None or not pair.available:
+        pytest.skip("no namespaces here")
+    done = subprocess.run(
+        thunderherd("serve", "prefork", "--lab", "veth", *words),
+        capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, ""), done
+    assert re.search(said, done.stderr), done.stderr
+    assert "/proc/" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_process_that_holds_nothing_is_no_lab(use_engine: Path) -> None:
+    asked = lab_commands.read("load", ["bytes", "--lab", f"veth:{os.getpid()}"])
+    with pytest.raises(UserError, match=f"process {os.getpid()} holds no network namespaces"):
+        lab_commands.words_of(asked)
 
 
 def test_no_option_of_the_engines_server_is_taken_away(use_engine: Path) -> None:

@@ -6,6 +6,7 @@ the server that runs, which it finds among this user's processes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -43,6 +44,8 @@ class Asked:
     kind: str | None = None
     holder: int | None = None
     settings: dict[str, int] = field(default_factory=dict)
+    typed: dict[str, str] = field(default_factory=dict)
+    """The settings as they were typed: `--rate 1gbit`, by the engine's option for it."""
 
     @property
     def serves_in_namespaces(self) -> bool:
@@ -64,6 +67,8 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
         value = value if equals else next(words, "")
         if not value:
             raise UserError(f"--{name} takes a value")
+        if name in given:
+            raise UserError(f"--{name} is given twice: {given[name]}, and {value}; leave one out")
         given[name] = value
     if (lab := given.pop("lab", None)) is not None:
         asked.kind, _, holder = lab.partition(":")
@@ -77,8 +82,22 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
     for name, value in given.items():
         if asked.kind != VETH.name:
             raise UserError(f"--{name} is of --lab veth; give both, or neither")
-        asked.settings[QUANTITIES[name].setting] = _quantity(name, value)
+        setting = QUANTITIES[name].setting
+        asked.settings[setting] = _quantity(name, value)
+        asked.typed["--" + setting.replace("_", "-")] = f"--{name} {value}"
+    _check_address(asked)
     return asked
+
+
+def _check_address(asked: Asked) -> None:
+    """Refuses an address that is not one of the lab."""
+    option = "listen" if asked.command == "serve" else "connect"
+    address, is_unix = _value(asked.words, option), asked.kind == UNIX.name
+    if asked.kind is not None and address and address.startswith("unix:") != is_unix:
+        takes = "unix:@NAME" if is_unix else "HOST:PORT"
+        raise UserError(f"--lab {asked.kind}: --{option} is '{address}', but it takes {takes} there")
+    if is_unix and _is_given(asked.words, "port"):
+        raise UserError("--lab unix: a Unix socket has no --port; leave it out, or give --listen unix:@NAME")
 
 
 def _quantity(name: str, text: str) -> int:
@@ -106,9 +125,15 @@ def serve_in_namespaces(asked: Asked) -> int:
     """
     engine = find_engine()
     lab = Lab(kind=VETH.name, settings=asked.settings, server_cpus=None, client_cpus=None)
-    with site_of(lab, engine) as site:
-        words = [*asked.words, "--network-namespace", str(site.server_namespace)]
-        port = _taken(words, "port")
+    words = list(asked.words)
+    # Where both are given, the engine says that they contradict each other.
+    port = None if _is_given(words, "listen") else _port_taken(words)
+    with contextlib.ExitStack() as made:
+        try:
+            site = made.enter_context(site_of(lab, engine))
+        except UserError as error:
+            raise UserError(_as_typed(asked, str(error))) from None
+        words += ["--network-namespace", str(site.server_namespace)]
         if not _is_given(words, "listen"):
             words += ["--listen", site.listen.removesuffix(":0") + f":{port or 0}"]
         print(
@@ -125,19 +150,39 @@ def serve_in_namespaces(asked: Asked) -> int:
     return status if status >= 0 else 128 - status
 
 
+def _as_typed(asked: Asked, message: str) -> str:
+    """What the engine says of its options, behind what was typed in their place."""
+    typed = [words for option, words in asked.typed.items() if option in message and option not in words]
+    return ": ".join([*typed, message])
+
+
 def _is_given(words: Sequence[str], option: str) -> bool:
-    return any(word == f"--{option}" or word.startswith(f"--{option}=") for word in words)
+    return _value(words, option) is not None
 
 
-def _taken(words: list[str], option: str) -> str | None:
-    """Takes an option and its value out of the words; None where it is not among them."""
+def _value(words: Sequence[str], option: str) -> str | None:
+    """The value of an option, "" where that is missing; None where the option is not among the words."""
     for place, word in enumerate(words):
         if word.startswith(f"--{option}="):
-            return words.pop(place).partition("=")[2]
-        if word == f"--{option}" and place + 1 < len(words):
-            del words[place]
-            return words.pop(place)
+            return word.partition("=")[2]
+        if word == f"--{option}":
+            return "".join(words[place + 1 : place + 2])
     return None
+
+
+def _port_taken(words: list[str]) -> int | None:
+    """Takes --port and its value out of the words; None where it is not among them."""
+    value = _value(words, "port")
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and int(value) < 2**16):
+        raise UserError(f"--port is '{value}', but it takes a whole number from 0 to 65535")
+    if f"--port={value}" in words:
+        words.remove(f"--port={value}")
+    else:
+        place = words.index("--port")
+        del words[place : place + 2]
+    return int(value)
 
 
 # Loading ----------------------------------------------------------------------------------------------------
@@ -150,24 +195,37 @@ def words_of(asked: Asked) -> list[str]:
         return [*asked.words, "--listen", UnixSite.listen]
     if asked.kind != VETH.name:
         return asked.words
-    holder = asked.holder or _only(holders(find_engine()))
+    engine = find_engine()
+    holder = asked.holder or _only(holders(engine))
+    if not _holds(PROC / str(holder), engine):
+        running = (
+            ", ".join(map(str, holders(engine)))
+            or "none; start one first: thunderherd serve DESIGN --lab veth"
+        )
+        raise UserError(
+            f"--lab veth:{holder}: process {holder} holds no network namespaces that you may enter; "
+            f"those that do: {running}"
+        )
     return [*asked.words, "--network-namespace", str(PROC / str(holder) / "ns" / "net")]
 
 
 def holders(engine: Path) -> list[int]:
     """This user's processes that hold network namespaces."""
-    found = []
-    for entry in PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            is_engine = (entry / "exe").readlink() == engine.resolve()
-            if is_engine and words[1:2] == [b"namespace"] and entry.stat().st_uid == os.geteuid():
-                found.append(int(entry.name))
-        except OSError:
-            continue  # it has ended, or is another's
-    return sorted(found)
+    processes = (entry for entry in PROC.iterdir() if entry.name.isdigit())
+    return sorted(
+        int(entry.name)
+        for entry in processes
+        if _holds(entry, engine) and entry.stat().st_uid == os.geteuid()
+    )
+
+
+def _holds(process: Path, engine: Path) -> bool:
+    """Whether a process, by its folder in /proc, holds namespaces, and is not another user's."""
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        return (process / "exe").readlink() == engine.resolve() and words[1:2] == [b"namespace"]
+    except OSError:
+        return False  # it has ended, or is another's
 
 
 def _only(found: Sequence[int]) -> int:

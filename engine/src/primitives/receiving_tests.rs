@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::test_bench::{Buffers, PATIENCE, channel, compare, connection, has, noise, primitives, put, send_all};
+use super::test_bench::{Buffers, PATIENCE, TINY, channel, compare, connection, has, noise, primitives, put, send_all};
 use crate::channel::Channel;
 use crate::outbox::Piece;
 use crate::primitive::{Direction, Received, Want};
@@ -91,6 +91,37 @@ fn every_byte_comes_and_no_more_than_is_wanted() {
         }
         let stores = primitives(Direction::In).iter().any(|entry| entry.name == name && entry.item.stores);
         assert!(!stores || counts.bytes_not_copied == 0, "{name}");
+        writer.join().unwrap();
+    });
+}
+
+/// As every other test of them, but with buffers that take hardly anything, and a peer that sends a byte at a time: of what
+/// is wanted never more than a part has come, whoever waits for all of it.
+#[test]
+fn every_byte_comes_through_tiny_buffers_and_one_at_a_time() {
+    let bytes = noise(1, 20_000);
+    with_every_primitive(|name, blocking| {
+        // Ours are those of the end that connects.
+        let (own, peer) = connection(TINY);
+        peer.set_nodelay(true).unwrap();
+        own.set_nonblocking(!blocking).unwrap();
+        let sent = bytes.clone();
+        let writer = thread::spawn(move || {
+            let (singly, together) = sent.split_at(500);
+            singly.iter().for_each(|byte| (&peer).write_all(&[*byte]).unwrap());
+            (&peer).write_all(together).unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+        });
+        let (mut channel, tally) = channel(own, "send_each", name);
+        let received = receive_all(name, &mut channel, &[Want::Exactly(9000), Want::AtMost(7000), Want::AtMost(1)]);
+        let counts = tally.counts();
+        assert_eq!((received.len(), counts.bytes_received), (bytes.len(), bytes.len() as u64), "{name}");
+        if counts.bytes_not_copied == 0 {
+            compare(name, &received, &bytes);
+        }
+        // The kernel's own waiting for all of it (MSG_WAITALL) brings 9000 bytes by one call.
+        let few = if (name, blocking) == ("recv_exact", true) { 1 } else { 5 };
+        assert!(counts.receive_calls > few, "{name}: nothing came in parts: {counts:?}");
         writer.join().unwrap();
     });
 }

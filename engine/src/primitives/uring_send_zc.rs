@@ -68,9 +68,10 @@ impl Sender for UringSendZc {
         send_all(outbox, |outbox| {
             let (bytes, range) = outbox.first().in_memory()?;
             match ring.send_zc(*owner, socket, &bytes, range.clone(), *patience) {
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOBUFS)) => {
                     // No more memory may be pinned. Waiting could wait for the peer, so this one is copied, and counts as
                     // such.
+                    outbox.count_call();
                     let sent = ring.send(socket, &[&bytes[range]], *patience)?;
                     *copied += 1;
                     Ok(sent)

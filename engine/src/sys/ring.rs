@@ -335,6 +335,7 @@ impl fmt::Display for Refusal {
             }
             (Some(libc::EPERM | libc::EACCES), _) => "a policy forbids it, such as a container's seccomp filter",
             (Some(libc::ENOSYS), _) => "this kernel was built without it, or a seccomp filter says so",
+            (Some(libc::ENOMEM), _) => "a ring counts towards what its user may lock (ulimit -l, RLIMIT_MEMLOCK)",
             (Some(libc::EINVAL | libc::EOPNOTSUPP), _) => "this kernel is too old for it; Linux 6.1 has all of it",
             _ => return write!(formatter, "{call}: {error}"),
         };

@@ -142,8 +142,8 @@ impl SendRing {
     }
 
     /// Sends without copying, for an owner of a number of its own choice other than 0, and holds the bytes until the kernel
-    /// is done with them. Says how many bytes were taken; EAGAIN where the time was over, ENOBUFS where the user may not pin
-    /// so much memory (RLIMIT_MEMLOCK).
+    /// is done with them. Says how many bytes were taken; EAGAIN where the time was over, ENOMEM where the user may not pin
+    /// so much memory (RLIMIT_MEMLOCK; Linux, io_uring/notif.h, io_notif_account_mem).
     pub fn send_zc(
         &mut self,
         owner: u64,
