@@ -24,6 +24,7 @@ PARTS = {**SERVERS, **PEERS}
 
 
 def main() -> None:
+    """Runs the parts that the command line names; exits with 1 if one of them failed."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parts = parser.add_subparsers(dest="part", metavar="PART", help=f"default: {', '.join(SERVERS)}")
     parts.add_parser("peers", help=f"all of {', '.join(PEERS)}")

@@ -58,6 +58,7 @@ def title(clients: int, connections: str) -> str:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
     parser.add_argument("designs", nargs="*", help="only these")
     parser.add_argument("--rounds", type=int, default=3, help="trials of each (default: %(default)s)")
     parser.add_argument(
@@ -72,6 +73,7 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def run(given: argparse.Namespace) -> None:
+    """Measures, and prints its tables."""
     designs = chosen_designs(given.designs)
     cases = {case.name: case for design in designs for case in (Case(design, *each) for each in CASES)}
     figures: dict[str, list[Figures]] = defaultdict(list)

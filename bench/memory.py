@@ -64,6 +64,7 @@ class Held:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
     parser.add_argument("designs", nargs="*", help="only these")
     parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
     parser.add_argument(
@@ -73,6 +74,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def cases_of(given: argparse.Namespace) -> dict[str, tuple[Design, int]]:
+    """Each design with each number of idle connections, by what it is called."""
     return {
         f"{design.name}, {count:,} idle connections": (design, count)
         for design in chosen_designs(given.designs)
@@ -88,6 +90,7 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def run(given: argparse.Namespace) -> None:
+    """Measures, and prints its tables."""
     cases = cases_of(given)
     seen: dict[str, list[Held]] = defaultdict(list)
     reasons: dict[str, str] = {}

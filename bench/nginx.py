@@ -79,6 +79,7 @@ class Listening:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
     parser.add_argument(
         "designs", nargs="*", help="only these; otherwise all that do not wait in their calls"
     )
@@ -87,6 +88,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def designs_of(given: argparse.Namespace) -> list[str]:
+    """The designs that stand beside nginx."""
     chosen = chosen_designs(given.designs)
     return [design.name for design in chosen if given.designs or design.waits != "in_the_call"]
 
@@ -97,6 +99,7 @@ def seconds(given: argparse.Namespace) -> float:
 
 
 def run(given: argparse.Namespace) -> None:
+    """Measures, and prints its tables."""
     missing = [each for each in ("nginx", "wrk") if shutil.which(each, path=search_path()) is None]
     if missing:
         raise UserError(f"not here: {', '.join(missing)}; install with: apt-get install nginx-light wrk")

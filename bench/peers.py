@@ -94,6 +94,7 @@ def help_of(program: str) -> str:
 
 
 def iperf3(run: Run, *more: str) -> float:
+    """Bits a second that iperf3's server has received."""
     address, port = run.place.address, free_port()
     with server(["iperf3", "-s", "-1", "-B", address, "-p", str(port)], port, run):
         command = ["iperf3", "-c", address, "-p", str(port), "-t", str(run.seconds), "-J"]
@@ -109,6 +110,10 @@ def iperf3_bits(said: str) -> float:
 
 
 def netperf(run: Run, test: str, own: Sequence[str], more: Sequence[str] = ()) -> float:
+    """What a test of netperf's tells: 10^6 bits, or transactions, a second.
+
+    `own` are options of this test, `more` of netperf itself.
+    """
     address, port = run.place.address, free_port()
     with server(["netserver", "-D", "-4", "-L", address, "-p", str(port)], port, run):
         command = ["netperf", "-4", "-H", address, "-p", str(port), "-l", str(run.seconds), "-P", "0"]
@@ -125,10 +130,12 @@ def netperf_figure(said: str) -> float:
 
 
 def netperf_stream(run: Run) -> float:
+    """Bits a second that netperf has sent."""
     return netperf(run, "TCP_STREAM", ["-m", str(run.message_bytes), "-K", run.congestion]) * 1e6
 
 
 def netperf_sendfile(run: Run) -> float:
+    """The same by sendfile, from a file."""
     with tempfile.NamedTemporaryFile() as file:
         # It wants more than a message, or than its socket's buffer holds.
         file.write(os.urandom(2 * max(RECEIVE_BYTES, run.message_bytes)))
@@ -137,6 +144,7 @@ def netperf_sendfile(run: Run) -> float:
 
 
 def netperf_round_trips(run: Run) -> float:
+    """Transactions a second, one after the other."""
     size = str(run.message_bytes)
     return netperf(run, "TCP_RR", ["-r", f"{size},{size}", "-D", "-K", run.congestion])
 
@@ -160,16 +168,19 @@ def neper_throughput(said: str) -> float:
 
 
 def neper_stream(run: Run, *more: str) -> float:
+    """Bits a second that neper's server has received."""
     received, sent = str(max(RECEIVE_BYTES, run.message_bytes)), str(run.message_bytes)
     return neper("tcp_stream", run, ["-B", received, *more], ["-B", sent, *more]) * 1e6
 
 
 def neper_round_trips(run: Run) -> float:
+    """Transactions a second, one after the other."""
     sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
     return neper("tcp_rr", run, sizes, sizes)
 
 
 def sockperf(run: Run, *more: str) -> float:
+    """Round trips a second, from the mean time of one."""
     port = free_port()
     address = ["--tcp", "-i", run.place.address, "-p", str(port), *more]
     size = str(max(run.message_bytes, SOCKPERF_LEAST))

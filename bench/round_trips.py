@@ -47,6 +47,7 @@ AGAINST_SLEEPING = "spinning : sleeping"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
     parser.add_argument("--places", nargs="+", choices=NAMES, default=[LOOPBACK], help="default: loopback")
     parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
     parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
@@ -73,6 +74,7 @@ def not_here() -> list[str]:
 
 
 def run(given: argparse.Namespace) -> None:
+    """Measures, and prints its tables."""
     if not any(peer.missing() is None for peer in peers.BLOCKING):
         raise UserError("none of the peers is here; " + "; ".join(not_here()))
     for name in given.places:
@@ -190,6 +192,7 @@ def short(name: str) -> str:
 
 
 def figure(contest: Contest, name: str | None) -> str:
+    """The round trips a second of a form, if there is one."""
     return "-" if name is None else contest.figure(name, 1, 0)
 
 

@@ -77,6 +77,7 @@ OURS = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
     parser.add_argument("sizes", nargs="*", type=int, help="bytes of a message (default: 64 to 1 MiB)")
     parser.add_argument("--places", nargs="+", choices=NAMES, default=NAMES, help="default: all")
     parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
@@ -88,6 +89,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def sizes_of(given: argparse.Namespace) -> Sequence[int]:
+    """Bytes of a message, one table row each."""
     return given.sizes or SIZES
 
 
@@ -102,6 +104,7 @@ def our_forms(size: int) -> list[Form]:
 
 
 def peer_forms(size: int) -> list[peers.Peer]:
+    """Those of a size that are installed; without copying only where that can pay."""
     return [
         peer for peer in peers.STREAMS if peer.missing() is None and (size >= FROM_BYTES or not peer.uncopied)
     ]
@@ -155,6 +158,7 @@ def not_here() -> list[str]:
 
 
 def run(given: argparse.Namespace) -> None:
+    """Measures, and prints its tables."""
     if not any(peer.missing() is None for peer in peers.STREAMS):
         raise UserError("none of the peers is here; " + "; ".join(peers.missing(peers.STREAMS)))
     for name in given.places:
@@ -255,6 +259,7 @@ def copied_share(form: Form, before: Tally, after: Tally, client: Tally) -> floa
 
 
 def show_head(where: Place, given: argparse.Namespace) -> None:
+    """What the table is about, and its heads."""
     print(
         f"One stream, {where.title}, {given.congestion}, a CPU for each side; Gbit/s received: the median of "
         f"{given.judging} rounds (least..most)\nthat had no part in choosing the forms\n"

@@ -32,7 +32,7 @@ pub fn command() -> Command {
         .subcommand(count_command())
         .subcommand(namespace_command())
         .subcommand(list_command())
-        .subcommand(Command::new("schema").about("Print the JSON Schema of the lines that serve, load and count print"))
+        .subcommand(Command::new("schema").about("Print the JSON Schema of all lines that are printed for programs"))
 }
 
 fn serve_command() -> Command {

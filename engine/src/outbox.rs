@@ -21,7 +21,7 @@ const PIECES_IN_A_CALL: usize = 1024;
 /// Pieces that are gathered without taking memory.
 const FEW: usize = 16;
 
-/// A part of a message. Pieces are shared, not copied: a zero-copy transfer can hold one until the kernel is done with it.
+/// A part of a message. Pieces are shared, not copied: a zero-copy primitive can hold one until the kernel is done with it.
 #[derive(Debug, Clone)]
 pub enum Piece {
     /// A range of bytes in memory.

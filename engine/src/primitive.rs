@@ -120,7 +120,7 @@ pub enum Waits {
     /// For readiness, and transfers afterwards: select, poll, epoll.
     ForReadiness,
     /// For completion of what was submitted: io_uring. Such a design moves bytes itself, with operations in the place of
-    /// system calls. A primitive lists this where there is an operation that does what its calls do: `send` has
+    /// system calls. A primitive lists this where there is an operation that does what its calls do: send(2) has
     /// IORING_OP_SEND.
     ForCompletion,
 }
@@ -215,7 +215,7 @@ pub enum Received {
 /// How a send ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The outbox, and any pipe or queue of the transfer, is empty.
+    /// The outbox, and any pipe or queue of the primitive, is empty.
     Done,
     /// Something is left: wait until the socket is writable.
     Blocked,

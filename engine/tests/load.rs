@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use socket2::Socket;
+use support::both_ends::serve;
 use support::server::Server;
 use support::{Ran, engine, engine_with_descriptors, eventually, process, protocol, run};
 
@@ -32,19 +33,6 @@ fn load(load: &[&str], port: u16, options: &[&str]) -> (Ran, Value) {
     let ran = run(engine().args(fixed).args(load).args(options));
     let line = serde_json::from_str(&ran.output).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
     (ran, line)
-}
-
-/// Answers every connection, a thread each, for as long as the test runs; returns the port.
-fn serve(answer: impl Fn(TcpStream) + Send + Clone + 'static) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let answer = answer.clone();
-            std::thread::spawn(move || answer(stream));
-        }
-    });
-    port
 }
 
 /// Takes the request, which is a line.

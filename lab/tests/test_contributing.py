@@ -35,6 +35,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files = list(FILE.finditer(guide))
     assert [match["path"].rsplit("/", 1)[-1] for match in files] == [
         "prefork_flock.rs",
+        "recv_chunks.rs",
         "send_chunks.rs",
         "ping.rs",
         "one_client.rs",
@@ -101,7 +102,7 @@ def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path)
 
 def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
     listed = thunderherd(["list"], environment, extended)
-    for name in ("prefork_flock", "send_chunks", "ping", "one_client", "minor_faults"):
+    for name in ("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "minor_faults"):
         assert name in listed
 
 
@@ -118,7 +119,7 @@ def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> 
     assert life["counters"]["minor_faults"] or life["unavailable"]["minor_faults"], life
 
 
-def test_the_new_primitive_serves_and_asks(extended: Path, environment: dict[str, str]) -> None:
+def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str, str]) -> None:
     engine = environment["THUNDERHERD_ENGINE"]
     serve = [
         engine,
@@ -143,6 +144,8 @@ def test_the_new_primitive_serves_and_asks(extended: Path, environment: dict[str
             "bytes",
             "--primitive",
             "send_chunks",
+            "--receive",
+            "recv_chunks",
             "--connect",
             f"127.0.0.1:{port[1]}",
             "--loops",

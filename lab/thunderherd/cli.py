@@ -231,7 +231,11 @@ def crossover(
     ] = None,
     lab: Annotated[
         list[str] | None,
-        typer.Option("--lab", metavar="KEY=VALUE", help="Where it runs, such as apart; may be repeated."),
+        typer.Option(
+            "--lab",
+            metavar="KEY=VALUE",
+            help="Where it runs, such as veth, apart, mtu=9000; may be repeated.",
+        ),
     ] = None,
     study: Annotated[
         str | None,
@@ -298,15 +302,13 @@ def list_(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
-    matrix: Annotated[
-        bool, typer.Option("--matrix", help="Which design goes with which primitive, and why not.")
-    ] = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Which primitive fits what, and why not.")] = False,
 ) -> None:
     """List what there is: designs, primitives, workloads, loads, labs, counters, studies."""
     from thunderherd import listing
 
     if matrix and what is not None:
-        raise UserError(f'list: --matrix shows designs and primitives together; leave out "{what}"')
+        raise UserError(f'list: --matrix shows what fits what, of all kinds; leave out "{what}"')
     if matrix:
         listing.print_matrix(as_json)
     else:

@@ -220,6 +220,7 @@ def kernel_parameters() -> list[str]:
 
 
 def cpu_field(name: str) -> str:
+    """What /proc/cpuinfo says of the first CPU (proc(5)). Raises `Unavailable`."""
     return field("proc/cpuinfo", name)
 
 

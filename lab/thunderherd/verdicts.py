@@ -85,6 +85,10 @@ def verdicts_of_all_blocks(
 def family(
     study: Study, selection: Selection, blocks: Sequence[Block], looks: Sequence[Look]
 ) -> list[PairSummary]:
+    """All comparisons of the study, by these blocks and the looks that were taken at them.
+
+    One that cannot be made is undecided, without figures.
+    """
     costs = _costs(study, metric_values(study, selection, blocks))
     family = [(pair.a, pair.b) for pair in study.comparisons]
     measured = [pair for pair in family if pair[0] in costs and pair[1] in costs]
