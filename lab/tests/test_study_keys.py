@@ -6,8 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import made_trial
 from swept import STUDY, loaded, refused
 
+from thunderherd.analysis import summarise
 from thunderherd.claims_file import load_claims
 from thunderherd.study_form import SweepTable
 from thunderherd.study_resolver import x_label
@@ -49,6 +51,15 @@ def test_they_are_what_tables_of_the_same_values_are(tmp_path: Path) -> None:
         None,
     ]
     assert short == long
+
+
+def test_a_summary_names_a_key_that_is_one(tmp_path: Path) -> None:
+    """Of several it has none, as where the points are tables."""
+    for text, key in ((STUDY, "settings.pool"), (TWO, None), (TABLES, None)):
+        study = loaded(tmp_path, text)
+        trials = [made_trial(study, each.name, block) for block in (1, 2) for each in study.contenders]
+        (sweep,) = summarise(study, trials, {}, seed=1, command=[], started="", notes=[]).sweeps
+        assert (sweep.key, [point.name for point in sweep.points]) == (key, ["5", "10", "30"])
 
 
 def test_a_list_of_one_key_is_that_key(tmp_path: Path) -> None:
