@@ -33,7 +33,7 @@ test: test-engine test-lab ## sets everything up, runs all the tests that CI run
 bench: build ## every design's rates, CPU and memory, nginx beside them (10 minutes; PART=designs, memory or nginx alone)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## one stream and round trips, ours beside iperf3, netperf, neper and sockperf (10 minutes; PART=streams or round_trips alone)
+bench-peers: build ## one stream and round trips, ours beside iperf3, netperf, neper and sockperf (13 minutes; PART=streams or round_trips alone)
 	@$(PYTHON) bench $(or $(PART),peers)
 
 build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderherd and thunderherd-engine

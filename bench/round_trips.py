@@ -49,7 +49,7 @@ AGAINST_SLEEPING = "spinning : sleeping"
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--places", nargs="+", choices=NAMES, default=[LOOPBACK], help="default: loopback")
     parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
-    parser.add_argument("--choosing", type=int, default=2, help="rounds that choose (default: %(default)s)")
+    parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
     parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
     parser.add_argument(
         "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"

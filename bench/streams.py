@@ -65,12 +65,12 @@ OURS = (
     Form("sendmsg", at_once=AT_ONCE),
     Form("uring_send", at_once=AT_ONCE),
     Form("zerocopy", at_once=AT_ONCE, uncopied=True),
-    Form("sendfile", source="memfd", uncopied=True),
+    Form("sendfile", source="file", uncopied=True),
     Form("splice", source="memfd", uncopied=True),
     Form("vmsplice", at_once=AT_ONCE, uncopied=True),
     Form("send_each", "recv_truncate"),
     Form("write_once", "recv_truncate", at_once=AT_ONCE),
-    Form("sendfile", "recv_truncate", source="memfd", uncopied=True),
+    Form("sendfile", "recv_truncate", source="file", uncopied=True),
     Form("vmsplice", "recv_truncate", at_once=AT_ONCE, uncopied=True),
     Form("vmsplice", "recv_zerocopy", at_once=AT_ONCE, uncopied=True),
 )
@@ -80,7 +80,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sizes", nargs="*", type=int, help="bytes of a message (default: 64 to 1 MiB)")
     parser.add_argument("--places", nargs="+", choices=NAMES, default=NAMES, help="default: all")
     parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
-    parser.add_argument("--choosing", type=int, default=2, help="rounds that choose (default: %(default)s)")
+    parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
     parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")
     parser.add_argument(
         "--milliseconds", type=int, default=400, help="window of ours that judges (default: %(default)s)"

@@ -23,7 +23,7 @@ use crate::load::Load;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
 use crate::namespace;
-use crate::output::{say, unless_closed};
+use crate::output::{remark, say, unless_closed};
 use crate::primitives::PRIMITIVES;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
@@ -260,6 +260,10 @@ fn load(matches: &ArgMatches) -> Result<()> {
         say_line(&lines::Line::Load(Box::new(result)))?;
     } else {
         say(&asking::in_words(&plan, &result))?;
+        if plan.original {
+            // Nothing may stand among the source's own lines, and no figure without this.
+            remark(&result.tally.copying_in_words(way.into.item.stores));
+        }
     }
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),

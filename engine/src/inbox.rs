@@ -12,8 +12,8 @@ use std::ops::{Deref, DerefMut, Range};
 pub const CAPACITY: usize = 16 * 1024;
 
 /// Where a buffer begins: at a page. A large one from the heap begins 16 bytes behind one (malloc(3), mmap), and there, of all
-/// places, AMD's Zen takes twice the CPU time to copy a byte out of a socket (rep movsb from a page's beginning; see
-/// xuanwo.io/2023/04-rust-std-fs-slower-than-python).
+/// places, an AMD Zen took twice the CPU time to copy a byte out of a socket. That rep movsb minds where in a page its
+/// addresses are, others have met too: xuanwo.io/2023/04-rust-std-fs-slower-than-python.
 const ALIGNMENT: usize = 4096;
 
 thread_local! {

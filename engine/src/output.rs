@@ -34,3 +34,8 @@ pub fn complain(error: &anyhow::Error) {
     let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
     let _ = io::stderr().write_all(format!("{name}: {}\n", in_words(error)).as_bytes());
 }
+
+/// Says on standard error what has to be known of a result that stands on standard output, if anything.
+pub fn remark(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}

@@ -285,6 +285,11 @@ fn the_line_of_the_sources_client_is_printed_as_it_was() {
         let implied = 100.0 * 1500.0 * 8.0 / (time * 1000.0);
         assert!((rate - implied).abs() < 0.001 + implied / 10.0, "{rate} is not {implied}: {ran:?}");
     }
+    // Its throughput is never without what was copied after all, which is not among its lines.
+    let options = "--load closed --children 1 --loops 1 --repetitions 100 --primitive zerocopy --original";
+    let ran = run(&mut command("blast", server.port, options));
+    assert_eq!((ran.status, ran.output.lines().count(), ran.errors.lines().count()), (Some(0), 1, 1), "{ran:?}");
+    assert!(ran.errors.contains("were copied after all (100.0 %)"), "{ran:?}");
     server.stop().is_good();
 }
 

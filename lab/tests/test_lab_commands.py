@@ -154,6 +154,35 @@ def test_a_load_joins_the_server_that_runs(copied_engine: Path) -> None:
     assert processes_of(copied_engine) == {}
 
 
+@pytest.mark.parametrize("victim", ["namespace", "serve"])
+def test_a_server_and_its_namespaces_end_together(copied_engine: Path, victim: str) -> None:
+    pair = catalogue().namespace
+    if pair is None or not pair.available:
+        pytest.skip("no namespaces here")
+    with subprocess.Popen(
+        thunderherd("serve", "prefork", "--lab", "veth"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as server:  # fmt: skip
+        assert server.stdout is not None
+        assert server.stderr is not None
+        try:
+            assert server.stdout.readline().startswith("listening on 10.0.0.1:")
+            started = [pid for pid, words in processes_of(copied_engine).items() if victim in words.split()]
+            os.kill(min(started), signal.SIGKILL)
+            assert server.wait(PATIENCE) == {"namespace": 2, "serve": 128 + signal.SIGKILL}[victim]
+            said = {
+                "namespace": r"namespaces .* are gone: .*SIGKILL",
+                "serve": "server was killed by SIGKILL",
+            }
+            assert re.search(said[victim], server.stderr.read())
+        finally:
+            server.kill()
+    deadline = time.monotonic() + PATIENCE
+    while processes_of(copied_engine) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert processes_of(copied_engine) == {}
+
+
 def test_a_study_may_be_run_elsewhere(use_engine: Path, small_study_file: Path, tmp_path: Path) -> None:
     words = thunderherd("run", str(small_study_file), "--out", str(tmp_path / "out"))
     done = subprocess.run([*words, "--lab", "vet"], capture_output=True, text=True, timeout=60)

@@ -18,11 +18,14 @@ from pathlib import Path
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, QUANTITIES, UNIX, VETH, in_words, parse
-from thunderherd.namespaces import UnixSite, site_of
+from thunderherd.namespaces import Site, UnixSite, site_of
 from thunderherd.study import Lab
 from thunderherd.study_file import unknown
 
 PROC = Path("/proc")
+
+CHECK_SECONDS = 0.5
+"""How often a server in namespaces asks whether these are still held."""
 
 HELP = f"""
 Options of the laboratory:
@@ -146,8 +149,25 @@ def serve_in_namespaces(asked: Asked) -> int:
             signal.signal(signal.SIGTERM, lambda number, _frame: server.send_signal(number))
             # Ctrl-C reaches the server by itself: it is of the same process group.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            status = server.wait()
+            status = _status_of(server, site)
+    if status < 0:
+        print(f"thunderherd: the server was killed by {signal.Signals(-status).name}", file=sys.stderr)
     return status if status >= 0 else 128 - status
+
+
+def _status_of(server: subprocess.Popen[bytes], site: Site) -> int:
+    """Waits for the end of a server, which ends with its namespaces: nobody could enter them any more."""
+    while True:
+        try:
+            return server.wait(CHECK_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            site.check()
+        except UserError:
+            server.terminate()
+            server.wait()
+            raise
 
 
 def _as_typed(asked: Asked, message: str) -> str:
