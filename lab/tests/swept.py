@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from conftest import SMALL_STUDY, TESTS
 
 from thunderherd.catalogue import Catalogue, ChoiceSetting, Counter, IntegerSetting, Setting
+from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 
 
@@ -84,3 +86,10 @@ def loaded(directory: Path, text: str = STUDY, *overrides: str, size: str = "qui
     path = directory / "swept.toml"
     path.write_text(text)
     return load_study(str(path), size, overrides, CATALOGUE)
+
+
+def refused(directory: Path, text: str = STUDY, *overrides: str) -> list[str]:
+    """The lines that a study is refused with."""
+    with pytest.raises(UserError) as caught:
+        loaded(directory, text, *overrides)
+    return [line.replace(f"{directory}/", "") for line in str(caught.value).splitlines()]

@@ -12,7 +12,8 @@ from crossed import asked, both_stages, found_of, study_of
 from swept import CATALOGUE
 
 from thunderherd.catalogue import Agreement, Catalogue, IntegerSetting, Workload
-from thunderherd.crossover_study import Asked, coarse_study
+from thunderherd.crossover_form import CrossoverSummary
+from thunderherd.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 
@@ -128,6 +129,15 @@ def test_both_ends_take_a_value_that_must_be_equal(tmp_path: Path) -> None:
         each.settings["field"] == each.load.settings["field"] == int(each.point or 0)
         for each in study.contenders
     )
+    assert study.sweeps[0].key == ("load.settings.field", "settings.field")
+    nothing = dict.fromkeys(CrossoverSummary.model_fields)
+    found = CrossoverSummary.model_construct(**nothing | {"points": [], "blocks": 12})
+    text = (tmp_path / "coarse.toml").read_text()
+    dense = study_of(dense_study(text, [4, 8], found, (1, 1)), tmp_path / "dense.toml", catalogue=catalogue)
+    assert dense.sweeps[0].key == study.sweeps[0].key
+    assert [(each.settings["field"], each.load.settings["field"]) for each in dense.contenders[::2]] == [
+        (4, 4), (8, 8)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from thunderherd.claims_file import Claim, load_claims, load_questions
 from thunderherd.labs import is_like
 from thunderherd.records import ClaimSummary, Summary
 from thunderherd.runner import run_study
+from thunderherd.statistics import first_look_blocks
 from thunderherd.study import Study, load_study
 
 WAYS = {"two_copy": "send_each", "one_copy": "sendmsg", "zero_copy": "zerocopy"}
@@ -92,11 +93,17 @@ def test_sizes_are_what_they_say(catalogue: Catalogue, full: Study) -> None:
     quick = load_study("cse638-pa02", "quick", (), catalogue)
     assert len(quick.contenders) < 40
     assert quick.looks[0].blocks == 11
+    matrix = load_study("cse638-pa02", "matrix", (), catalogue)
+    assert len(matrix.contenders) < 70
+    assert [look.blocks for look in matrix.looks] == [first_look_blocks(len(matrix.comparisons), 0.05)]
+    assert max(each.load.settings["milliseconds"] for each in matrix.contenders) <= 350
+    assert {each.name for each in quick.contenders} < {each.name for each in matrix.contenders}
     report = load_study("cse638-pa02", "report", (), catalogue)
     assert report.repetitions == 1
     assert {each.load.settings["milliseconds"] for each in report.contenders} == {10_000}
-    matrix = [each for each in report.contenders if (each.sweep or "").startswith("sizes_")]
-    assert len(matrix) == len(WAYS) * len(SIZES) * len(THREADS)
+    for each in (matrix, report):
+        cells = [own for own in each.contenders if (own.sweep or "").startswith("sizes_")]
+        assert len(cells) == len(WAYS) * len(SIZES) * len(THREADS)
     assert len(full.contenders) > 150
 
 
@@ -160,6 +167,9 @@ def test_has_its_claims_and_questions(full: Study, catalogue: Catalogue) -> None
     assert {claim.id for claim in quick if claim.outside} == {
         "H18", "H19", "H20", "H23", "H24", "H25", "H26", "H32", "H33", "H34",
     }  # fmt: skip
+    matrix = load_claims(load_study("cse638-pa02", "matrix", (), catalogue))
+    assert [claim.id for claim in matrix] == [claim.id for claim in claims]
+    assert not any(claim.unmet or claim.outside or claim.left_out for claim in matrix)
     assert [question.id for question in load_questions(full)] == [f"Q{number}" for number in range(1, 7)]
     assert {claim.id for claim in claims if any("per_byte" in each.metric for each in claim.figures)} >= {
         "H20", "H21", "H22", "H23",
@@ -229,6 +239,21 @@ STALLED = ["two_copy@nodelay=64", "two_copy@loopback=64", "two_copy@loopback=409
 PROMPT = [
     "two_copy@nodelay=4096", "two_copy_nodelay@nodelay=64", "two_copy_nodelay@loopback=4096",
 ]  # fmt: skip
+
+
+def test_the_size_matrix_decides_what_is_said_of_all_cells(full: Study, catalogue: Catalogue) -> None:
+    """By the source's own figures it comes to the verdicts that the full size comes to."""
+    matrix = load_study("cse638-pa02", "matrix", (), catalogue)
+    blocks = matrix.looks[0].blocks
+    values = {
+        metric: {name: own[:blocks] for name, own in by_name.items()}
+        for metric, by_name in source_values(matrix).items()
+    }
+    found, whole = judged(matrix, values), judged(full, source_values(full))
+    assert {"H18", "H19", "H20", "H24", "H25", "H26", "H32", "H33", "H34", "H35", "H36"} <= found.keys()
+    assert {name: each.verdict for name, each in found.items()} == {
+        name: each.verdict for name, each in whole.items()
+    }
 
 
 def test_a_delayed_acknowledgement_is_told_from_overhead(full: Study) -> None:

@@ -464,7 +464,7 @@ REFUSED = [
     ),
     ('value = "process_control_cpu_s"', 'value = "row"\nwhere = { row = "9" }', "row = 2", "paper.csv has "),
     ('metric = "process_control_seconds"', 'metric = "process_control"', 'process_control"', "did you mean"),
-    ('metric = "process_control_seconds"', "", "[[paper]]", "metric' is missing"),
+    ('metric = "process_control_seconds"', "", "[[paper]]", "paper: give metric; or"),
     ('baseline = "iterative"', "", "process_control_seconds", "beyond measure.baseline; give both"),
     ('inconsistencies = "wrong.csv"', 'claims = "claims.toml"', "claims", "there is no file"),
     ('question = "Which one?"', "", 'title = "A small study"-1', "'question' is missing"),

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from swept import CATALOGUE, PAPER, STUDY, loaded
+from swept import CATALOGUE, PAPER, STUDY, loaded, refused
 
 from thunderherd.analysis import summarise
 from thunderherd.errors import UserError
@@ -18,12 +18,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr("thunderherd.noise.local_ports", lambda: 20_000)
-
-
-def refused(directory: Path, text: str = STUDY, *overrides: str) -> list[str]:
-    with pytest.raises(UserError) as caught:
-        loaded(directory, text, *overrides)
-    return [line.replace(f"{directory}/", "") for line in str(caught.value).splitlines()]
 
 
 # What a sweep becomes ---------------------------------------------------------------------------------------
@@ -148,7 +142,9 @@ QUICK = "alpha_split = [1.0]"
 
 
 def test_a_size_may_run_some_points_only(tmp_path: Path) -> None:
-    text = STUDY.replace(QUICK, f"{QUICK}\n[sizes.quick.points]\npool_size = [5, 30]", 1)
+    lacks_it_too = "[sizes.third]\nrepetitions = 1\npoints = { pool_size = [5] }"
+    of_quick = "[sizes.quick.points]\npool_size = [5, 30]"
+    text = STUDY.replace(QUICK, f"{QUICK}\n{of_quick}\n{lacks_it_too}", 1)
     study = loaded(tmp_path, text)
     (sweep,) = study.sweeps
     assert [point.name for point in sweep.points] == ["5", "30"]

@@ -248,7 +248,8 @@ def _sweep(
     missing = {name: why for name in sweep.metrics if (why := why_unavailable(name, study, unavailable))}
     others = study.measure.substitutes
     return SweepSummary(
-        **sweep.model_dump(exclude={"remarks", "crossover", "slope_metrics"}),
+        **sweep.model_dump(exclude={"key", "remarks", "crossover", "slope_metrics"}),
+        key=sweep.key if isinstance(sweep.key, str) else None,
         unavailable=missing,
         substitutes={name: others[name] for name in missing if name in others},
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],

@@ -32,6 +32,7 @@ from thunderherd.questions_file import Question, QuestionTable, check_question, 
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, TomlFile, check_shape, show, unknown
+from thunderherd.study_form import keys_of
 from thunderherd.study_scale import cpus_in_words
 
 FEW = 3
@@ -359,7 +360,7 @@ def _others(
             each for each in study.contenders if (each.base, each.sweep) == (contender.base, contender.sweep)
         ]
         sweep = next((each for each in study.sweeps if each.name == contender.sweep), None)
-        is_key = sweep is not None and (sweep.key or "").rpartition(".")[2] == key
+        is_key = sweep is not None and key in [each.rpartition(".")[2] for each in keys_of(sweep.key)]
         return is_key or len({values(each).get(key) for each in along}) > 1
 
     return {

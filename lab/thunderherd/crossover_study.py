@@ -26,7 +26,7 @@ from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
 from thunderherd.study_configurations import declared
 from thunderherd.study_file import Problems, TomlFile, near, show, unknown
-from thunderherd.study_form import LabTable, LoadTable, StudyForm
+from thunderherd.study_form import LabTable, LoadTable, StudyForm, keys_of
 from thunderherd.study_overrides import parse_override
 from thunderherd.study_resolved import CONNECTIONS, KEPT
 from thunderherd.study_shape import shaped
@@ -116,7 +116,7 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
             {
                 "name": "coarse",
                 "title": f"The whole range: {amounts(range_.low, range_.high, unit or over.name)}",
-                **_values(over.keys, over.by_all and len(over.keys) == 1, sizes),
+                **_values(over.keys, over.by_all, sizes),
                 "axis": "logarithmic",
                 "x_label": _label(over),
                 **({"metrics": list(asked.show)} if asked.show else {}),
@@ -276,10 +276,10 @@ def _label(over: Swept) -> str:
 
 
 def _values(keys: Sequence[str], is_plain: bool, sizes: Sequence[float]) -> dict[str, Any]:
-    """The points of a sweep: the values of one key that every contender has; otherwise tables."""
+    """The points of a sweep: the values of keys that every contender has; otherwise tables."""
     whole = [int(size) for size in sizes]
     if is_plain:
-        return {"key": keys[0], "values": whole}
+        return {"key": keys[0] if len(keys) == 1 else list(keys), "values": whole}
     return {"values": [{"name": str(size), "set": dict.fromkeys(keys, size)} for size in whole]}
 
 
@@ -351,7 +351,7 @@ def dense_study(coarse: str, sizes: Sequence[float], found: CrossoverSummary, tr
     (sweep,) = study["sweeps"]
     unit, first, last = sweep["crossover"]["unit"], sizes[0], sizes[-1]
     is_plain = "key" in sweep
-    keys = (sweep["key"],) if is_plain else tuple(sweep["values"][0]["set"])
+    keys = keys_of(sweep["key"]) if is_plain else tuple(sweep["values"][0]["set"])
     sweep |= {
         "name": "dense",
         "title": f"Around the crossing: {amounts(first, last, unit)}",

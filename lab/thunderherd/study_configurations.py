@@ -209,9 +209,9 @@ def points(sweep: SweepTable, place: KeyPath) -> list[Point]:
             table = ValueTable.model_validate(value)
             changes = tuple(_changes(table.set, (*here, "set")))
             found.append(Point(table.name, _number(table.name), changes, here))
-        elif sweep.key:
-            change = Change(tuple(sweep.key.split(".")), value, here, required=True)
-            found.append(Point(point_name(value), _number(value), (change,), here))
+        elif sweep.keys:
+            each = (Change(tuple(key.split(".")), value, here, required=True) for key in sweep.keys)
+            found.append(Point(point_name(value), _number(value), tuple(each), here))
     return found
 
 

@@ -4,6 +4,7 @@ These models know shapes and bounds only. Whether a design, a setting or a CPU e
 `study.py`.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
@@ -37,6 +38,7 @@ LAB_CONGESTION = 'congestion control of both sides, such as "cubic"'
 SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
 CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
 Cpus = list[int] | Literal["any"] | None
+PAPER_UNIT = 'the source\'s unit, such as "µs"; left out where it is that of ours'
 
 
 class Table(BaseModel):
@@ -293,22 +295,44 @@ PaperColumns = Annotated[
 ]
 
 
+def _kind_of_figure(figure: object) -> str:
+    return "table" if isinstance(figure, dict | Table) else "column"
+
+
+class PaperFigureTable(Table):
+    """The source's figures of one metric, in a column of a file that has several."""
+
+    value: str = Field(
+        description='the column with the figures; a metric with a dot is written "client.context_switches"'
+    )
+    unit: str = Field(default="", description=PAPER_UNIT)
+    note: str | None = Field(
+        default=None, description="what to know about these figures, in the place of the table's note"
+    )
+
+
+PaperFigures = Annotated[
+    Annotated[str, Tag("column")] | Annotated[PaperFigureTable, Tag("table")], Discriminator(_kind_of_figure)
+]
+
+
 class PaperTable(Table):
-    """The source's figures of one metric: in a CSV file beside the study, of the main table or of a sweep.
+    """The source's figures, of one metric or of several: in a CSV file beside the study, of the main table or
+    of a sweep.
 
     Wide: a column for each contender (`columns`), or for each of the systems on which the source ran it.
-    Long: a line for each contender (`contender`, `names`, `value`). Of a sweep either has a line for each
+    Long: a line for each contender (`contender`, `names`), with the figures of one `metric` in the column
+    `value`, or with those of several in a column for each (`figures`). Of a sweep either has a line for each
     `point`. Several lines for the same are several runs, or several workers.
     """
 
     file: str = Field(description="a CSV file beside the study")
     metric: str = Field(
+        default="",
         description='what they stand beside: a metric, such as "requests_per_second"; in the main table also '
-        "process_control_seconds or worker_connections"
+        "process_control_seconds or worker_connections",
     )
-    unit: str = Field(
-        default="", description='the source\'s unit, such as "µs"; left out where it is that of ours'
-    )
+    unit: str = Field(default="", description=PAPER_UNIT)
     figure: str | None = Field(
         default=None, description='what the list of inconsistencies calls it, such as "fig30_2"'
     )
@@ -324,10 +348,32 @@ class PaperTable(Table):
         "left out",
     )
     value: str | None = Field(default=None, description="long: its column with the figures")
+    figures: dict[str, PaperFigures] | None = Field(
+        default=None,
+        min_length=1,
+        description="long: for each of several metrics its column, or a table such as "
+        '{ value = "its column", unit = "us" }',
+    )
     where: dict[str, str] = Field(
         default={}, description='only lines with these, such as { delay = "small" }'
     )
     note: str | None = Field(default=None, description="what to know about these figures")
+
+
+def _kind_of_key(key: object) -> str:
+    return "keys" if isinstance(key, list) else "key"
+
+
+Keys = Annotated[
+    Annotated[str, Tag("key")] | Annotated[list[str], Field(min_length=1), Tag("keys")],
+    Discriminator(_kind_of_key),
+]
+"""A key; or several that take each value together."""
+
+
+def keys_of(key: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The keys that a sweep's values are of: `key` as a study says it, none, one or several."""
+    return (key,) if isinstance(key, str) else tuple(key or ())
 
 
 SweepContender = Annotated[
@@ -342,7 +388,11 @@ class SweepTable(Table):
         pattern=r"^[a-z][a-z0-9_]*$", description="small letters, digits and _, such as pool_size"
     )
     title: str = Field(min_length=1, description="one line")
-    key: str | None = Field(default=None, description='what the values are of, such as "settings.pool"')
+    key: Keys | None = Field(
+        default=None,
+        description='what the values are of, such as "settings.pool"; or a list of keys that take each value '
+        "together",
+    )
     values: list[Any] = Field(
         min_length=1, description='values of the key, or tables such as { name = "small", set = {...} }'
     )
@@ -385,7 +435,12 @@ class SweepTable(Table):
     skip_unavailable: bool = Field(
         default=False, description="leave out what this machine cannot run, with a note"
     )
-    paper: list[PaperTable] = Field(default=[], description="tables [[sweeps.paper]], one a metric")
+    paper: list[PaperTable] = Field(default=[], description="tables [[sweeps.paper]], one a file")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What the values are of; none where they are tables."""
+        return keys_of(self.key)
 
 
 class ComparisonsTable(Table):
@@ -421,6 +476,6 @@ class StudyForm(Table):
     comparisons: ComparisonsTable = Field(default=ComparisonsTable(), description="a table [comparisons]")
     contenders: list[ContenderTable] = Field(default=[], description="tables [[contenders]]")
     sweeps: list[SweepTable] = Field(default=[], description="tables [[sweeps]]")
-    paper: list[PaperTable] = Field(default=[], description="tables [[paper]], one a metric")
+    paper: list[PaperTable] = Field(default=[], description="tables [[paper]], one a file")
     paper_counters: PaperCountersTable | None = Field(default=None, description="a table [paper_counters]")
     source_csv: SourceCsvTable | None = Field(default=None, description="a table [source_csv]")

@@ -1,7 +1,7 @@
 """The paper beside a study: its figures, what it gets wrong, its claims.
 
 All are files in the study's folder. The figures are in the tables `[[paper]]` and `[[sweeps.paper]]`, one
-for each metric:
+for each metric, or one for several that have a column each in the same file:
 
 ```toml
 [[paper]]                                       # of the main table; contenders by their `row`
@@ -18,6 +18,17 @@ point = "connections"
 contender = "server"
 names = { single = "single-threaded", multi = "one thread a client" }
 value = "median_us"
+
+[[sweeps.paper]]                                # the same of several metrics: a column for each
+file = "cells.csv"
+point = "size"
+contender = "way"
+names = { one_copy = "sendmsg", zero_copy = "zerocopy" }
+note = "one run of 10 s"                        # of all but those with a note of their own
+[sweeps.paper.figures]
+gigabits_per_second = "gbps"
+"client.cpu_cycles_per_byte" = { value = "cycles_per_byte", note = "computed" }
+latency_mean_seconds = { value = "latency_us", unit = "us" }
 
 [[sweeps.paper]]                                # or a line for each point, a column for each contender
 file = "throughput.csv"
@@ -36,6 +47,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -44,7 +56,7 @@ from thunderherd.metrics import CPU_PER_CONNECTION, metric_names
 from thunderherd.records import PROCESS_CONTROL, WORKERS, PaperFigure
 from thunderherd.study_configurations import Point, points
 from thunderherd.study_file import KeyPath, Problems, near, read_text, show, unknown
-from thunderherd.study_form import ContenderTable, PaperTable, StudyForm, SweepTable
+from thunderherd.study_form import ContenderTable, PaperFigureTable, PaperTable, StudyForm, SweepTable
 
 OF_CONTENDERS = (PROCESS_CONTROL, WORKERS)
 """What the source's figures of the main table may stand beside, besides metrics."""
@@ -150,6 +162,23 @@ class _Line:
     value: float
 
 
+def _by_metric(table: PaperTable, place: KeyPath) -> list[tuple[PaperTable, KeyPath]]:
+    """A table for each metric that a table has figures of, and where the file names the metric."""
+    if table.figures is None:
+        return [(table, (*place, "metric"))]
+    return [
+        (table.model_copy(update=_own(figure, table) | {"metric": name}), (*place, "figures", name))
+        for name, figure in table.figures.items()
+    ]
+
+
+def _own(figure: str | PaperFigureTable, table: PaperTable) -> dict[str, Any]:
+    """What a table says of one of its figures, as one about that figure alone would."""
+    if isinstance(figure, str):
+        return {"value": figure}
+    return figure.model_dump() | {"note": table.note if figure.note is None else figure.note}
+
+
 class _Place:
     """The main table or a sweep: what the source's tables about it come to."""
 
@@ -171,16 +200,21 @@ class _Place:
 
     def figures(self) -> Iterator[PaperFigure]:
         """The figures of all its tables, by contender, system and point."""
+        metrics: set[str] = set()
         for index, table in enumerate(self.tables):
             place: KeyPath = (*self.here, "paper", index)
             before = len(self.problems)
-            self._check_metric(table, (*place, "metric"))
-            if any(table.metric == other.metric for other in self.tables[:index]):
-                why = f"{table.metric} has a table already; systems, runs and contenders go into one"
-                self.problems.add((*place, "metric"), why)
             self._check_form(table, place)
-            if len(self.problems) == before:
-                yield from self._figures_of(table, place)
+            by_metric = [(own, key) for own, key in _by_metric(table, place) if own.metric]
+            for own, key in by_metric:
+                self._check_metric(own, key)
+                if own.metric in metrics:
+                    why = f"{own.metric} has a table already; systems, runs and contenders go into one"
+                    self.problems.add(key, why)
+                metrics.add(own.metric)
+            if len(self.problems) == before and not self._is_mended((*place, "figures")):
+                for own, _ in by_metric:
+                    yield from self._figures_of(own, place)
 
     def _check_metric(self, table: PaperTable, key: KeyPath) -> None:
         """The figures stand beside something that is shown."""
@@ -204,6 +238,10 @@ class _Place:
         see these figures."""
         return bool({*keys} & {*self.problems.origins, *self.problems.settled})
 
+    def _is_mended(self, table: KeyPath) -> bool:
+        """Whether something in a table of the file was wrong by itself: what stands there is made up."""
+        return any(key[: len(table)] == table for key in self.problems.settled)
+
     def _has_process_control(self) -> bool:
         """Whether the main table has it."""
         measure = self.form.measure
@@ -214,12 +252,20 @@ class _Place:
 
     def _check_form(self, table: PaperTable, place: KeyPath) -> None:
         """The table is in one of its two forms, about contenders that are there."""
-        long = {"contender": table.contender, "names": table.names, "value": table.value}
-        needed = [*long] if self.sweep else ["contender", "value"]
+        figures = "value" if table.figures is None else "figures"
+        long = {"contender": table.contender, "names": table.names, figures: getattr(table, figures)}
+        needed = [*long] if self.sweep else ["contender", figures]
         wide, given = table.columns is not None, [name for name in long if long[name] is not None]
         if (wide and given) or (not wide and not set(needed) <= set(given)):
             why = f"paper: give columns (a column for each contender), or {', '.join(needed)}"
             self.problems.add(place, why)
+        if table.figures is not None:
+            for name in ("metric", "value", "unit"):
+                if getattr(table, name):
+                    why = f"paper: {name} and figures; figures has each metric with its column and its unit"
+                    self.problems.add((*place, name), why)
+        elif not table.metric and not self._is_changed((*place, "metric"), (*place, "figures")):
+            self.problems.add(place, "paper: give metric; or, of several metrics, figures")
         if self.sweep and table.point is None:
             self.problems.add(place, "paper: give point, the column that has the points of the sweep")
         if self.sweep is None and table.point is not None:

@@ -181,15 +181,16 @@ class Comparison(_Resolved):
 class Sweep(_Resolved):
     """Contenders over the points of an axis; `contenders` are their bases, those that can run here.
 
-    `absent` are declared contenders that this machine cannot run, by name, and why. `remarks` say how its
-    figures differ from the source's experiment and belong beside each. `slope` is what one more on the axis
-    is called, where what each adds is told; `crossover` names two contenders, where it is told at which point
-    they change places. `ceiling` names the contender whose payload rate theirs are shares of.
+    `key` is what its points are values of, several where those take each value together. `absent` are
+    declared contenders that this machine cannot run, by name, and why. `remarks` say how its figures differ
+    from the source's experiment and belong beside each. `slope` is what one more on the axis is called, where
+    what each adds is told; `crossover` names two contenders, where it is told at which point they change
+    places. `ceiling` names the contender whose payload rate theirs are shares of.
     """
 
     name: str
     title: str
-    key: str | None
+    key: str | tuple[str, ...] | None
     x_label: str
     axis: Axis
     metric: str

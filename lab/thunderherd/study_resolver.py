@@ -128,7 +128,7 @@ class Resolver:
         self.form, everything = self._configurations()
         form = self.form
         chosen = [each for each in everything if self._is_of_size(each)]
-        absent = {each.name: self._elsewhere(each.part) for each in everything if each not in chosen}
+        absent = {each.name: self._elsewhere(each) for each in everything if each not in chosen}
         absent |= self._given_up(everything)
         paper = Paper.read(form, problems)
         missing = self._missing(chosen) if on_this_machine else {}
@@ -204,26 +204,26 @@ class Resolver:
         everything = [MAIN, *(sweep.name for sweep in self.form.sweeps)]
         return self.form.sizes[size or self.size].parts or everything
 
-    def _elsewhere(self, part: str) -> str:
-        """Why what belongs to a part is not run, and by which sizes it is."""
-        if ("sizes", self.size, "parts") in self.problems.overridden:
-            return f"{part} is not among the parts that this run was given: {', '.join(self.parts())}"
+    def _elsewhere(self, each: Configuration) -> str:
+        """Why a contender is not run, and by which sizes it is."""
+        if ("sizes", self.size, "parts") in self.problems.overridden and each.part not in self.parts():
+            return f"{each.part} is not among the parts that this run was given: {', '.join(self.parts())}"
         sizes = " and ".join(
-            size for size in self.form.sizes if size != self.size and part in self.parts(size)
+            size for size in self.form.sizes if size != self.size and self._is_of_size(each, size)
         )
         return f"not part of size {self.size}" + (f", but of {sizes}" if sizes else "")
 
-    def _has_point(self, sweep: SweepTable, point: str | None) -> bool:
-        """Whether the size runs a point of a sweep, where it runs the sweep."""
-        chosen = self.form.sizes[self.size].points.get(sweep.name)
+    def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
+        """Whether a size, this one if not named, runs a point of a sweep, where it runs the sweep."""
+        chosen = self.form.sizes[size or self.size].points.get(sweep.name)
         # Whoever gives it other values means those.
         is_overridden = ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
         return chosen is None or is_overridden or point in [*map(point_name, chosen)]
 
-    def _is_of_size(self, each: Configuration) -> bool:
-        if each.sweep and each.point and not self._has_point(each.sweep, each.point.name):
+    def _is_of_size(self, each: Configuration, size: str | None = None) -> bool:
+        if each.sweep and each.point and not self._has_point(each.sweep, each.point.name, size):
             return False
-        return each.part in self.parts()
+        return each.part in self.parts(size)
 
     def _given_up(self, everything: Sequence[Configuration]) -> dict[str, str]:
         """The contenders that the file declares, and that other values of a sweep leave out."""
@@ -454,7 +454,8 @@ class Resolver:
 
 def x_label(sweep: SweepTable) -> str:
     """A word for the axis of a sweep: what its key says, where it does not say so itself."""
-    return sweep.x_label or (sweep.key or sweep.name).rpartition(".")[2].replace("_", " ")
+    names = dict.fromkeys(key.rpartition(".")[2] for key in sweep.keys or (sweep.name,))
+    return sweep.x_label or " and ".join(names).replace("_", " ")
 
 
 def better_of(name: str) -> Better:

@@ -114,12 +114,12 @@ def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
         key = (*here, "values", index)
         if isinstance(value, dict):
             check_shape(ValueTable, value, problems, key)
-        elif sweep.key is None:
+        elif not sweep.keys:
             problems.add(
                 key, f"values: what is {show(value)} the value of? Give key, {SUCH_AS}; or write tables"
             )
         elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
-            problems.add(key, f"values: {show(value)} is no value of {sweep.key}")
+            problems.add(key, f"values: {show(value)} is no value of {' and '.join(sweep.keys)}")
     if len(problems) > before:
         return False
     names: dict[str, int] = {}
@@ -181,11 +181,11 @@ def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: 
     it."""
     sweep, here = form.sweeps[index], ("sweeps", index)
     # Once, for its own sake: with each value it would be complained about as often.
-    sound = sweep.key is None or _check_key(tuple(sweep.key.split(".")), (*here, "key"), problems)
+    sound = _check_keys(sweep, (*here, "key"), problems)
     changes = [*common_changes(sweep, here)]
     changes += [change for point in points(sweep, here) for change in point.changes]
     for change in changes:
-        if sound if change.required else _check_key(change.path, change.place, problems):
+        if change.path in sound if change.required else _check_key(change.path, change.place, problems):
             data: dict[str, Any] = {}
             assign(data, change.path, change.value)
             check_shape(ChangesTable, data, problems, change.place)
@@ -196,6 +196,18 @@ def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: 
             ):
                 what = f"has a setting {show(change.path[-1])}"
                 problems.add(change.place, f"no contender of sweep {show(sweep.name)} {what}")
+
+
+def _check_keys(sweep: SweepTable, place: KeyPath, problems: Problems) -> set[KeyPath]:
+    """What its values are of is a key of contenders each, named once; those that are."""
+    sound: set[KeyPath] = set()
+    for index, key in enumerate(sweep.keys):
+        here = place if isinstance(sweep.key, str) else (*place, index)
+        if key in sweep.keys[:index]:
+            problems.add(here, f"key: {show(key)} is named twice")
+        elif _check_key(path := tuple(key.split(".")), here, problems):
+            sound.add(path)
+    return sound
 
 
 def _check_key(path: Sequence[str | int], place: KeyPath, problems: Problems) -> bool:

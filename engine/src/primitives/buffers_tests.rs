@@ -141,7 +141,7 @@ fn every_send_without_copying_has_one_completion() {
     for name in WITHOUT_COPYING.into_iter().filter(|name| has(name)) {
         let (peer, own) = connection(Buffers { send: Some(1), receive: Some(16 << 10) });
         own.set_nonblocking(true).unwrap();
-        let reader = reader(peer, &[3000, 50_000]);
+        let (mut peer, mut reading) = (Some(peer), None);
         let (mut channel, tally) = channel(own, name, "recv");
         let buffers: Vec<Arc<[u8]>> = (0..60).map(|index| noise(index, 5000 + 100 * index as usize).into()).collect();
         let mut blocked = 0;
@@ -149,6 +149,8 @@ fn every_send_without_copying_has_one_completion() {
             put(&mut channel, &[in_memory(buffer)]);
             while channel.send().unwrap() == Sent::Blocked {
                 blocked += 1;
+                // Nobody reads before there is no room.
+                reading = reading.or_else(|| Some(reader(peer.take()?, &[3000, 50_000])));
                 let ready = descriptor::poll(&[(channel.socket(), PollFlags::POLLOUT)], Some(PATIENCE)).unwrap();
                 if ready[0].contains(PollFlags::POLLERR) {
                     channel.reap().unwrap();
@@ -156,6 +158,7 @@ fn every_send_without_copying_has_one_completion() {
             }
         }
         channel.finish(PATIENCE);
+        let reader = reading.expect("the buffers of the sockets do not hold it all");
         compare(name, &reader.join().unwrap(), &buffers.concat());
         let deadline = Instant::now() + PATIENCE;
         let sends = tally.counts().send_calls - blocked;
@@ -163,7 +166,7 @@ fn every_send_without_copying_has_one_completion() {
             thread::sleep(Duration::from_millis(1));
         }
         let counts = tally.counts();
-        assert!(blocked > 10 && sends >= 60, "{name}: {blocked} of {} sends found no room", counts.send_calls);
+        assert!(sends >= 60, "{name}: {blocked} of {} sends found no room", counts.send_calls);
         assert_eq!(counts.completions, sends, "{name}: {blocked} attempts found no room");
         // On loopback the kernel copies all of them (skb_orphan_frags_rx), and says so.
         assert_eq!(counts.completions_copied, sends, "{name}");
