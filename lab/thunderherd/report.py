@@ -275,7 +275,7 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
             " At a point the contenders stand a little apart, so that their bars can be told from each other."
         )
     if sweep.remarks:
-        text = f"{'; '.join(sweep.remarks).capitalize()}. {text}"
+        text = f"Beside each figure: {'; '.join(sweep.remarks)}. {text}"
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
     if any(papers_of(summary, sweep.name, name) for name in matrices.metrics_of(sweep)):
