@@ -116,12 +116,15 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
     match plan.workload.item.original.filter(|_| plan.original) {
         None => all_in_words(result, plan.way.into.item.stores),
-        Some(original) => original(&Outcome {
-            primitive: result.primitive,
-            settings: &plan.settings,
-            requests: result.requests_by_client.as_deref(),
-            figures: &result.figures,
-        }),
+        // No source's client says what was copied after all, but a figure made without copying never stands without it.
+        Some(original) => {
+            original(&Outcome {
+                primitive: result.primitive,
+                settings: &plan.settings,
+                requests: result.requests_by_client.as_deref(),
+                figures: &result.figures,
+            }) + &result.tally.copying_in_words(plan.way.into.item.stores)
+        }
     }
 }
 

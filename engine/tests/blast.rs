@@ -285,6 +285,13 @@ fn the_line_of_the_sources_client_is_printed_as_it_was() {
         let implied = 100.0 * 1500.0 * 8.0 / (time * 1000.0);
         assert!((rate - implied).abs() < 0.001 + implied / 10.0, "{rate} is not {implied}: {ran:?}");
     }
+    // The source has no such test: its line comes with what became of the sends that were not to copy.
+    let options =
+        "--load closed --children 1 --loops 1 --repetitions 20 --nodelay true --primitive zerocopy --original";
+    let ran = run(&mut command("blast", server.port, options));
+    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""));
+    let [line, copied] = ran.output.lines().collect::<Vec<_>>()[..] else { panic!("{ran:?}") };
+    assert!(line.starts_with("Test (zerocopy): ") && copied.contains("were copied after all (100.0 %)"), "{ran:?}");
     server.stop().is_good();
 }
 
