@@ -193,10 +193,12 @@ COLUMNS = "impl,field_size,threads,throughput_gbps,latency_us,cycles,cache_misse
 
 @contextmanager
 def the_csv_is_that_of_the_source(run: Run) -> Iterator[None]:
-    """Its columns, and a line for each cell of its matrix; what the machine does not count is empty."""
+    """Its columns first, and a line for each cell of its matrix; what the machine does not count is empty."""
     yield
     lines = (run.directory / "small" / "original.csv").read_text().splitlines()
-    assert lines[0] == COLUMNS
+    assert lines[0] == f"{COLUMNS},copied_share"
+    shares = {line.split(",")[0]: line.rpartition(",")[2] for line in lines[1:]}
+    assert shares == {"a1": "", "a2": "", "a3": "1"}, "over veth the kernel copies every send"
     cells = {tuple(line.split(",")[:3]) for line in lines[1:]}
     sizes, threads = ("64", "256", "1024", "4096"), ("1", "2", "4", "8")
     assert cells == {

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import SMALL_STUDY, made_trial
 from rich.console import Console
+from test_plots import svg_texts
 
 from thunderherd.analysis import summarise
 from thunderherd.catalogue import Catalogue
@@ -17,6 +18,7 @@ from thunderherd.metrics import metric, metric_names
 from thunderherd.records import Summary
 from thunderherd.report import render
 from thunderherd.study import Study, load_study
+from thunderherd.sweep_plots import sweep_chart
 from thunderherd.tables import print_claims, print_study
 from thunderherd.trial import run_trial
 
@@ -146,3 +148,17 @@ def test_of_whoever_copies_by_right_nothing_is_said(small_study: Study) -> None:
     ]
     found = summarise(small_study, trials, {}, seed=1, started="now")
     assert not any("copied after all" in note for note in found.study.notes)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("name", [None, "server.copied_share"])
+def test_a_chart_that_is_taken_out_of_its_report_has_it(
+    summary: Summary, name: str | None, narrow: bool
+) -> None:
+    (sweep,) = summary.sweeps
+    texts = " ".join(svg_texts(sweep_chart(summary, sweep, name, narrow=narrow)))
+    assert all(remark in texts for remark in sweep.remarks), texts
+
+
+def test_the_report_has_the_names_of_contenders_as_they_are(summary: Summary) -> None:
+    assert "Beside each figure: fork_per_client, prefork: 50 % of" in render(summary)

@@ -409,7 +409,9 @@ def test_the_picture_shows_every_size(what: str, narrow: bool) -> None:
         (each.size, each.ratio, each.low, each.high) for each in found.points
     ]
     texts = svg_texts(chart)
-    assert f"cost of {A} / cost of {B}" in texts and "64" in texts and "4 MiB" in texts
+    assert "64" in texts and "4 MiB" in texts
+    # The heading has two lines where one is too narrow for it.
+    assert f"cost of {A} / cost of {B}" in " ".join(texts)
 
 
 def test_the_picture_has_the_line_and_its_interval() -> None:
@@ -423,6 +425,20 @@ def test_the_picture_has_the_line_and_its_interval() -> None:
     assert "upright where it is zero" in about(summary, sweep_of(summary))
     level = searched("level")[-1]
     assert "its interval is unbounded" in about(level, sweep_of(level))
+
+
+@pytest.mark.parametrize("what", ["one", "nowhere"])
+def test_what_was_copied_after_all_stands_in_the_picture_and_beside_the_answer(
+    what: str, tmp_path: Path
+) -> None:
+    summary = searched(what)[-1]
+    remark = f"{A}: 100 % of the clients' sends that were not to copy were copied after all"
+    sweep = sweep_of(summary).model_copy(update={"remarks": [remark]})
+    assert sentences(summary, sweep)[1] == f"Beside it: {remark}."
+    for narrow in (False, True):
+        assert remark in " ".join(svg_texts(crossover_chart(summary, sweep, narrow=narrow)))
+    svg, _ = write_pictures(summary, sweep, tmp_path)
+    assert "copied after all" in svg.read_text()
 
 
 def test_an_interval_far_beyond_the_range_ends_with_the_axis() -> None:

@@ -316,7 +316,9 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
         lines = list(csv.reader(file))
     assert ",".join(lines[0]) == (
         "impl,field_size,threads,throughput_gbps,latency_us,cycles,cache_misses,llc_misses,context_switches"
+        ",copied_share"
     )
+    assert [line[-1] for line in lines[1:]] == ["", "", "1"], "a zero-copy figure never stands without it"
     assert [line[:3] for line in lines[1:]] == [["a1", "64", "1"], ["a2", "64", "1"], ["a3", "64", "1"]]
     for line in lines[1:]:
         assert float(line[3]) * 1e3 == pytest.approx(64 * 64 / float(line[4]), rel=0.02)

@@ -12,6 +12,7 @@ import synthetic_sweeps
 from test_questions import GOOD
 from test_report import HOSTILE, Elements, browser, visit
 
+from thunderherd.errors import UserError
 from thunderherd.matrices import sweep_matrices
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import sweep_runs
@@ -113,3 +114,11 @@ def test_hostile_texts_stay_texts(of: Summary) -> None:
 def test_names_of_charts_are_unique(of: Summary) -> None:
     names = re.findall(r'<figure id="([^"]+)"', render(of))
     assert len(names) == len(set(names)) > 6
+
+
+def test_a_report_for_a_directory_that_is_not_there_is_refused_in_the_users_words(
+    of: Summary, tmp_path: Path
+) -> None:
+    path = tmp_path / "nowhere" / "report.html"
+    with pytest.raises(UserError, match=f"{path} cannot be written: there is no directory {path.parent};"):
+        write_report(of, path)

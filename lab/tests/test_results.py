@@ -167,6 +167,11 @@ def test_where_there_is_no_run(tmp_path: Path, make: bool, why: str) -> None:
         RunDirectory.resume(path)
 
 
+def test_where_the_runs_lie_below_they_are_named(run: Path) -> None:
+    with pytest.raises(UserError, match=f"{run.parent} holds no run: .*; give one of those in it: {run}"):
+        thunderherd.load(run.parent)
+
+
 def test_a_run_of_another_version_is_named_as_such(run: Path) -> None:
     found = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(found | {"schema": 1}))

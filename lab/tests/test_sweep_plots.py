@@ -92,10 +92,10 @@ def test_what_cannot_be_had_has_its_substitute_beside_the_papers_figures() -> No
     name, other = "client.cpu_cycles_per_byte", "voluntary_switches_per_connection"
     own, book = panels(chart("pool_size", without(name, other), name))
     assert own["title"]["subtitle"][0].startswith("Voluntary context switches")
-    assert book["title"]["subtitle"][0].startswith("Cpu cycles of the clients per byte")
+    assert book["title"]["subtitle"][0].startswith("CPU cycles of the clients per byte")
     text = render(without(name, other))
     assert (
-        "Not to be had here: cpu cycles of the clients per byte of payload (a virtual machine hides it)."
+        "Not to be had here: CPU cycles of the clients per byte of payload (a virtual machine hides it)."
         in text
     )
     assert "In its place: voluntary context switches of the server per connection." in text

@@ -159,6 +159,29 @@ def test_names_are_whole_in_every_table(width: int, repetitions: int | None) -> 
         assert re.search(rf"(?m)^.*\b{name}\b", text), name
 
 
+def test_a_run_decades_below_the_others_of_its_column_is_not_zero() -> None:
+    """A column has one unit and the decimals of its largest figures; 2 digits of each are there all the
+    same."""
+    of = repeated()
+    sweep = next(each for each in of.sweeps if each.name == "whole_life")
+    name = sweep.metric
+
+    def smaller(runs: list[dict[str, float | None]]) -> list[dict[str, float | None]]:
+        return [{key: value and value / 123_456 for key, value in run.items()} for run in runs]
+
+    small = next(each for each in of.contenders if each.sweep == sweep.name and each.runs[0].get(name))
+    contenders = [
+        each.model_copy(update={"runs": smaller(each.runs)}) if each is small else each
+        for each in of.contenders
+    ]
+    runs = sweep_runs(of.model_copy(update={"contenders": contenders}), sweep)
+    assert runs is not None
+    own = [row for row in runs.rows if (row.contender, row.point) == (small.base, small.point)]
+    singles = [row.cells[-1] for row in own if row.run.isdigit()]
+    assert len(singles) == 3
+    assert all(len(cell.strip("0.")) >= 2 for cell in singles), singles
+
+
 def test_columns_that_do_not_fit_stand_below() -> None:
     text = printed(judged(), 48)
     assert max(len(line) for line in text.splitlines()) <= 80

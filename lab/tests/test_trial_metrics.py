@@ -99,6 +99,6 @@ def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:
     names = metric_names(["cpu_cycles"])
     assert {"both.cpu_cycles_per_byte", "client.cpu_cycles_per_byte", "server.cpu_cycles"} <= set(names)
     assert "both.cpu_cycles" not in names
-    assert metric("both.cpu_cycles_per_byte").words == "cpu cycles of server and clients per byte of payload"
+    assert metric("both.cpu_cycles_per_byte").words == "CPU cycles of server and clients per byte of payload"
     with pytest.raises(KeyError):
         metric("both.cpu_cycles")

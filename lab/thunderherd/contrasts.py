@@ -126,7 +126,9 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
             found.append(f"{metric} is not available: {reason}")
         else:
             found += [
-                f"{name} has no {metric}" if name in anything else f"the run has no valid trials of {name}"
+                f"{name} has no {metric} in each of its trials"
+                if name in anything
+                else f"the run has no valid trials of {name}"
                 for name in absent
             ]
         if needed.of == LOGARITHM and not absent:

@@ -12,7 +12,7 @@ import vl_convert
 
 from thunderherd.axes import NumberAxis
 from thunderherd.crossover_form import CrossoverPoint, CrossoverSummary
-from thunderherd.drawing import INK, MUTED, colours_of, dressed, inline
+from thunderherd.drawing import INK, MUTED, colours_of, dressed, heading, inline
 from thunderherd.figures import number, printable, ratio_digits, span
 from thunderherd.quantity import amount
 from thunderherd.records import Summary, SweepSummary
@@ -87,7 +87,8 @@ def crossover_chart(summary: Summary, sweep: SweepSummary, *, narrow: bool = Fal
     layers.append(
         marks.encode(y=_of(y, "ratio"), shape=shape, tooltip=tooltip, description=alt.Description("spoken:N"))
     )
-    title = alt.TitleParams(f"cost of {printable(found.a)} / cost of {printable(found.b)}")
+    # The picture is a file of its own: what belongs beside its figures stands in it.
+    title = heading(f"cost of {printable(found.a)} / cost of {printable(found.b)}", sweep.remarks, width)
     chart = alt.LayerChart(layer=layers).properties(width=width, height=height, title=title)
     return dressed(chart)
 

@@ -29,7 +29,8 @@ def sentences(summary: Summary, sweep: SweepSummary) -> list[str]:
         return []
     if found.why is not None:
         return [f"It cannot be told where {found.a} and {found.b} change places: {found.why}."]
-    return [_answer(found, summary, sweep), *_remarks(found, summary), _rests_on(found, summary)]
+    beside = [f"Beside it: {'; '.join(sweep.remarks)}."] if sweep.remarks else []
+    return [_answer(found, summary, sweep), *beside, *_remarks(found, summary), _rests_on(found, summary)]
 
 
 # The answer -------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ always named beside its mark, and has a shape of its own in a chart of lines.
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Any, TypeVar
 
@@ -60,6 +62,16 @@ def colours_of(summary: Summary) -> dict[str, str]:
         if each.control_of:
             colours.setdefault(each.base, colours.get(each.control_of, BASELINE_COLOUR))
     return colours
+
+
+def heading(title: str, below: Sequence[str], width: int) -> alt.TitleParams:
+    """A heading, and lesser texts below it, each on as many lines as it needs above a panel of this width."""
+    lines = [line for text in below for line in wrapped(text, width)]
+    return alt.TitleParams(wrapped(title, width), subtitle=lines)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(20, width // 7))
 
 
 def inline(values: list[dict[str, Any]]) -> alt.InlineData:

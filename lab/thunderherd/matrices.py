@@ -171,8 +171,8 @@ def _digits_of_rows(rows: Sequence[Sequence[float]], name: str) -> list[int]:
     return [digits_for([value for row in rows for value in row], name)] * len(rows)
 
 
-def _digits_of_cell(value: float, digits: int) -> int:
-    """Those of its row; but of a figure that would keep less than two digits, as many as show them."""
+def digits_of_cell(value: float, digits: int) -> int:
+    """Those of its row or column; of a figure that would keep less than two digits, as many as show them."""
     return max(digits, decimals([value], 2)) if 0 < abs(value) < 10.0 ** (1 - digits) else digits
 
 
@@ -256,7 +256,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
             figure, printed = figures.get(key), paper.get(key, ABSENT)
             if note := own.get(key):
                 printed += absent.mark(f"paper: {note}")
-            shown = digits if figure is None else _digits_of_cell(unit.of(figure.value), digits)
+            shown = digits if figure is None else digits_of_cell(unit.of(figure.value), digits)
             cells.append(
                 Cell(
                     value=ABSENT if figure is None else number(unit.of(figure.value), shown),

@@ -194,6 +194,9 @@ OF_A_LIFE = {
 """What a process that has ended is known to have used; of the server only where the trial is its whole
 life."""
 
+ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1", "dtlb": "dTLB", "itlb": "iTLB"}
+"""Of a counter's name, in words."""
+
 OF_A_TALLY = {
     "send_calls": "send calls",
     "receive_calls": "receive calls",
@@ -251,11 +254,15 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
     whose = SIDES[side] if side else "of server and clients"
     if what in RATIOS and side:
         better: Better = "more" if what == "instructions_per_cycle" else "less"
-        return Metric(name, f"{what.replace('_', ' ')} {whose}", better=better, side=side)
-    words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole, whole.replace('_', ' '))} {whose}"
+        return Metric(name, f"{_spelled(what)} {whose}", better=better, side=side)
+    words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole) or _spelled(whole)} {whose}"
     is_time = counters.get(whole) == NANOSECONDS or whole.endswith("_seconds")
     found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side or "server")
     return replace(found, words=f"{words} {PER[per]}", whole=False) if per else found
+
+
+def _spelled(name: str) -> str:
+    return " ".join(ABBREVIATIONS.get(part, part) for part in name.split("_"))
 
 
 def parted(what: str) -> tuple[str, str]:

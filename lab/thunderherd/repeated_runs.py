@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from thunderherd.figures import ABSENT, heading_of, number, printable, unit_of
-from thunderherd.matrices import Reasons, at_points, digits_for, metrics_of, why_none
+from thunderherd.matrices import Reasons, at_points, digits_for, digits_of_cell, metrics_of, why_none
 from thunderherd.metrics import metric
 from thunderherd.papers import as_printed, own_notes, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
@@ -234,5 +234,7 @@ class _RunColumn:
 
     def text(self, value: float | None, *, is_run: bool = True) -> str:
         """A figure of a run, or a mean of them, which has decimals even of a count."""
-        digits = 0 if self.is_count and is_run else max(1, self.digits) if self.is_count else self.digits
-        return number(self.unit.of(None if value is None else float(value)), digits)
+        shown = self.unit.of(None if value is None else float(value))
+        if self.is_count:
+            return number(shown, 0 if is_run else max(1, self.digits))
+        return number(shown, self.digits if shown is None else digits_of_cell(shown, self.digits))

@@ -62,7 +62,8 @@ def write_report(source: Summary | Path, path: Path | None = None) -> Path:
     Raises
     ------
     UserError
-        The directory holds no run, or one that has not ended; or a summary comes without a path.
+        The directory holds no run, or one that has not ended; or a summary comes without a path, or with one
+        in a directory that is not there.
     """
     if isinstance(source, Path):
         path = path or source / FILE_NAME
@@ -75,6 +76,11 @@ def write_report(source: Summary | Path, path: Path | None = None) -> Path:
         summary = source
     if path is None:
         raise UserError("the report of a summary needs the path of the file to be written")
+    if not path.parent.is_dir():
+        raise UserError(
+            f"{path} cannot be written: there is no directory {path.parent}; make it, or choose another "
+            "place with --output"
+        )
     text = render(summary, source if isinstance(source, Path) else None)
     # Renamed into place: whoever looks at the old report meanwhile never sees half of the new one.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -275,7 +281,7 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
             " At a point the contenders stand a little apart, so that their bars can be told from each other."
         )
     if sweep.remarks:
-        text = f"{'; '.join(sweep.remarks).capitalize()}. {text}"
+        text = f"Beside each figure: {'; '.join(sweep.remarks)}. {text}"
     if sweep.trial == "whole_life":
         text += " Counted from the start of each program to its end, without a warm-up."
     if any(papers_of(summary, sweep.name, name) for name in matrices.metrics_of(sweep)):

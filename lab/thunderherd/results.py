@@ -50,6 +50,9 @@ __all__ = [
 
 RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
 
+MOST_NAMED = 5
+"""Directories that an error names at most."""
+
 README = """\
 Results of Thunderherd.
 
@@ -202,7 +205,12 @@ def load(path: str | Path) -> Results:
 def _read_run(path: Path) -> RunInfo:
     if not (path / RUN).exists():
         what = "no such directory" if not path.exists() else f"it has no {RUN}"
-        raise UserError(f"{path} holds no run: {what}; give the directory that `thunderherd run --out` wrote")
+        # Where `thunderherd crossover` wrote, the run of each stage has a directory of its own.
+        inside = sorted(found.parent for found in path.glob(f"*/{RUN}"))
+        instead = "the directory that `thunderherd run --out` wrote"
+        if inside:
+            instead = f"one of those in it: {', '.join(map(str, inside[:MOST_NAMED]))}"
+        raise UserError(f"{path} holds no run: {what}; give {instead}")
     try:
         return RunInfo.model_validate_json(_read_text(path / RUN))
     except ValidationError as error:

@@ -8,7 +8,6 @@ are no numbers have an axis of names and no lines between them. As in `plots`, a
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,7 +15,7 @@ from typing import Any, TypeVar
 import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis
-from thunderherd.drawing import colours_of, dressed
+from thunderherd.drawing import colours_of, dressed, heading
 from thunderherd.figures import Unit, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.papers import UNITS_OF_TIME, papers_of
@@ -289,12 +288,14 @@ class _Drawing:
                 layers.append(ends.mark_text(align="left", dx=8, fontSize=10).encode(text="system:N"))
             open_marks = shown.mark_point(filled=False, size=60, strokeWidth=1.5, opacity=1)
             layers.append(open_marks.encode(shape=self.shape, **told))
-        heading = alt.TitleParams(
-            _lines(title or y_title, self.size.width),
-            subtitle=_lines(y_title, self.size.width) if title else [],
-        )
+        # A chart may be taken out of its report: what belongs beside its figures goes with it.
+        below = [*([y_title] if title else []), *(self.sweep.remarks if name == HERE else [])]
         chart = alt.LayerChart(data=alt.NamedData(name=name), layer=layers)
-        return chart.properties(title=heading, width=self.size.width, height=self.size.height)
+        return chart.properties(
+            title=heading(title or y_title, below, self.size.width),
+            width=self.size.width,
+            height=self.size.height,
+        )
 
     def _x(self) -> alt.X:
         label = self.sweep.x_label
@@ -323,8 +324,3 @@ class _Drawing:
         )
         scale = alt.Scale(type="log", domain=[lowest, highest], nice=False, clamp=True)
         return alt.Y("value:Q", title=None, scale=scale, axis=axis)
-
-
-def _lines(text: str, width: int) -> list[str]:
-    """A heading on as many lines as it needs above a panel."""
-    return textwrap.wrap(text, max(20, width // 7))
