@@ -269,6 +269,8 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
         ({"workload": "byte"}, "no such workload \"byte\"; known: bytes; did you mean 'bytes'?"),
         ({"load": "close"}, 'no such load "close"'),
         ({"design": "thread"}, 'no such design "thread"'),
+        ({"metric": "gigabits"}, '--metric gigabits: no such metric "gigabits"; known: '),
+        ({"show": ("latency",)}, "--show latency: no such metric"),
         ({"side": "serve"}, "no such side \"serve\"; known: server, client, both; did you mean 'server'?"),
         ({"blocks": 5}, "--blocks 5 are too few: with 9 sizes at alpha 0.025"),
         ({"lab": ("appart",)}, "did you mean 'apart'?"),

@@ -86,6 +86,7 @@ def test_each_plot_of_the_source_has_its_figures(full: Study) -> None:
         assert {("threads", "duration_per_message", base, str(threads)) for threads in THREADS} <= has
     drawn = {sweep.name: sweep for sweep in full.sweeps}
     assert drawn["sizes_8"].axis == "logarithmic"
+    assert drawn["sizes_8"].logarithmic == ("client.cache_misses",), "misses are drawn log-log"
     assert drawn["threads"].metric == "duration_per_message"
 
 

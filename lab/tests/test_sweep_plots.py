@@ -124,6 +124,11 @@ def test_axes_are_as_the_sweep_and_the_figures_ask() -> None:
     assert encoding(lives, "y")["scale"]["type"] == "log", "its figures are decades apart"
     own, _ = panels(chart("pool_size"))
     assert encoding(own, "y")["scale"]["zero"] is True
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    for sweep in data["sweeps"]:
+        sweep["logarithmic"] = [sweep["metric"]]
+    own, book = panels(chart("pool_size", Summary.model_validate(data)))
+    assert {encoding(panel, "y")["scale"]["type"] for panel in (own, book)} == {"log"}
 
 
 def test_a_logarithmic_axis_with_a_point_at_zero() -> None:

@@ -258,6 +258,7 @@ def test_keys_of_the_study_reach_the_points_unless_the_sweep_sets_them(tmp_path:
         ("pool_size.values=[0]", "pool = 0; allowed: a whole number from 1"),
         ("parts=['mian']", "no such part \"mian\"; known: main, pool_size; did you mean 'main'?"),
         ("pool_size.metric=x", 'no such metric "x"'),
+        ("pool_size.logarithmic=['cpu']", '"cpu" is not shown here; shown are '),
         ("repetitions=0", "it must be at least 1"),
     ],
 )

@@ -21,6 +21,7 @@ from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
 from thunderherd.labs import KINDS
+from thunderherd.metrics import metric_names
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
@@ -95,6 +96,7 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
     over = swept(range_, bench, pair, given)
     sizes = _coarse_sizes(asked, range_)
     _check_blocks(asked, len(sizes))
+    _check_metrics(asked, tables)
     metric = asked.metric or tables.get("measure", {}).get("metric") or _usual_metric(bench)
     names, unit = [table["name"] for table in pair], over.setting.unit or ""
     study: dict[str, Any] = {
@@ -163,6 +165,14 @@ def _way(table: Mapping[str, Any]) -> Way:
 def _usual_metric(bench: Bench) -> str:
     workload = bench.catalogue.workload(bench.workload)
     return METRICS[workload.measured_by if workload else "requests"]
+
+
+def _check_metrics(asked: Asked, tables: Mapping[str, Any]) -> None:
+    known = metric_names(tables.get("measure", {}).get("counters", ()))
+    for option, names in (("--metric", (asked.metric,)), ("--show", asked.show)):
+        for name in names:
+            if name is not None and name not in known:
+                raise UserError(f"crossover: {option} {name}: {unknown('metric', name, known)}")
 
 
 def _check_known(what: str, name: str, known: Sequence[str]) -> None:

@@ -367,6 +367,9 @@ class SweepSummary(Record):
     better: Better
     unit: str = Field(description="of the metric")
     metrics: list[str] = Field(description="what is shown, its metric first")
+    logarithmic: list[str] = Field(
+        default_factory=list, description="those of them that are drawn with a logarithmic axis in any case"
+    )
     trial: TrialForm
     points: list[SweepPoint]
     contenders: list[str] = Field(description="their bases; BASE@SWEEP=POINT are the names at a point")

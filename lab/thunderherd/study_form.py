@@ -415,6 +415,9 @@ class SweepTable(Table):
         default=None, ge=1, description="CPUs of the source's server; shown where it has others here"
     )
     axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
+    logarithmic: list[str] = Field(
+        default=[], description="metrics whose figures have a logarithmic axis, however near they are"
+    )
     x_label: str | None = Field(default=None, description="a word for its axis")
     note: str | None = Field(default=None, description="what to know about its figures; stands below them")
     slope: str | None = Field(

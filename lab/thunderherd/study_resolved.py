@@ -193,6 +193,7 @@ class Sweep(_Resolved):
     key: str | tuple[str, ...] | None
     x_label: str
     axis: Axis
+    logarithmic: tuple[str, ...] = ()
     metric: str
     better: Better
     metrics: tuple[str, ...]

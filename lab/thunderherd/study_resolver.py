@@ -380,6 +380,7 @@ class Resolver:
             metrics=tuple(dict.fromkeys([metric, *sweep.metrics])),
             trial=sweep.trial or self.form.measure.trial,
             slope_metrics=tuple(sweep.slope_metrics),
+            logarithmic=tuple(sweep.logarithmic),
             points=tuple(shown),
             contenders=tuple(dict.fromkeys(each.base.table.name for each in own)),
             absent={name: why for name, why in missing.items() if f"@{sweep.name}=" in name},

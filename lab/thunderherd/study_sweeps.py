@@ -59,6 +59,11 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
         ):
             if name is not None:
                 check_metric(name, key, form.measure.counters_named, problems)
+        shown = (sweep.metric or form.measure.metric, *sweep.metrics)
+        for place, each in enumerate(sweep.logarithmic):
+            if each not in shown:
+                why = f"{show(each)} is not shown here; shown are {', '.join(shown)}"
+                problems.add((*here, "logarithmic", place), why)
         if _check_values(sweep, here, problems):
             _check_changes(form, index, catalogue, problems)
             _check_slope(sweep, sweep.metric or form.measure.metric, here, problems)

@@ -76,7 +76,7 @@ def sweep_chart(
     theirs = next((each.unit for each in papers_of(summary, sweep.name, name)), "")
     converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
-    drawing = _Drawing(summary, sweep, bases, size, size.width)
+    drawing = _Drawing(summary, sweep, bases, size, size.width, name in sweep.logarithmic)
     rows = {HERE: ours, PAPER: papers}
     of_paper = _sentence(words_of(name)) if drawn != name or not ours else "the source's figure"
     if papers and not ours:
@@ -86,7 +86,7 @@ def sweep_chart(
         panels = [drawing.panel(HERE, rows[HERE], title, "")]
     elif papers:
         half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
-        drawing = _Drawing(summary, sweep, bases, half, size.width)
+        drawing = _Drawing(summary, sweep, bases, half, size.width, name in sweep.logarithmic)
         panels = [
             drawing.panel(HERE, ours, title, "This machine"),
             drawing.panel(
@@ -220,9 +220,16 @@ class _Drawing:
     """What the panels of one chart share: axes, colours, shapes."""
 
     def __init__(
-        self, summary: Summary, sweep: SweepSummary, bases: Sequence[str], size: _Size, across: int
+        self,
+        summary: Summary,
+        sweep: SweepSummary,
+        bases: Sequence[str],
+        size: _Size,
+        across: int,
+        logarithmic: bool,
     ) -> None:
         self.sweep, self.size = sweep, size
+        self.decades = 1 if logarithmic else DECADES
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
         colours = colours_of(summary)
@@ -306,9 +313,9 @@ class _Drawing:
         return self.axis.encoding("beside", label)
 
     def _y(self, rows: Sequence[dict[str, Any]]) -> alt.Y:
-        """Linear from zero; logarithmic where figures are decades apart."""
+        """Linear from zero; logarithmic where figures are decades apart, or the study says so."""
         values = [row["value"] for row in rows]
-        if not values or min(values) <= 0 or max(values) <= DECADES * min(values):
+        if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
             axis = alt.Axis(grid=True, tickCount=5)
             return alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=axis)
         for row in rows:
