@@ -32,8 +32,9 @@ ROWS = source_rows()
 
 RESULTS = "small"
 RUN_OF_A_STUDY = rf"thunderherd run .* --out {RESULTS}"
-made: dict[str, tuple[str, Path]] = {}
-"""Runs of studies that rows have made: what each said, and its results."""
+made: dict[tuple[str, ...], tuple[str, Path]] = {}
+"""Runs of studies that rows have made, and what they did with the results: by all commands of a row up to
+one, what that said, and the results as it left them."""
 
 
 def name_of(row: SourceRow) -> str:
@@ -81,7 +82,9 @@ def test_commands(row: SourceRow, tmp_path: Path) -> None:
         run = Run(row, tmp_path, free, process)
         with check_of(run):
             commands = [replaced(command, port, free) for command in row.client.split(" && ")]
-            said = "".join(run_to_its_end(command, tmp_path) for command in commands)
+            said = "".join(
+                run_to_its_end(tuple(commands[:end]), tmp_path) for end in range(1, len(commands) + 1)
+            )
     said = printed.read_text() + said if row.server else said
     assert re.search(row.expect, said), f"{row.where}: expected {row.expect!r} in:\n{said}"
 
@@ -111,17 +114,18 @@ def arguments(command: str) -> list[str]:
     return [str(THUNDERHERD), *rest]
 
 
-def run_to_its_end(command: str, directory: Path) -> str:
-    """What a command says. A run of a study that several rows have is made once; its results are copied."""
-    if command not in made:
-        said = say(command, directory)
-        if not re.fullmatch(RUN_OF_A_STUDY, command):
+def run_to_its_end(commands: tuple[str, ...], directory: Path) -> str:
+    """What the last of these commands says. A run of a study that several rows have is made once, and so is
+    what several do with its results; they are copied."""
+    if commands not in made:
+        said = say(commands[-1], directory)
+        if not re.fullmatch(RUN_OF_A_STUDY, commands[0]):
             return said
-        made[command] = said, Path(tempfile.mkdtemp(dir=directory.parent)) / RESULTS
-        shutil.copytree(directory / RESULTS, made[command][1])
-    elif not (directory / RESULTS).exists():
-        shutil.copytree(made[command][1], directory / RESULTS)
-    return made[command][0]
+        made[commands] = said, Path(tempfile.mkdtemp(dir=directory.parent)) / RESULTS
+        shutil.copytree(directory / RESULTS, made[commands][1])
+    else:
+        shutil.copytree(made[commands][1], directory / RESULTS, dirs_exist_ok=True)
+    return made[commands][0]
 
 
 def say(command: str, directory: Path) -> str:
