@@ -222,30 +222,32 @@ def test_mistakes_are_one_line(
 def test_a_crossing_that_is_made_is_found(
     use_engine: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Clients that check every byte but keep their connection, against clients that connect for each request
-    and only count: the first use less CPU where replies are short, the second where they are long, on any
-    machine, however busy."""
+    """A process for every connection against 60 µs of spinning for every request: the first is dearer where a
+    connection has one request, the second where it has 64, on any machine, however busy."""
     out = tmp_path / "out"
+    settings = {
+        "load.settings.clients": 8, "load.settings.connections": "kept", "load.settings.milliseconds": 0,
+        "load.settings.warm_up_milliseconds": 0, "noise.foreign_percent": 100, "noise.steal_percent": 100,
+    }  # fmt: skip
     command = [
-        "crossover", "load.settings.check=pattern,load.settings.connections=kept,name=checks",
-        "load.settings.check=count,load.settings.connections=per_request,name=connects",
-        "--over", "load.settings.bytes=64..16MiB", "--workload", "bytes", "--load", "closed_threads",
-        "--set", "load.settings.clients=1", "--set", "load.settings.loops=10",
-        "--metric", "client_cpu_per_request", "--points", "3", "--blocks", "10", "--seed", "3",
-        "--set", "noise.foreign_percent=100", "--set", "noise.steal_percent=100", "--out", str(out),
+        "crossover", "design=fork_per_client,name=forks",
+        "design=thread_per_client,settings.spin_microseconds=60,name=spins",
+        "--over", "load.settings.loops=1..64", "--workload", "bytes", "--load", "closed_threads",
+        "--metric", "server_cpu_per_request", "--points", "3", "--blocks", "10", "--seed", "3",
+        *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")), "--out", str(out),
     ]  # fmt: skip
-    # Three sizes around the crossing in the place of seven: a minute less.
+    # Three sizes around the crossing in the place of seven.
     monkeypatch.setattr(crossover, "second_stage", partial(crossover.second_stage, points=3))
     status, printed, told = typed(*command)
     assert status == 0, told
     coarse = answer(out / "coarse")
     standings = [point["standing"] for point in coarse["points"]]
-    assert standings[0] == "a" and standings[-1] == "b", coarse["points"]
+    assert standings[0] == "b" and standings[-1] == "a", coarse["points"]
     found = answer(out / "dense")
     assert found["outcome"] == "one"
     (bracket,) = found["brackets"]
-    assert (bracket["before"], bracket["after"]) == ("checks", "connects")
-    assert 64 <= bracket["low"] < bracket["high"] <= 2**24
-    assert "checks beats connects" in printed
-    assert "It rests on 3 sizes from 64 bytes to 16 MiB" in printed
+    assert (bracket["before"], bracket["after"]) == ("spins", "forks")
+    assert 1 <= bracket["low"] < bracket["high"] <= 64
+    assert "forks beats spins" in " ".join(printed.split())
+    assert "It rests on 3 sizes from 1 to 64 requests" in " ".join(printed.split())
     assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")
