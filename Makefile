@@ -70,7 +70,7 @@ test-engine: build
 
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup
+	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 2 --dist loadfile
 
 check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
 

@@ -21,16 +21,6 @@ BUILT = [
     TESTS.parents[1] / "engine" / "target" / kind / "thunderherd-engine" for kind in ("release", "debug")
 ]
 
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Tests of a file stay in one process, which makes once what they share; of rows, those of a source."""
-    group = item.path.stem
-    row = getattr(getattr(item, "callspec", None), "params", {}).get("row")
-    if row is not None:
-        group += f"-{row.document}"
-    item.add_marker(pytest.mark.xdist_group(group))
-
-
 SMALL_STUDY = """\
 name = "small"
 title = "A small study"
