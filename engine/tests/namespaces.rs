@@ -362,8 +362,9 @@ fn whoever_has_entered_ends_with_its_starter_too() {
     let mut line = String::new();
     BufReader::new(shell.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    let family = process::family(ready["supervisor_pid"].as_i64().unwrap() as i32);
-    assert!(family.len() > 2, "{family:?}");
+    let supervisor = ready["supervisor_pid"].as_i64().unwrap() as i32;
+    let family =
+        eventually("the server has its processes", || Some(process::family(supervisor)).filter(|all| all.len() > 2));
     process::signal(shell.id() as i32, Signal::SIGKILL);
     eventually("all of the server is gone", || family.iter().all(|&id| !process::lives(id)).then_some(()));
     shell.wait().unwrap();

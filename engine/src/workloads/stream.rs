@@ -10,7 +10,7 @@
 //! | `get N` | the server sends N bytes |
 //! | `get Nus` | the server sends for N microseconds, and then no more (shutdown) |
 //!
-//! Byte number i of a stream is i % 251, however it is cut into messages: so the receiver need not know how it was.
+//! Byte number i of a stream is i % 65,536 % 251, however it is cut into messages: so the receiver need not know how it was.
 
 mod client;
 mod reel;
@@ -25,7 +25,7 @@ use anyhow::{Context, Result};
 use crate::about::About;
 use crate::measure::now;
 use crate::outbox::{Outbox, Piece};
-use crate::pattern::{difference, pattern};
+use crate::pattern::difference;
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
@@ -157,7 +157,7 @@ impl Receiving {
             "sample" => SAMPLE,
             _ => 0,
         };
-        let expected = pattern((AT_A_TIME + reel::PERIOD) as u64);
+        let expected = reel::bytes_of_a_stream(AT_A_TIME + reel::PERIOD).into();
         Receiving { most: settings.integer(RECEIVE_BYTES.name) as usize, compared, expected }
     }
 

@@ -36,11 +36,19 @@ pub const SOURCE_BYTES: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: 1 << 33, default: 16 << 20 },
 };
 
-/// After so many bytes a stream repeats itself ([`pattern`]).
-pub const PERIOD: usize = 251;
+/// After so many bytes a stream repeats itself. Messages of the sizes that are in use thereby begin where a page of a file
+/// does: a transfer of a file from elsewhere hands over a page more, of which only a part is sent.
+pub const PERIOD: usize = 64 << 10;
 
 /// Bytes that are written to a file at a time: whole periods.
-const CHUNK: usize = PERIOD * 4096;
+const CHUNK: usize = PERIOD * 16;
+
+/// The first bytes of a stream: after each [`PERIOD`] the [`pattern`] begins anew.
+pub fn bytes_of_a_stream(length: usize) -> Vec<u8> {
+    let mut bytes = pattern(PERIOD as u64).repeat(length.div_ceil(PERIOD));
+    bytes.truncate(length);
+    bytes
+}
 
 /// A stretch of the bytes of a stream. Whatever is sent of it begins at a place that has the byte which is next.
 pub struct Reel {
@@ -60,7 +68,7 @@ impl Reel {
         let least = part + PERIOD as u64 - 1;
         let length = settings.integer(SOURCE_BYTES.name).max(least);
         let all = match settings.word(SOURCE.name) {
-            "memory" => Piece::Bytes(pattern(least), 0..least as usize),
+            "memory" => Piece::Bytes(bytes_of_a_stream(least as usize).into(), 0..least as usize),
             "memfd" => {
                 let made = descriptor::memory_file(c"thunderherd stream").and_then(|file| filled(file.into(), length));
                 Piece::File(made.context("a file in memory could not be made")?, 0..length)
@@ -99,7 +107,7 @@ fn temporary_file(folder: &std::path::Path) -> std::io::Result<File> {
 }
 
 fn filled(mut file: File, length: u64) -> std::io::Result<Arc<File>> {
-    let chunk = pattern(CHUNK as u64);
+    let chunk = bytes_of_a_stream(CHUNK);
     let mut left = length;
     while left > 0 {
         let bytes = left.min(CHUNK as u64);
