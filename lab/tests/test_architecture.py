@@ -60,8 +60,8 @@ LAB_FLOORS: list[set[str]] = [
     {"records", "samples"},
     {"engine"},
     {"engine_process"},
-    {"catalogue", "metrics", "quantity", "crossover_form", "toml_text"},
-    {"engine_lines", "labs"},
+    {"catalogue", "metrics", "quantity", "crossover_form", "toml_text", "kept_files"},
+    {"engine_lines", "labs", "socket_diagnosis"},
     {"errors"},
 ]
 """From the top down. A module imports from floors below its own, never from beside it or above."""

@@ -13,21 +13,18 @@ import math
 import os
 import platform
 import resource
-import socket
-import struct
 import time
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from thunderherd.records import Noise
+from thunderherd.socket_diagnosis import State, tcp_sockets
 
 PROC = Path("/proc")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-NETLINK_SOCK_DIAG = 4
-SOCK_DIAG_BY_FAMILY = 20
-TCP_TIME_WAIT = 6
 
 
 class NoiseLimits(Protocol):
@@ -294,14 +291,9 @@ def time_wait_limit() -> int:
 def time_wait_of_port(port: int) -> int:
     """Sockets in TIME_WAIT with `port` at either end, in this network namespace: only these can stand in the
     way of connections to it.
-
-    Asked of the kernel by sock_diag(7), which filters; `/proc/net/tcp` would print every socket there is.
     """
-    return sum(
-        _time_wait_answers(family, source, destination)
-        for family in (socket.AF_INET, socket.AF_INET6)
-        for source, destination in ((port, 0), (0, port))
-    )
+    both = chain(tcp_sockets(State.TIME_WAIT, port=port), tcp_sockets(State.TIME_WAIT, peer_port=port))
+    return sum(1 for _ in both)
 
 
 def time_wait_listed(network: Path, port: int) -> int:
@@ -315,30 +307,5 @@ def time_wait_listed(network: Path, port: int) -> int:
         for line in path.read_text(encoding="ascii").splitlines()[1:]:
             _number, local, remote, state, *_rest = line.split()
             ports = {int(end.rpartition(":")[2], 16) for end in (local, remote)}
-            count += int(state, 16) == TCP_TIME_WAIT and port in ports
+            count += int(state, 16) == State.TIME_WAIT and port in ports
     return count
-
-
-def _time_wait_answers(family: int, source: int, destination: int) -> int:
-    # struct inet_diag_req_v2 (linux/inet_diag.h): a port that is not 0 is a filter; ports in network order.
-    ends = (
-        struct.pack(">HH", source, destination) + bytes(32) + struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)
-    )
-    request = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, 1 << TCP_TIME_WAIT) + ends
-    request_and_dump = 0x301
-    header = struct.pack("=IHHII", 16 + len(request), SOCK_DIAG_BY_FAMILY, request_and_dump, 1, 0)
-    count = 0
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as kernel:
-        kernel.settimeout(5)
-        kernel.send(header + request)
-        while True:
-            answer = kernel.recv(1 << 16)
-            while len(answer) >= 16:
-                length, kind = struct.unpack_from("=IH", answer)
-                if kind == 3:  # NLMSG_DONE
-                    return count
-                if kind == 2:  # NLMSG_ERROR
-                    code = -struct.unpack_from("=i", answer, 16)[0]
-                    raise OSError(code, f"sock_diag: {os.strerror(code)}")
-                count += 1
-                answer = answer[(length + 3) & ~3 :]

@@ -15,7 +15,8 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from thunderherd.figures import (
     shows_process_control,
     words_of,
 )
+from thunderherd.kept_files import kept
 from thunderherd.matrices import Matrix
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
@@ -333,7 +335,9 @@ def _vega_lite_version() -> str:
 @cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed with all they need, as one script that sets `vegaEmbed`."""
-    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_vega_lite_version())
+    version = _vega_lite_version()
+    make = partial(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;", vl_version=version)
+    bundle = kept(f"vega-of-vl-convert-{metadata.version('vl-convert-python')}-{version}.js", make)
     return _inside_script(f"(() => {{{bundle}}})();")
 
 
