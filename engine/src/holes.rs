@@ -26,7 +26,13 @@ pub fn of_waiting(waits: Waits, primitive: &Primitive) -> Option<String> {
         Waits::ForCompletion => {
             format!("who waits {how} moves bytes itself, and no operation of its does what the primitive's calls do")
         }
-        _ => format!("who waits {how} cannot use it: the primitive does not work that way"),
+        Waits::ForReadiness => format!(
+            "it waits in its own call; who waits {how} calls it when something has come, so that there is nothing left to wait \
+             for, and where there is, everybody else it serves waits, too"
+        ),
+        Waits::InTheCall => {
+            format!("who waits {how} needs one that waits until bytes can be moved, and it never waits")
+        }
     })
 }
 
@@ -250,7 +256,8 @@ mod tests {
         assert_eq!(of_waiting(Waits::ForCompletion, send), None, "send has an operation that does the same");
         let other = Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.moves) };
         assert!(of_waiting(Waits::ForCompletion, &other).unwrap().contains("moves bytes itself"));
-        assert!(of_waiting(Waits::ForReadiness, &other).unwrap().contains("for readiness"));
+        let reason = of_waiting(Waits::ForReadiness, &other).unwrap();
+        assert!(reason.contains("waits for readiness") && reason.contains("nothing left to wait for"), "{reason}");
     }
 
     #[test]

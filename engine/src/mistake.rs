@@ -1,6 +1,7 @@
 //! A user's mistake, told apart from a failure of the program or the machine: it ends with exit status 2.
 
 use crate::sys::process;
+use crate::sys::ring::number;
 
 /// What the user can mend: the message says what failed, the value seen, what is allowed and what to type.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub fn mistake(message: impl Into<String>) -> anyhow::Error {
 pub fn in_words(error: &anyhow::Error) -> String {
     let out_of_descriptors = error
         .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error())
+        .filter_map(|cause| number(cause.downcast_ref::<std::io::Error>()?))
         .any(|number| number == libc::EMFILE || number == libc::ENFILE);
     let way_out = if out_of_descriptors { format!("; {}", more_descriptors()) } else { String::new() };
     format!("{error:#}{way_out}")

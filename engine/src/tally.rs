@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::sys::process::Reaped;
+use crate::sys::ring::number;
 use crate::sys::shared::SharedArray;
 use crate::tcp::FirstConnection;
 
@@ -54,7 +55,7 @@ error_kinds! {
 impl ErrorKind {
     /// The kind of an error of the system.
     pub fn of(error: &std::io::Error) -> Self {
-        match error.raw_os_error() {
+        match number(error) {
             Some(libc::ECONNRESET) => ErrorKind::Reset,
             Some(libc::EPIPE) => ErrorKind::BrokenPipe,
             Some(libc::ECONNREFUSED) => ErrorKind::Refused,

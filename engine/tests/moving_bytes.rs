@@ -341,3 +341,29 @@ fn the_matrix_says_of_every_pair_whether_it_fits_and_why_not() {
         }
     }
 }
+
+/// A pool of which one worker finds room for its ring: each of the others says why it has none and what helps, and is lost.
+#[test]
+fn a_worker_without_room_for_its_ring_says_what_helps() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let listed = run(with_locked_memory(&user, 0).args(["list", "primitives", "--json"]));
+    if !listed.output.contains("os error 12") {
+        return println!("skipped: this kernel counts no rings");
+    }
+    // 18 pages for a worker's ring, and 2 for the one that was made to see whether there are any.
+    let locked = 22 * 4096;
+    let options = ["--pool", "3", "--primitive", "uring_send"];
+    let mut server = Server::launch(&mut with_locked_memory(&user, locked), "prefork", "bytes", &options);
+    let tally =
+        server.snapshot_when("two are lost", |snapshot| snapshot["tally"]["workers_lost"] == 2)["tally"].clone();
+    assert_eq!(tally["errors"]["resource_limit"], 2, "{tally}");
+    Client::connect(server.port).exchange(&protocol::bytes(1000));
+    let said = server.stop().errors;
+    assert_eq!(said.lines().count(), 2, "{said}");
+    for line in said.lines() {
+        for word in ["io_uring_setup", "os error 12", "RLIMIT_MEMLOCK, here 90112 bytes", "ulimit -l", "a lower --pool"]
+        {
+            assert!(line.contains(word), "'{word}' is not in: {line}");
+        }
+    }
+}

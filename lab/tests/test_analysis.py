@@ -6,6 +6,8 @@ import pytest
 from conftest import made_trial
 
 from thunderherd.analysis import summarise
+from thunderherd.engine_lines import LoadResult, Snapshot, Window
+from thunderherd.observation import left_out
 from thunderherd.records import ContenderSummary, Summary, TrialRecord
 from thunderherd.selection import blocks_of, select
 from thunderherd.study import Look, Study
@@ -208,6 +210,88 @@ def test_values_are_aligned_by_block(small_study: Study) -> None:
         pytest.approx(20.1e-6 * wobble(block, "prefork")) for block in (1, 2, 3)
     ]
     assert set(values["clients_per_worker_sd"]) == {"prefork"}  # the others have no pool
+
+
+def read_late(trial: TrialRecord) -> TrialRecord:
+    """The same with its server read 50 ms after a window of 100 ms began."""
+    window = Window(started_monotonic_ns=0, ended_monotonic_ns=100_000_000, requests=9, connections=9)
+    seen = {
+        "before": Snapshot.model_construct(monotonic_ns=50_000_000),
+        "after": Snapshot.model_construct(monotonic_ns=100_000_000),
+        "loads": [LoadResult.model_construct(window=window)],
+    }
+    late = trial.model_copy(update=seen)
+    told = {name: None if left_out(name, late) else value for name, value in (trial.metrics or {}).items()}
+    return late.model_copy(update={"metrics": told})
+
+
+def judged_by_clients(study: Study) -> Study:
+    """A study in which a trial whose server was read late counts."""
+    metric = "connections_per_second"
+    judged = {"metric": metric, "better": "more"}
+    contenders = tuple(each.model_copy(update=judged) for each in study.contenders)
+    return study.model_copy(
+        update={"measure": study.measure.model_copy(update=judged), "contenders": contenders}
+    )
+
+
+def test_a_server_that_was_read_late_once_loses_the_figures_of_that_block_alone(small_study: Study) -> None:
+    study, trials = judged_by_clients(small_study), trials_of(small_study, 10)
+    late = [
+        read_late(trial) if (trial.block, trial.contender) == (3, "prefork") else trial for trial in trials
+    ]
+    values = metric_values(study, select(study, late), blocks_of(late))
+    costs = values["server_cpu_per_connection"]
+    assert [block for block, cost in enumerate(costs["prefork"], start=1) if cost is None] == [3]
+    assert None not in costs["iterative"]
+    found = contender(summary_of(study, late), "prefork")
+    assert (found.blocks, found.metrics["connections_per_second"].blocks) == (10, 10)
+    assert found.metrics["server_cpu_per_connection"].blocks == 9
+    # The difference to the baseline is one of blocks that have both.
+    assert found.process_control_seconds is not None
+    assert found.process_control_seconds.blocks == 9
+    without = summary_of(study, [trial for trial in trials if trial.block != 3])
+    expected = contender(without, "prefork")
+    assert found.process_control_seconds == expected.process_control_seconds
+    assert found.machine_cpu_seconds == expected.machine_cpu_seconds
+    notes = summary_of(study, late).study.notes
+    assert "trials left out of the server's figures, as it was read late: prefork 1 of 10" in notes
+
+
+def test_a_server_that_was_read_late_each_time_has_no_figures(small_study: Study) -> None:
+    study = judged_by_clients(small_study)
+    late = [
+        read_late(trial) if trial.contender == "prefork" else trial for trial in trials_of(small_study, 10)
+    ]
+    found = contender(summary_of(study, late), "prefork")
+    assert "server_cpu_per_connection" not in found.metrics
+    assert found.process_control_seconds is None
+    assert found.metrics["connections_per_second"].blocks == 10
+
+
+def test_what_is_missing_for_another_reason_is_not_chosen_by_the_outcome(small_study: Study) -> None:
+    """A percentile that some trials had too few requests for is not shown of the others."""
+    trials = [
+        trial.model_copy(
+            update={
+                "metrics": {**(trial.metrics or {}), "latency_p99_seconds": 1e-3 if trial.block > 1 else None}
+            }
+        )
+        for trial in trials_of(small_study, 10)
+    ]
+    assert "latency_p99_seconds" not in contender(summary_of(small_study, trials), "prefork").metrics
+    late = [read_late(trial) if trial.block == 1 else trial for trial in trials]
+    found = contender(summary_of(judged_by_clients(small_study), late), "prefork")
+    assert "latency_p99_seconds" not in found.metrics
+
+
+def test_repeated_runs_that_were_read_late_are_not_in_the_mean(small_study: Study) -> None:
+    study = judged_by_clients(small_study).model_copy(update={"repetitions": 3})
+    trials = [read_late(trial) if trial.block == 2 else trial for trial in trials_of(small_study, 3)]
+    found = contender(summary_of(study, trials), "prefork")
+    costs = [20.1e-6 * wobble(block, "prefork") for block in (1, 3)]
+    assert found.spread["server_cpu_per_connection"].mean == pytest.approx(sum(costs) / 2)
+    assert [run["server_cpu_per_connection"] is None for run in found.runs] == [False, True, False]
 
 
 def test_warnings_of_trials_become_notes(small_study: Study) -> None:

@@ -57,7 +57,7 @@ LAB_FLOORS: list[set[str]] = [
     {"__init__"},
     {"results", "schemas", "machine", "progress", "crossover"},
     {"statistics", "noise", "holders"},
-    {"records", "samples"},
+    {"records", "samples", "columns"},
     {"engine"},
     {"engine_process"},
     {"catalogue", "metrics", "quantity", "crossover_form", "toml_text", "kept_files"},

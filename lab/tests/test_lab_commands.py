@@ -80,6 +80,8 @@ def test_what_is_wrong_is_told(command: str, words: str, said: str) -> None:
         (["--rate", "1kbit"], "--rate 1kbit: --rate-bits-per-second is 1000; it takes 8000 at least"),
         (["--mtu", "67"], "thunderherd: --mtu is '67', but it takes a whole number from 68"),
         (["--network-namespace"], "--network-namespace"),
+        (["--pool", "0"], "--pool is '0'"),
+        (["--listen", "192.0.2.1:80"], "192.0.2.1 is no address of this machine"),
     ],
 )
 def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(
@@ -94,6 +96,7 @@ def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, ""), done
     assert re.search(said, done.stderr), done.stderr
+    assert "from another terminal" not in done.stderr
     assert "/proc/" not in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ from thunderherd import noise, trial
 from thunderherd.engine import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.namespaces import Site, site_of, sites_of
-from thunderherd.records import TrialRecord
+from thunderherd.records import TrialForm, TrialRecord
 from thunderherd.results import load
 from thunderherd.runner import run_study
 from thunderherd.study import Lab, Study, load_study
@@ -188,6 +190,50 @@ def test_trials_are_valid_in_every_lab_and_tell_of_their_connections(study: Stud
         is_default = name in ("prefork", "prefork@lab=loopback")
         said = [warning for warning in record.warnings if warning.startswith(warned)]
         assert len(said) == (default == "bbr" and is_default), (name, record.warnings)
+
+
+class Watcher(threading.Thread):
+    """Looks at the processes of an engine until it is told to stop: on which CPUs may they run?"""
+
+    def __init__(self, engine: Path) -> None:
+        super().__init__(daemon=True)
+        self.engine, self.over = engine, threading.Event()
+        self.seen: dict[str, set[str]] = {}
+        """By command, of those that are in another network than this process: Cpus_allowed_list, proc(5)."""
+
+    def run(self) -> None:
+        own = Path("/proc/self/ns/net").readlink()
+        while not self.over.wait(0.002):
+            running = processes_of(self.engine)
+            for pid, words in running.items():
+                with contextlib.suppress(OSError):
+                    network = (Path("/proc") / str(pid) / "ns/net").readlink()
+                    status = (Path("/proc") / str(pid) / "status").read_text()
+                    told = dict(line.split(":", 1) for line in status.splitlines())
+                    # What was started by exec may not have come to pin itself; what that has forked has.
+                    if int(told["PPid"]) in running and network != own:
+                        allowed = told["Cpus_allowed_list"].strip()
+                        self.seen.setdefault(words.split()[1], set()).add(allowed)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.parametrize("form", ["window", "whole_life"])
+def test_each_side_of_a_lab_runs_on_its_own_cpus(veth: Path, tmp_path: Path, form: TrialForm) -> None:
+    server, clients, *_ = sorted(os.sched_getaffinity(0))
+    path = tmp_path / "labs.toml"
+    pinned = f'kind = "veth"\nserver_cpus = [{server}]\nclient_cpus = [{clients}]\n'
+    path.write_text(STUDY.replace('kind = "veth"\n', pinned, 1).replace("loops = 10", "loops = 1000"))
+    study = load_study(str(path), "quick", (), catalogue())
+    contender = study.main[0].model_copy(update={"trial": form})
+    watcher = Watcher(veth)
+    with site_of(contender.lab, veth) as site:
+        watcher.start()
+        record = trial.run_trial(study, contender, block=1, position=1, seed=1, site=site)
+        watcher.over.set()
+        watcher.join()
+    assert record.valid, record.invalid_reasons
+    watcher.seen.pop("namespace", None)
+    assert watcher.seen == {"serve": {str(server)}, "load": {str(clients)}}
 
 
 def test_whole_lives_are_counted_in_namespaces_too(study: Study, veth: Path) -> None:

@@ -68,6 +68,60 @@ def test_the_papers_figures_have_a_panel_of_their_own_where_they_are_of_another_
     assert any(mark["type"] == "point" and mark["filled"] is False for mark in marks)
 
 
+def test_it_is_said_what_the_papers_figures_are_of() -> None:
+    """Not by our own unit: theirs may be of something else, which their note says."""
+    of = synthetic_sweeps.summary()
+    known = "seconds for 5,000 connections, beyond an iterative server's"
+    paper = [each.model_copy(update={"note": known, "unit": "s"}) for each in of.paper]
+    of = of.model_copy(update={"paper": paper})
+    _, book = panels(chart("pool_size", of))
+    words, *note = book["title"]["subtitle"]
+    assert words.endswith("(s), as the source has it")
+    assert " ".join(note) == known
+
+
+@pytest.mark.parametrize("name", ["pool_size", "delay", "whole_life"])
+def test_the_axis_is_called_as_the_study_says(name: str) -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    for each in data["sweeps"]:
+        each["x_label"] = "a word of its own"
+    of = Summary.model_validate(data)
+    for metric in [None, *sweep(name, of).metrics]:
+        for panel in panels(chart(name, of, metric)):
+            assert {
+                layer["encoding"]["x"]["title"] for layer in panel["layer"] if "x" in layer["encoding"]
+            } == {"a word of its own"}
+
+
+@pytest.mark.parametrize("kind", ["linear", "logarithmic"])
+def test_large_numbers_are_written_out_on_both_axes(kind: str) -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    data["paper"] = []
+    shown = data["sweeps"][2]
+    shown["axis"], metric = kind, "client.voluntary_switches"
+    shown["metric"] = metric
+    shown["logarithmic"] = [metric] if kind == "logarithmic" else []
+    numbers = {point["name"]: point["number"] * 500_000 for point in shown["points"]}
+    for point in shown["points"]:
+        point["number"] = numbers[point["name"]]
+    for each in data["contenders"]:
+        if each["sweep"] == shown["name"]:
+            value = numbers[each["point"]]
+            each["metrics"][metric] = {
+                "value": value,
+                "low": value,
+                "high": value,
+                "confidence": 0.95,
+                "blocks": 9,
+            }
+    of = Summary.model_validate(data)
+    texts = svg_texts(sweep_chart(of, sweep(shown["name"], of)))
+    ticks = [text for text in texts if text.strip("0123456789,.e+kMG") == "" and len(text) > 5]
+    assert {"500,000", "2,000,000"} & set(ticks)
+    assert any(len(text) >= len("50,000,000") for text in ticks), ticks
+    assert not [text for text in ticks if "e" in text], ticks
+
+
 def test_and_share_ours_where_they_are_of_the_same_size() -> None:
     assert len(panels(chart("delay"))) == 1
     found = rows(sweep_chart(synthetic_sweeps.summary(), sweep("delay")))

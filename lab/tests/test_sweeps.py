@@ -242,7 +242,7 @@ def test_overrides_reach_sweeps(tmp_path: Path) -> None:
 
 
 def test_keys_of_the_study_reach_the_points_unless_the_sweep_sets_them(tmp_path: Path) -> None:
-    study = loaded(tmp_path, STUDY, "loops=9", "processes=1", "pool=8", "parts=['pool_size']")
+    study = loaded(tmp_path, STUDY, "loops=9", "processes=1", "pool=8")
     point = study.contender("prefork@pool_size=30")
     assert (point.load.settings["loops"], point.load.processes, point.settings["pool"]) == (20, 1, 30)
     assert study.load.settings["loops"] == 9

@@ -15,12 +15,13 @@ from typing import Any
 
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
+from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all
 from thunderherd.counters import counted, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
-from thunderherd.observation import connections_of
+from thunderherd.observation import connections_of, read_late
 from thunderherd.questions import answers
 from thunderherd.records import (
     ClientsPerWorker,
@@ -34,7 +35,6 @@ from thunderherd.records import (
     Summary,
     SweepSummary,
     TrialCounts,
-    TrialMetrics,
     TrialRecord,
 )
 from thunderherd.selection import Block, Selection, blocks_of, most_blocks, select
@@ -46,6 +46,7 @@ from thunderherd.statistics import (
 from thunderherd.study import Contender, Study, Sweep, asked_for
 from thunderherd.verdicts import (
     MetricValues,
+    columns_of,
     family,
     is_decided,
     metric_values,
@@ -119,22 +120,26 @@ def _contender(
     name, shown, baseline = contender.name, study.measure.normalise_connections, study.measure.baseline
     confidence = 1 - study.measure.alpha
 
-    def interval(column: Sequence[float] | None) -> Interval | None:
-        if not column:
+    def interval(column: Column | None) -> Interval | None:
+        if not (there := known(column or [])):
             return None
-        found = hodges_lehmann(column, confidence)
+        found = hodges_lehmann(there, confidence)
         return Interval(
             value=found.value, low=found.low, high=found.high, confidence=found.confidence, blocks=found.n
         )
 
-    def column(metric: str) -> list[float] | None:
+    def column(metric: str) -> Column | None:
         return values.get(metric, {}).get(name)
 
     def normalised(metric: str) -> list[float] | None:
         seconds, connections = column(metric), column("connections")
         if seconds is None or connections is None:
             return None
-        return [value / count * shown for value, count in zip(seconds, connections, strict=True) if count]
+        return [
+            value / count * shown
+            for value, count in zip(seconds, connections, strict=True)
+            if value is not None and count
+        ]
 
     costs = values.get("server_cpu_per_connection", {})
     measured = next((columns[name] for columns in values.values() if name in columns), [])
@@ -142,9 +147,11 @@ def _contender(
     if name == baseline and name in costs:
         control = Interval(value=0.0, low=None, high=None)
     elif name in costs and baseline in costs:
+        paired = together({each: costs[each] for each in (name, baseline)})
         control = interval(
-            [(own - base) * shown for own, base in zip(costs[name], costs[baseline], strict=True)]
+            [(own - base) * shown for own, base in zip(paired[name], paired[baseline], strict=True)]
         )
+    runs = _runs(study, contender, blocks)
     spread, workers = _workers(contender, blocks)
     return ContenderSummary(
         name=name,
@@ -169,9 +176,9 @@ def _contender(
         metrics={
             metric: found for metric in in_order(values) if (found := interval(column(metric))) is not None
         },
-        runs=(runs := _runs(study, contender, blocks)),
+        runs=[trial.metrics or {} for trial in runs],
         spread=_spread(runs) if study.repetitions is not None else {},
-        cpu_seconds=interval([cost * shown for cost in costs.get(name, [])]),
+        cpu_seconds=interval([cost * shown for cost in known(costs.get(name, []))]),
         process_control_seconds=control,
         clients_per_worker=spread,
         worker_connections=workers,
@@ -189,25 +196,17 @@ def _valid(contender: Contender, blocks: Sequence[Block]) -> list[TrialRecord]:
     return [block.trials[contender.name] for block in blocks if block.succeeded(contender.name)]
 
 
-def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[TrialMetrics]:
+def _runs(study: Study, contender: Contender, blocks: Sequence[Block]) -> list[TrialRecord]:
     """Every run, where the study repeats instead of judging; else as many as it shows beside its verdicts."""
     if study.repetitions is None:
         blocks = blocks[: study.measure.single_runs]
-    trials = _valid(contender, blocks)
-    return [trial.metrics for trial in trials if trial.metrics is not None]
+    return [trial for trial in _valid(contender, blocks) if trial.metrics is not None]
 
 
-def _spread(runs: Sequence[TrialMetrics]) -> dict[str, Spread]:
-    """Mean and spread of every metric that each of the runs has."""
-    columns = {
-        name: [run.get(name) for run in runs] for name in in_order(name for run in runs for name in run)
-    }
-    found: dict[str, Spread] = {}
-    for name, column in columns.items():
-        known = [float(value) for value in column if value is not None]
-        if len(known) == len(runs):
-            found[name] = Spread.of(known)
-    return found
+def _spread(runs: Sequence[TrialRecord]) -> dict[str, Spread]:
+    """Mean and spread of every metric that each of the runs has, but for what one left out that was read
+    late."""
+    return {name: Spread.of(known(column)) for name, column in columns_of(runs).items()}
 
 
 def _workers(
@@ -342,6 +341,7 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
     notes: list[str] = []
     warned = Counter(warning for trial in trials for warning in trial.warnings)
     notes += [f"{count} of {len(trials)} trials: {warning}" for warning, count in warned.items()]
+    notes += _left_out(study, trials, selection)
     if not complete and selection.exhausted and selection.next_look is not None:
         allowed = most_blocks(selection.next_look, study.noise.reject_at_most_percent)
         notes.append(
@@ -357,6 +357,20 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
         )
     notes += [f"{name} was given up: {why}" for name, why in selection.given_up.items()]
     return notes
+
+
+def _left_out(study: Study, trials: Sequence[TrialRecord], selection: Selection) -> list[str]:
+    """Of each contender (of a sweep's, all points together), how many of the trials that count have no figure
+    of the server because it was read late: its figures rest on the others."""
+    counted = set(selection.counted())
+    bases = {contender.name: contender.base for contender in study.contenders}
+    every, late = Counter[str](), Counter[str]()
+    for trial in trials:
+        if trial.valid and trial.block in counted:
+            every[bases[trial.contender]] += 1
+            late[bases[trial.contender]] += bool(read_late(trial))
+    told = ", ".join(f"{name} {count} of {every[name]}" for name, count in late.items() if count)
+    return [f"trials left out of the server's figures, as it was read late: {told}"] if told else []
 
 
 def _counts(trials: Sequence[TrialRecord], selection: Selection) -> TrialCounts:

@@ -20,8 +20,9 @@ APART = 5.0
 AT_THE_ENDS = 0.03
 """Room beyond the first and last point, of the whole width."""
 
-FIGURES = ",.6~g"
-"""How numbers stand beside an axis: as they are, up to a million."""
+FIGURES = ",.12~g"
+"""How numbers stand beside all axes: as they are, in groups of three digits (d3-format). A trillion and more,
+and less than a millionth, have an exponent."""
 
 
 class NumberAxis:

@@ -29,7 +29,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from thunderherd.claims_file import Claim, load_claims
-from thunderherd.contrasts import LOGARITHM, Measured, Values, lacks, measure, units
+from thunderherd.columns import Values
+from thunderherd.contrasts import LOGARITHM, Measured, lacks, measure, units
 from thunderherd.copied import copied_after_all
 from thunderherd.figures import count
 from thunderherd.records import ClaimSummary, ClaimVerdict, Interval

@@ -1,4 +1,7 @@
-"""What the blocks of a run say about contrasts and ratios: estimates, intervals and tests."""
+"""What the blocks of a run say about contrasts and ratios: estimates, intervals and tests.
+
+A contrast rests on the blocks in which all of its contenders have a figure (`columns`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from thunderherd.columns import Values, known, together
 from thunderherd.contrasts_file import Contrast, Figure, straight_line
 from thunderherd.figures import decimals, number, percent, span, unit_of
 from thunderherd.metrics import METRICS
@@ -17,9 +21,6 @@ from thunderherd.records import Interval
 from thunderherd.samples import signed_rank
 from thunderherd.statistics import contrast, hodges_lehmann
 from thunderherd.study import Study
-
-Values = Mapping[str, Mapping[str, Sequence[float]]]
-"""By metric, then contender: one value a block, all contenders of a metric aligned."""
 
 MOST_OF_NOTHING = 3
 """Decimals of a figure that is zero in all that its interval lets show."""
@@ -132,8 +133,11 @@ def lacks(needed: Contrast, values: Values, unavailable: Mapping[str, str]) -> l
                 for name in absent
             ]
         if needed.of == LOGARITHM and not absent:
-            low = [name for name in sorted(needed.contenders()) if min(values[metric][name]) <= 0]
+            low = [name for name in sorted(needed.contenders()) if min(known(values[metric][name])) <= 0]
             found += [f"{name} has a {metric} that is not above zero, so no ratio" for name in low]
+    if not found and not all(_shared(needed, values).values()):
+        names, what = ", ".join(sorted(needed.contenders())), " and ".join(needed.metrics())
+        found.append(f"no block has {what} of all of {names}: in each a server was read late")
     return list(dict.fromkeys(found))
 
 
@@ -220,7 +224,8 @@ def r_squared(points: Mapping[str, float], metric: str, values: Values) -> NDArr
     nothing to explain, and it is 1."""
     line = straight_line(points)
     at = np.array(list(points.values()), dtype=np.float64)
-    rows = np.array([values[metric][name] for name in points], dtype=np.float64)
+    shared = together({name: values[metric][name] for name in points})
+    rows = np.array([shared[name] for name in points], dtype=np.float64)
     slope, start = (np.array([part[name] for name in points]) @ rows for part in (line.slope, line.start))
     left = np.sum((rows - start - np.outer(at, slope)) ** 2, axis=0)
     total = np.sum((rows - rows.mean(axis=0)) ** 2, axis=0)
@@ -237,21 +242,29 @@ def units(shown: Sequence[Measured]) -> list[str]:
 
 
 def by_block(what: Contrast, values: Values) -> NDArray[np.float64]:
-    """A contrast (of a ratio, what stands above the line) in each block, in its metric's own unit."""
+    """A contrast (of a ratio, what stands above the line) in each block that has it, in its metric's own
+    unit."""
     return _sums(_columns(what, values), what.weights) + what.constant
 
 
 def _columns(what: Contrast, values: Values) -> dict[str, list[float]]:
-    """What each of its contenders had in each block."""
-    return {name: _own(_column(what, name, values), what.of) for name in what.contenders()}
+    """What each of its contenders had in each block in which all of them have all that it needs."""
+    shared = _shared(what, values)
+    return {name: _own(_column(what, name, shared), what.of) for name in what.contenders()}
 
 
-def _column(what: Contrast, name: str, values: Values) -> list[float]:
+def _shared(what: Contrast, values: Values) -> dict[tuple[str, str], list[float]]:
+    """By contender and metric, what it needs; no block in it lacks any of that."""
+    needed = [(name, metric) for name in what.contenders() for metric in what.metrics()]
+    return together({(name, metric): values[metric][name] for name, metric in needed})
+
+
+def _column(what: Contrast, name: str, shared: Mapping[tuple[str, str], list[float]]) -> list[float]:
     """A contender's metric in each block, less the other where there is one."""
-    column = values[what.metric][name]
+    column = shared[name, what.metric]
     if what.less is None:
-        return list(column)
-    return [value - other for value, other in zip(column, values[what.less][name], strict=True)]
+        return column
+    return [value - other for value, other in zip(column, shared[name, what.less], strict=True)]
 
 
 def _own(column: Sequence[float], of: str) -> list[float]:

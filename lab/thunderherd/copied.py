@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from thunderherd.contrasts import Values
+from thunderherd.columns import Values, known
 from thunderherd.figures import percent
 from thunderherd.metrics import COPIED_SHARE, NOT_COPIED_SHARE, SIDES
 from thunderherd.study import Contender, Study
@@ -53,7 +53,7 @@ def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequenc
 
 
 def _column(values: Values, metric: str, contender: Contender) -> Sequence[float]:
-    return values.get(metric, {}).get(contender.name, [])
+    return known(values.get(metric, {}).get(contender.name, []))
 
 
 def _span(column: Sequence[float]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from thunderherd.axes import NumberAxis
+from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.crossover_form import CrossoverPoint, CrossoverSummary
 from thunderherd.drawing import INK, MUTED, colours_of, dressed, heading, inline
 from thunderherd.figures import number, printable, ratio_digits, span
@@ -151,7 +151,7 @@ def _y(found: CrossoverSummary, summary: Summary) -> tuple[alt.Y, tuple[float, f
     room = (high / low) ** 0.05
     domain = (low / room, high * room)
     ticks = [1.0, *_ticks(BELOW, domain), *_ticks(ABOVE, domain)]
-    axis = alt.Axis(values=sorted(ticks), grid=False, format=".3~g")
+    axis = alt.Axis(values=sorted(ticks), grid=False, format=FIGURES)
     scale = alt.Scale(type="log", domain=list(domain), nice=False, clamp=True)
     return alt.Y("ratio:Q", title=None, axis=axis, scale=scale), domain
 

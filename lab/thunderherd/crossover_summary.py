@@ -15,7 +15,7 @@ import numpy as np
 
 from thunderherd import crossover as estimator
 from thunderherd.claims import judged_after
-from thunderherd.contrasts import Values
+from thunderherd.columns import Values, known
 from thunderherd.contrasts_file import at_point
 from thunderherd.crossover_form import (
     CrossoverBracket,
@@ -126,7 +126,8 @@ def measured_sizes(
         pair = own.get(frozenset((a, b)))
         if number is None or pair is None or pair.ratio is None or a not in columns or b not in columns:
             continue
-        logarithms = np.log(columns[a]) - np.log(columns[b])
+        # A pair with a ratio has a figure in every block: without one a trial does not count.
+        logarithms = np.log(known(columns[a])) - np.log(known(columns[b]))
         shown = estimator.standing(pair.verdict)
         if pair.a != a and shown in ("a", "b"):
             shown = "b" if shown == "a" else "a"

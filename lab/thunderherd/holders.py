@@ -26,7 +26,7 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
     network = PROC / str(server_pid) / "net"
     try:
         name = address.removeprefix("unix:")
-        inodes = set(_listening_unix(network, name) if name != address else _listening(network, address))
+        inodes = set(_listening_unix(network, name) if name != address else _listening_at(network, address))
     except OSError:
         return None
     sockets = {f"socket:[{inode}]" for inode in inodes}
@@ -38,15 +38,25 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
         return None
 
 
-def _listening(network: Path, address: str) -> Iterator[str]:
+def is_listening(pid: int) -> bool:
+    """Whether a TCP socket listens in the network namespace of a process, whosever it is."""
+    return any(_listening(PROC / str(pid) / "net"))
+
+
+def _listening_at(network: Path, address: str) -> Iterator[str]:
     """The inodes of the sockets that listen on the port of an address, in the server's network namespace."""
     port = int(address.rpartition(":")[2])
+    return (inode for listened, inode in _listening(network) if listened == port)
+
+
+def _listening(network: Path) -> Iterator[tuple[int, str]]:
+    """Port and inode of the TCP sockets that listen in a network namespace."""
     for table in ("tcp", "tcp6"):
         path = network / table
         lines = path.read_text(encoding="ascii").splitlines()[1:] if path.exists() else []
         for fields in map(str.split, lines):
-            if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                yield fields[9]
+            if fields[3] == LISTENING:
+                yield int(fields[1].rpartition(":")[2], 16), fields[9]
 
 
 def _listening_unix(network: Path, name: str) -> Iterator[str]:

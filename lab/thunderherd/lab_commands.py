@@ -17,6 +17,7 @@ from pathlib import Path
 
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
+from thunderherd.holders import is_listening
 from thunderherd.labs import KINDS, QUANTITIES, UNIX, VETH, in_words, parse
 from thunderherd.namespaces import Site, UnixSite, site_of
 from thunderherd.study import Lab
@@ -26,6 +27,9 @@ PROC = Path("/proc")
 
 CHECK_SECONDS = 0.5
 """How often a server in namespaces asks whether these are still held."""
+
+LISTENING_SECONDS = 0.02
+"""How often it is asked, until then, whether it listens."""
 
 HELP = f"""
 Options of the laboratory:
@@ -139,35 +143,51 @@ def serve_in_namespaces(asked: Asked) -> int:
         words += ["--network-namespace", str(site.server_namespace)]
         if not _is_given(words, "listen"):
             words += ["--listen", site.listen.removesuffix(":0") + f":{port or 0}"]
-        print(
-            f"thunderherd: {in_words(VETH.name, asked.settings)}; from another terminal: "
-            "thunderherd load WORKLOAD --lab veth --connect ADDRESS",
-            file=sys.stderr,
-        )
         command = ["thunderherd", "serve", *words, "--parent", str(os.getpid())]
         with subprocess.Popen(command, executable=engine) as server:
             signal.signal(signal.SIGTERM, lambda number, _frame: server.send_signal(number))
             # Ctrl-C reaches the server by itself: it is of the same process group.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            status = _status_of(server, site)
+            status = _status_of(server, site, in_words(VETH.name, asked.settings))
     if status < 0:
         print(f"thunderherd: the server was killed by {signal.Signals(-status).name}", file=sys.stderr)
     return status if status >= 0 else 128 - status
 
 
-def _status_of(server: subprocess.Popen[bytes], site: Site) -> int:
-    """Waits for the end of a server, which ends with its namespaces: nobody could enter them any more."""
+def _status_of(server: subprocess.Popen[bytes], site: Site, lab: str) -> int:
+    """Waits for the end of a server, which ends with its namespaces: nobody could enter them any more.
+
+    As soon as it listens, it is said how to reach it in its lab, which is given in words: the engine may
+    refuse what it was told until then.
+    """
+    is_announced = False
     while True:
         try:
-            return server.wait(CHECK_SECONDS)
+            return server.wait(CHECK_SECONDS if is_announced else LISTENING_SECONDS)
         except subprocess.TimeoutExpired:
             pass
+        if not is_announced and (is_announced := _listens(server.pid, site)):
+            print(
+                f"thunderherd: {lab}; from another terminal: "
+                "thunderherd load WORKLOAD --lab veth --connect ADDRESS",
+                file=sys.stderr,
+                flush=True,
+            )
         try:
             site.check()
         except UserError:
             server.terminate()
             server.wait()
             raise
+
+
+def _listens(pid: int, site: Site) -> bool:
+    """Whether a server has entered its namespace, and listens there."""
+    try:
+        has_entered = (PROC / str(pid) / "ns" / "net").samefile(str(site.server_namespace))
+        return has_entered and is_listening(pid)
+    except OSError:
+        return False  # it has ended
 
 
 def _as_typed(asked: Asked, message: str) -> str:

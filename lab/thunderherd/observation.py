@@ -107,7 +107,7 @@ class Observation:
         """Connections of each pool worker while its clients were measured."""
         if self.is_whole_life:
             return self.summary.workers if self.summary else None
-        if self.before is None or self.after is None or any(self.read_late()):
+        if self.before is None or self.after is None or any(read_late(self)):
             return None
         return workers_in_window(self.before.workers, self.after.workers)
 
@@ -168,14 +168,7 @@ class Observation:
         server = of_side("server", self._of_server(), work.requests, each)
         client = of_side("client", self._of_clients(), asked, each)
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
-        if any(self.read_late()):
-            # A share of what was sent or received is one wherever the readings lie.
-            kept = (f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}")
-            return {
-                name: value if is_of_clients(name) or name.endswith(kept) else None
-                for name, value in found.items()
-            }
-        return found
+        return {name: None if left_out(name, self) else value for name, value in found.items()}
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
@@ -262,11 +255,8 @@ class Observation:
             name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
         }
         said += not_available(of_clients, " of the clients")
-        if any(self.read_late()) and is_of_clients(self.contender.metric):
-            said.append(
-                f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are "
-                "left out, those of the clients are as they were"
-            )
+        if any(read_late(self)) and is_of_clients(self.contender.metric):
+            said.append(READ_LATE)
         return said
 
     def _connections(self) -> Iterator[Connection]:
@@ -274,23 +264,6 @@ class Observation:
         for each in (self.summary, *self.loads):
             if each is not None and each.connection is not None:
                 yield each.connection
-
-    def read_late(self) -> Iterator[str]:
-        """Where the server was read too late for its figures to be those of the window."""
-        windows = [result.window for result in self.loads if result.window is not None]
-        if not windows or self.before is None or self.after is None:
-            return
-        started = max(window.started_monotonic_ns for window in windows)
-        ended = min(window.ended_monotonic_ns for window in windows)
-        for what, read, due in (
-            ("began", self.before.monotonic_ns, started),
-            ("ended", self.after.monotonic_ns, ended),
-        ):
-            if read - due > LATE_SHARE * (ended - started):
-                yield (
-                    f"the server was read {(read - due) / 1e6:.0f} ms after the window of "
-                    f"{(ended - started) / 1e6:.0f} ms {what}: the machine was too busy for so short a window"
-                )
 
 
 def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
@@ -305,7 +278,38 @@ def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
 LATE_SHARE = 0.1
 """How late, as a share of the window, the server of a load that ends by time may be read at either end."""
 
+READ_LATE = (
+    f"the server was read more than {LATE_SHARE:.0%} of the window late: figures of its own are left out, "
+    "those of the clients are as they were"
+)
+"""The warning of a trial that counts all the same."""
+
 SWITCHES, ELAPSED = "voluntary_switches", "elapsed_seconds"
+
+
+def read_late(seen: Observation | TrialRecord) -> list[str]:
+    """Where the server was read too late for its figures to be those of the window."""
+    windows = [result.window for result in seen.loads if result.window is not None]
+    if not windows or seen.before is None or seen.after is None:
+        return []
+    started = max(window.started_monotonic_ns for window in windows)
+    ended = min(window.ended_monotonic_ns for window in windows)
+    return [
+        f"the server was read {(read - due) / 1e6:.0f} ms after the window of "
+        f"{(ended - started) / 1e6:.0f} ms {what}: the machine was too busy for so short a window"
+        for what, read, due in (
+            ("began", seen.before.monotonic_ns, started),
+            ("ended", seen.after.monotonic_ns, ended),
+        )
+        if read - due > LATE_SHARE * (ended - started)
+    ]
+
+
+def left_out(metric: str, seen: Observation | TrialRecord) -> bool:
+    """Whether a metric is not told of a trial because its server was read late: all but what the clients
+    tell, and shares of what was sent or received, which are such wherever the readings lie."""
+    stands = is_of_clients(metric) or metric.endswith((f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}"))
+    return not stands and bool(read_late(seen))
 
 
 def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, str]]:

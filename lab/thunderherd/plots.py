@@ -15,6 +15,7 @@ from typing import Any
 
 import altair as alt
 
+from thunderherd.axes import FIGURES
 from thunderherd.drawing import INK, MUTED, NARROW, colours_of, dressed, inline
 from thunderherd.figures import main_of, number, places, printable, span
 from thunderherd.papers import notes_by_mark, papers_of
@@ -222,7 +223,10 @@ def _bars(
         axis=alt.Axis(labels=names, ticks=False, domain=False, labelLimit=190, labelPadding=7),
     )
     x = alt.X(
-        "value:Q", title=axis, scale=scale, axis=alt.Axis(tickCount=4 if width < 250 else 5, grid=False)
+        "value:Q",
+        title=axis,
+        scale=scale,
+        axis=alt.Axis(tickCount=4 if width < 250 else 5, grid=False, format=FIGURES),
     )
     tooltip = [
         alt.Tooltip("label:N", title="design"),
@@ -287,7 +291,7 @@ def _strip(data: list[dict[str, Any]], narrow: bool) -> alt.LayerChart:
             if narrow
             else "connections of a worker, as multiples of an even share",
             scale=alt.Scale(zero=True, nice=True),
-            axis=alt.Axis(tickCount=5, grid=False, format="~f"),
+            axis=alt.Axis(tickCount=5, grid=False, format=FIGURES),
         ),
         yOffset=alt.YOffset("whose:N", sort=whose, scale=alt.Scale(paddingOuter=0.2)),
         color=alt.Color("colour:N", scale=None),

@@ -18,7 +18,8 @@ import numpy as np
 
 from thunderherd.claims import judged_after
 from thunderherd.claims_file import load_questions
-from thunderherd.contrasts import Measured, Values, lacks, measure
+from thunderherd.columns import Values, together
+from thunderherd.contrasts import Measured, lacks, measure
 from thunderherd.contrasts_file import outside_this_size
 from thunderherd.copied import copied_after_all
 from thunderherd.metrics import metric
@@ -193,9 +194,11 @@ def _turn(verdicts: Mapping[str, _Verdict | None]) -> str:
 
 
 def _best(best: Best, values: Values, alpha: float | None) -> str:
-    """`30 (not separated from it: 15, 45)`."""
-    columns = {name: np.asarray(column) for name, column in values.get(best.metric, {}).items()}
-    measured = [name for name in best.points if name in columns]
+    """`30 (not separated from it: 15, 45)`; of the blocks that have all points."""
+    own = values.get(best.metric, {})
+    shared = together({name: own[name] for name in best.points if name in own})
+    columns = {name: np.asarray(column) for name, column in shared.items() if column}
+    measured = list(columns)
     if not measured:
         return f"[not measured: no point has {best.metric}]"
     sign = -1 if metric(best.metric).better == "more" else 1

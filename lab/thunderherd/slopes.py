@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thunderherd.contrasts import Values, by_block, r_squared
+from thunderherd.columns import Values
+from thunderherd.contrasts import by_block, lacks, r_squared
 from thunderherd.contrasts_file import Contrast, at_point, straight_line
 from thunderherd.records import Interval, SlopeSummary, Spread
 from thunderherd.statistics import hodges_lehmann
@@ -62,15 +63,13 @@ def _slope(
         why = next((each for each in reasons if each), "it has no figure at each of the points")
         return SlopeSummary(base=base, metric=metric, each=None, start=None, why=why)
     line = straight_line(numbers)
-    each, start = (
-        by_block(
-            Contrast(
-                label=base, metric=metric, weights={names[point]: weight for point, weight in part.items()}
-            ),
-            values,
-        ).tolist()
+    lines = [
+        Contrast(label=base, metric=metric, weights={names[point]: weight for point, weight in part.items()})
         for part in (line.slope, line.start)
-    )
+    ]
+    if missing := lacks(lines[0], values, unavailable):
+        return SlopeSummary(base=base, metric=metric, each=None, start=None, why="; ".join(missing))
+    each, start = (by_block(part, values).tolist() for part in lines)
     known = {names[point]: number for point, number in numbers.items() if number is not None}
     straight = r_squared(known, metric, values).tolist()
     repeated = study.repetitions is not None

@@ -6,15 +6,15 @@ A key may be written short, as long as it is clear: `loops` for `load.settings.l
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from thunderherd.catalogue import Catalogue, Way
 from thunderherd.errors import UserError
-from thunderherd.study_configurations import way_of, workload_of
-from thunderherd.study_file import KeyPath, near
+from thunderherd.study_configurations import Configuration, way_of, workload_of
+from thunderherd.study_file import KeyPath, Problems, flat, near, show
 from thunderherd.study_form import (
     ComparisonsTable,
     ContenderTable,
@@ -23,6 +23,7 @@ from thunderherd.study_form import (
     NoiseTable,
     StudyForm,
     SweepTable,
+    ValueTable,
 )
 
 
@@ -190,3 +191,120 @@ def _is_short_for(key: str, full: str) -> bool:
     *tables, leaf = full.split(".")
     remaining = iter(tables)
     return last == leaf and all(part in remaining for part in leading)
+
+
+# What came of them ------------------------------------------------------------------------------------------
+
+
+def check_used(
+    form: StudyForm, size: str, chosen: Sequence[Configuration], catalogue: Catalogue, problems: Problems
+) -> None:
+    """Each value that the user has set reaches a contender: where all that have the key are given another by
+    a sweep, or by their own table, it is a problem that names what to set instead.
+
+    Parameters
+    ----------
+    form
+        The study with the user's values.
+    size
+        The size that is run.
+    chosen
+        Its contenders.
+    problems
+        Those of the study; what the user has set is among its `overridden`.
+    """
+    by_origin: dict[str, list[KeyPath]] = {}
+    for path in problems.overridden:
+        by_origin.setdefault(problems.origins[path], []).append(path)
+    for origin, paths in by_origin.items():
+        if not any(_is_used(path, form, chosen, catalogue) for path in paths):
+            problems.note(f"{origin}: {_why_unused(paths, origin, form, size, chosen, catalogue)}")
+
+
+def _is_used(path: KeyPath, form: StudyForm, chosen: Sequence[Configuration], catalogue: Catalogue) -> bool:
+    key = _of_contender(path)
+    if key is not None:
+        return any(_parts(each.where(*key)) == _parts(path) and _has(each, key, catalogue) for each in chosen)
+    # What else a sweep says holds where it is run, and what no contender has holds for the run as a whole.
+    return path[0] != "sweeps" or form.sweeps[int(path[1])].name in {each.part for each in chosen}
+
+
+def _of_contender(path: KeyPath) -> tuple[str, ...] | None:
+    """The key of a contender that a place gives a value: `("load", "settings", "loops")`; None of others."""
+    match path:
+        case ("load" | "lab", *_):
+            return _parts(path)
+        case ("server", *key) | ("contenders", int(), *key):
+            return _parts(key)
+        case ("sweeps", int(), "set", *key) | ("sweeps", int(), "contenders", int(), *key):
+            return _parts(key)
+    return None
+
+
+def _parts(path: Sequence[str | int]) -> tuple[str, ...]:
+    """A sweep may have its keys dotted: `set = { "load.settings.loops" = 100 }`."""
+    return tuple(".".join(map(str, path)).split("."))
+
+
+def _has(each: Configuration, key: tuple[str, ...], catalogue: Catalogue) -> bool:
+    """Whether a contender has such a key at all; settings depend on its design, workload, load and forms."""
+    if key[0] == "settings":
+        return key[1] in catalogue.settings_of_server(each.design, each.way, each.workload)
+    if key[:2] == ("load", "settings"):
+        return key[2] in catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
+    return True
+
+
+MOST_SHOWN = 3
+"""So many places that set a key instead are named; they are alike."""
+
+
+def _why_unused(
+    paths: Sequence[KeyPath],
+    origin: str,
+    form: StudyForm,
+    size: str,
+    chosen: Sequence[Configuration],
+    catalogue: Catalogue,
+) -> str:
+    value = parse_override(origin.removeprefix("--set "))[1]
+    instead: dict[KeyPath, str] = {}
+    for key in dict.fromkeys(key for path in paths if (key := _of_contender(path)) is not None):
+        places = [each.where(*key) for each in chosen if _has(each, key, catalogue)]
+        for place in places:
+            # One of a sweep's points is as good as another.
+            whole = place[:4] if "contenders" in place[2:3] else place[:2]
+            instead.setdefault(whole, _instead(place, key, value, form))
+    if not instead:
+        return f"it would have no effect: nothing that size {size} runs has it"
+    told = list(instead.values())
+    shown = "; ".join(told[:MOST_SHOWN]) + ("; ..." if len(told) > MOST_SHOWN else "")
+    return f"it would have no effect, as everything that size {size} runs has a value of its own: {shown}"
+
+
+def _instead(place: KeyPath, key: Sequence[str], value: Any, form: StudyForm) -> str:
+    """What gives a key its value, and what to type to give it another."""
+    full, shown = ".".join(key), show(value)
+    match place:
+        case ("sweeps", int(index), "values", int(number), "set", *_):
+            sweep = form.sweeps[index]
+            others = flat(ValueTable.model_validate(sweep.values[number]).set)
+            said = {".".join(_parts(each)): show(other) for each, other in others} | {full: shown}
+            changes = ", ".join(f'"{each}" = {other}' for each, other in said.items())
+            point = f"{{ name = {show(str(value))}, set = {{ {changes} }} }}"
+            return f"sweep {sweep.name} has it in its values (--set 'sweeps.{sweep.name}.values=[{point}]')"
+        case ("sweeps", int(index), "values", *_):
+            name = form.sweeps[index].name
+            return f"sweep {name} has it in its values (--set 'sweeps.{name}.values=[{shown}]')"
+        case ("sweeps", int(index), "set", *_):
+            name = form.sweeps[index].name
+            return f"sweep {name} sets it (--set 'sweeps.{name}.{full}={shown}')"
+        case ("sweeps", int(index), "contenders", int(number), *_):
+            sweep = form.sweeps[index]
+            own = sweep.contenders[number]
+            name = own if isinstance(own, str) else own.name
+            return f"{name} sets it (--set 'sweeps.{sweep.name}.contenders.{name}.{full}={shown}')"
+        case ("contenders", int(index), *_):
+            name = form.contenders[index].name
+            return f"{name} sets it (--set 'contenders.{name}.{full}={shown}')"
+    return f"{'.'.join(map(str, place))} sets it"

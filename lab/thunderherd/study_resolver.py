@@ -32,7 +32,7 @@ from thunderherd.study_lab import (
     of_sockets,
     unavailable_lab,
 )
-from thunderherd.study_overrides import SettableKeys, parse_override
+from thunderherd.study_overrides import SettableKeys, check_used, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
     Comparison,
@@ -130,6 +130,8 @@ class Resolver:
         chosen = [each for each in everything if self._is_of_size(each)]
         absent = {each.name: self._elsewhere(each) for each in everything if each not in chosen}
         absent |= self._given_up(everything)
+        if self.whole and not len(problems):
+            check_used(form, self.size, chosen, self.catalogue, problems)
         paper = Paper.read(form, problems)
         missing = self._missing(chosen) if on_this_machine else {}
         if missing:

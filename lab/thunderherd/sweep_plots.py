@@ -18,8 +18,8 @@ from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed, heading
 from thunderherd.figures import Unit, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
-from thunderherd.papers import UNITS_OF_TIME, papers_of
-from thunderherd.records import Summary, SweepSummary
+from thunderherd.papers import UNITS_OF_TIME, as_printed, papers_of
+from thunderherd.records import PaperFigure, Summary, SweepSummary
 
 __all__ = ["sweep_chart"]
 
@@ -73,31 +73,28 @@ def sweep_chart(
     )
     title = _sentence(caption_of(drawn, unit))
     papers = _papers(summary, sweep, name)
-    theirs = next((each.unit for each in papers_of(summary, sweep.name, name)), "")
+    figures = papers_of(summary, sweep.name, name)
+    theirs = next((each.unit for each in figures), "")
     converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
     drawing = _Drawing(summary, sweep, bases, size, size.width, name in sweep.logarithmic)
     rows = {HERE: ours, PAPER: papers}
-    of_paper = _sentence(words_of(name)) if drawn != name or not ours else "the source's figure"
+    of_paper = _title_of_paper(name, theirs, unit)
+    known = _common_note(figures)
     if papers and not ours:
-        panels = [drawing.panel(PAPER, papers, of_paper, "The paper, on its machine")]
+        panels = [drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known)]
     elif papers and converted and drawn == name and _of_the_same_size(ours, converted):
         rows = {HERE: [*ours, *converted]}
-        panels = [drawing.panel(HERE, rows[HERE], title, "")]
+        panels = [drawing.panel(HERE, rows[HERE], title, "", sweep.remarks)]
     elif papers:
         half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
         drawing = _Drawing(summary, sweep, bases, half, size.width, name in sweep.logarithmic)
         panels = [
-            drawing.panel(HERE, ours, title, "This machine"),
-            drawing.panel(
-                PAPER,
-                papers,
-                f"{of_paper}{f' ({theirs})' if theirs else ''}",
-                "The paper, on its machine",
-            ),
+            drawing.panel(HERE, ours, title, "This machine", sweep.remarks),
+            drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known),
         ]
     else:
-        panels = [drawing.panel(HERE, ours, title, "")]
+        panels = [drawing.panel(HERE, ours, title, "", sweep.remarks)]
     if narrow or (small and len(panels) > 1):
         return _with_data(dressed(alt.vconcat(*panels, spacing=22)), rows)
     return _with_data(dressed(alt.hconcat(*panels, spacing=30)), rows)
@@ -154,7 +151,7 @@ def _papers(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, 
     for each in shown:
         if each.value is None or each.point is None:
             continue
-        text = f"{each.value:g} {each.unit}".rstrip()
+        text = f"{as_printed(each.value)} {each.unit}".rstrip()
         rows.append(
             _row(each.base, each.point, numbers[each.point], PAPER, each.system or "")
             | {"value": each.value, "low": None, "high": None, "text": text}
@@ -179,7 +176,7 @@ def _of(system: str | None) -> str:
 
 
 def _runs(runs: Sequence[float]) -> str:
-    return f"runs {', '.join(f'{run:g}' for run in runs)}" if len(runs) > 1 else "none given"
+    return f"runs {', '.join(map(as_printed, runs))}" if len(runs) > 1 else "none given"
 
 
 def _row(base: str, point: str, number_: float | None, whose: str, system: str = "") -> dict[str, Any]:
@@ -193,6 +190,19 @@ def _row(base: str, point: str, number_: float | None, whose: str, system: str =
         "system": printable(system),
         "place": place,
     }
+
+
+def _title_of_paper(name: str, theirs: str, ours: Unit) -> str:
+    """What the source's figures are of: `Requests per second (req/s), as the source has it`."""
+    # Where our unit says per what, the source's may be per something else.
+    words = words_of(name).partition(" per ")[0] if " per " in ours.name else words_of(name)
+    return f"{_sentence(words)}{f' ({printable(theirs)})' if theirs else ''}, as the source has it"
+
+
+def _common_note(figures: Sequence[PaperFigure]) -> list[str]:
+    """What is to be known of all of the source's figures; what is so of some stands by their table."""
+    notes = {each.note for each in figures}
+    return [note for note in notes if note] if len(notes) == 1 else []
 
 
 def _of_the_same_size(ours: Sequence[dict[str, Any]], papers: Sequence[dict[str, Any]]) -> bool:
@@ -251,8 +261,11 @@ class _Drawing:
         self.names, self.places = names, {base: place for place, base in enumerate(bases)}
         self.axis = NumberAxis(self.numbers or [0.0], sweep.axis, size.width, len(bases))
 
-    def panel(self, name: str, rows: list[dict[str, Any]], y_title: str, title: str) -> alt.LayerChart:
-        """Intervals, lines and points of these rows, which the chart has under this name."""
+    def panel(
+        self, name: str, rows: list[dict[str, Any]], y_title: str, title: str, remarks: Sequence[str]
+    ) -> alt.LayerChart:
+        """Intervals, lines and points of these rows, which the chart has under this name, and what is to be
+        known of them."""
         y = self._y(rows)
         for row in rows if not self.is_named else ():
             row["beside"] = self.axis.beside(row["x"], self.places[row["base"]])
@@ -296,7 +309,7 @@ class _Drawing:
             open_marks = shown.mark_point(filled=False, size=60, strokeWidth=1.5, opacity=1)
             layers.append(open_marks.encode(shape=self.shape, **told))
         # A chart may be taken out of its report: what belongs beside its figures goes with it.
-        below = [*([y_title] if title else []), *(self.sweep.remarks if name == HERE else [])]
+        below = [*([y_title] if title else []), *remarks]
         chart = alt.LayerChart(data=alt.NamedData(name=name), layer=layers)
         return chart.properties(
             title=heading(title or y_title, below, self.size.width),
@@ -316,7 +329,7 @@ class _Drawing:
         """Linear from zero; logarithmic where figures are decades apart, or the study says so."""
         values = [row["value"] for row in rows]
         if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
-            axis = alt.Axis(grid=True, tickCount=5)
+            axis = alt.Axis(grid=True, tickCount=5, format=FIGURES)
             return alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=axis)
         for row in rows:
             # An end at or below zero has no place on the axis; the tooltip has it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from thunderherd.metrics import is_of_clients
-from thunderherd.observation import Observation, less
+from thunderherd.observation import Observation, less, read_late
 from thunderherd.trial_metrics import flow_of, total
 
 
@@ -52,7 +52,7 @@ def _window_faults(seen: Observation) -> Iterator[str]:
     if (flow := flow_of(seen.loads, seen.before, seen.after)) is not None and flow.gigabits == 0:
         yield "load: no byte came within the window"
     if not is_of_clients(seen.contender.metric):
-        yield from seen.read_late()
+        yield from read_late(seen)
 
 
 def _server_faults(seen: Observation) -> Iterator[str]:

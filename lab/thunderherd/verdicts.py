@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from thunderherd.columns import known
 from thunderherd.metrics import in_order
-from thunderherd.records import PairSummary
+from thunderherd.observation import left_out
+from thunderherd.records import PairSummary, TrialRecord
 from thunderherd.selection import Block, Selection
 from thunderherd.statistics import (
     Look,
@@ -22,39 +24,50 @@ from thunderherd.statistics import (
 )
 from thunderherd.study import Comparison, Study
 
-MetricValues = dict[str, dict[str, list[float]]]
-"""By metric, then contender: one value a block, all contenders of a metric aligned."""
+MetricValues = dict[str, dict[str, list[float | None]]]
+"""Columns by metric, then contender: a value a block, all of them side by side."""
 
 
 def metric_values(study: Study, selection: Selection, blocks: Sequence[Block]) -> MetricValues:
-    """What the contenders that were not given up had in `blocks`, each metric that they all of one have.
+    """What the contenders that were not given up had in `blocks`.
 
-    A metric that a contender does not have in one of the blocks (it has no pool) is left out for that
-    contender.
+    A metric that a contender does not have in one of the blocks (it has no pool, or too few requests for a
+    percentile) is left out for that contender: to take the blocks that have it would be to choose by the
+    outcome. What a trial leaves out because its server was read late is None in that block alone.
     """
     values: MetricValues = {}
     for contender in study.contenders:
         if contender.name in selection.given_up or not blocks:
             continue
-        trials = [block.trials[contender.name].metrics or {} for block in blocks]
-        for metric in in_order(name for trial in trials for name in trial):
-            column = [trial.get(metric) for trial in trials]
-            found = [float(value) for value in column if value is not None]
-            if len(found) == len(column):
-                values.setdefault(metric, {})[contender.name] = found
+        trials = [block.trials[contender.name] for block in blocks]
+        for metric, column in columns_of(trials).items():
+            values.setdefault(metric, {})[contender.name] = column
     return values
+
+
+def columns_of(trials: Sequence[TrialRecord]) -> dict[str, list[float | None]]:
+    """By metric, what each of a contender's trials has of it, by the rule of `metric_values`."""
+    found: dict[str, list[float | None]] = {}
+    for metric in in_order(name for trial in trials for name in trial.metrics or {}):
+        column = [(trial.metrics or {}).get(metric) for trial in trials]
+        missing = [trial for trial, value in zip(trials, column, strict=True) if value is None]
+        if len(missing) < len(trials) and all(left_out(metric, trial) for trial in missing):
+            found[metric] = [None if value is None else float(value) for value in column]
+    return found
 
 
 def _costs(study: Study, values: MetricValues) -> dict[str, list[float]]:
     """What each contender is judged by, made so that less is better and all is above zero, as ratios need it.
 
-    A rate becomes the time that one takes. A contender with a value that is not above zero is left out.
+    A rate becomes the time that one takes. A contender with a value that is not above zero, or without one
+    in some block, is left out.
     """
     costs: dict[str, list[float]] = {}
     for contender in study.contenders:
         column = values.get(contender.metric, {}).get(contender.name, [])
-        if column and all(value > 0 for value in column):
-            costs[contender.name] = [1 / value for value in column] if contender.better == "more" else column
+        if column and all(value is not None and value > 0 for value in column):
+            judged = known(column)
+            costs[contender.name] = [1 / value for value in judged] if contender.better == "more" else judged
     return costs
 
 

@@ -335,12 +335,37 @@ impl fmt::Display for Refusal {
             }
             (Some(libc::EPERM | libc::EACCES), _) => "a policy forbids it, such as a container's seccomp filter",
             (Some(libc::ENOSYS), _) => "this kernel was built without it, or a seccomp filter says so",
-            (Some(libc::ENOMEM), _) => "a ring counts towards what its user may lock (ulimit -l, RLIMIT_MEMLOCK)",
+            (Some(libc::ENOMEM), _) => return write!(formatter, "{call}: {error}: {}", no_memory()),
             (Some(libc::EINVAL | libc::EOPNOTSUPP), _) => "this kernel is too old for it; Linux 6.1 has all of it",
             _ => return write!(formatter, "{call}: {error}"),
         };
         write!(formatter, "{call}: {error}: {why}")
     }
+}
+
+impl From<Refusal> for io::Error {
+    /// Keeps the words; the number of the error is that of [`number`].
+    fn from(refusal: Refusal) -> Self {
+        io::Error::new(refusal.error.kind(), refusal)
+    }
+}
+
+/// The number of an error of the system (errno(3)), also of one that says why there is no ring.
+pub fn number(error: &io::Error) -> Option<i32> {
+    let refusal = || error.get_ref()?.downcast_ref::<Refusal>()?.error.raw_os_error();
+    error.raw_os_error().or_else(refusal)
+}
+
+/// Why there is no memory for a ring, and what helps.
+fn no_memory() -> String {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let soft = line.and_then(|line| line.split_whitespace().next()).unwrap_or("unknown");
+    format!(
+        "the rings of all processes of a user count towards what it may lock (RLIMIT_MEMLOCK, here {soft} bytes), and towards \
+         the memory of the control group (memory.max); raise the limit (ulimit -l), or have fewer rings, which is a lower \
+         --pool or fewer --clients: each worker that sends through one makes its own"
+    )
 }
 
 #[cfg(test)]

@@ -100,9 +100,12 @@ pub fn refusal(without_copying: bool) -> Option<Refusal> {
 }
 
 impl SendRing {
-    /// Makes a ring.
+    /// Makes a ring. An error is a [`Refusal`], which says why there is none and what helps.
     pub fn new() -> io::Result<Self> {
-        let ring = IoUring::builder().setup_cqsize(4096).build(SENDS_AT_A_TIME as u32)?;
+        let ring = IoUring::builder()
+            .setup_cqsize(4096)
+            .build(SENDS_AT_A_TIME as u32)
+            .map_err(|error| Refusal { call: "io_uring_setup", error })?;
         Ok(SendRing { ring, held: HashMap::new(), sends: 0, notified: HashMap::new() })
     }
 

@@ -1,0 +1,82 @@
+"""What `--set` gives another value reaches a contender, or is refused with what to type instead."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import SMALL_STUDY
+from swept import STUDY, SWEEP, loaded, refused
+
+from thunderherd.engine import catalogue
+from thunderherd.study import load_study
+
+ONLY_SWEEP = STUDY.replace("[sizes.quick]", '[sizes.quick]\nparts = ["pool_size"]')
+TABLES = (
+    ONLY_SWEEP[: ONLY_SWEEP.index("[[sweeps.paper]]")]
+    .replace('key = "settings.pool"\n', "")
+    .replace(
+        "[5, 10, 30]",
+        """[
+    { name = "few", set = { "settings.pool" = 5, "load.processes" = 1 } },
+    { name = "many", set = { "settings.pool" = 30, "load.processes" = 3 } },
+]""",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "override", "typed"),
+    [
+        (ONLY_SWEEP, "load.settings.loops=7", "sweeps.pool_size.load.settings.loops=7"),
+        (ONLY_SWEEP, "loops=7", "sweeps.pool_size.load.settings.loops=7"),
+        (ONLY_SWEEP, "pool=7", "sweeps.pool_size.values=[7]"),
+        (ONLY_SWEEP, "contenders.prefork.settings.pool=7", "sweeps.pool_size.values=[7]"),
+        (
+            TABLES,
+            "load.processes=2",
+            'sweeps.pool_size.values=[{ name = "2", set = { "settings.pool" = 5, "load.processes" = 2 } }]',
+        ),
+    ],
+)
+def test_a_value_that_nothing_would_have_is_refused_with_what_to_type(
+    text: str, override: str, typed: str, tmp_path: Path
+) -> None:
+    (line,) = refused(tmp_path, text, override)
+    assert line.startswith(f"--set {override}: it would have no effect, as everything that size quick runs")
+    assert f"(--set '{typed}')" in line, line
+    (advice,) = re.findall(r"--set '(.+)'\)$", line)
+    study = loaded(tmp_path, text, advice)
+    assert [each for each in study.contenders if each.sweep == "pool_size"]
+
+
+def test_what_one_contender_at_least_has_is_set(tmp_path: Path) -> None:
+    assert loaded(tmp_path, STUDY, "load.settings.loops=7").contender("iterative").load.settings["loops"] == 7
+    # Of the sweep's two contenders, each owns a pool; and so does one of the main table.
+    assert loaded(tmp_path, STUDY, "pool=7").contender("prefork").settings["pool"] == 7
+    assert loaded(tmp_path, ONLY_SWEEP, "backlog=7").contender("prefork@pool_size=5").settings["backlog"] == 7
+    assert (
+        loaded(tmp_path, ONLY_SWEEP, "load.processes=3").contender("control@pool_size=5").load.processes == 3
+    )
+
+
+def test_what_the_size_does_not_run_cannot_be_set(tmp_path: Path) -> None:
+    (line,) = refused(tmp_path, STUDY, "parts=['main']", "pool_size.values=[7]")
+    said = "--set pool_size.values=[7]: it would have no effect: nothing that size quick runs has it"
+    assert line == said
+
+
+def test_a_study_without_sweeps_is_set_as_before(tmp_path: Path) -> None:
+    assert SWEEP not in SMALL_STUDY
+    assert loaded(tmp_path, SMALL_STUDY, "load.settings.loops=7").load.settings["loops"] == 7
+
+
+def test_the_buffers_of_css503_are_those_of_its_sweeps(use_engine: Path) -> None:
+    with pytest.raises(Exception, match="no effect") as refusal:
+        load_study("css503-p4", "quick", ["load.settings.buffers=7"], catalogue())
+    advice = re.findall(r"--set '(sweeps\.buffers\.values=.+?\}\])'\)", str(refusal.value))
+    assert advice == [
+        'sweeps.buffers.values=[{ name = "7", set = '
+        '{ "load.settings.buffers" = 7, "load.settings.buffer_size" = 100 } }]'
+    ]
