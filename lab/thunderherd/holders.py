@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from thunderherd.socket_diagnosis import State, tcp_sockets
+
 PROC = Path("/proc")
 ACCEPTS = 0x10000
 """The flag of a listener in /proc/net/unix (linux/net.h, __SO_ACCEPTCON)."""
-LISTENING = "0A"
-"""The state in /proc/net/tcp (net/tcp_states.h, TCP_LISTEN)."""
 
 
 def holders_of_listener(server_pid: int, address: str) -> int | None:
@@ -23,10 +23,11 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
 
     None where /proc does not show them, or where no such socket is to be found.
     """
-    network = PROC / str(server_pid) / "net"
     try:
         name = address.removeprefix("unix:")
-        inodes = set(_listening_unix(network, name) if name != address else _listening_at(network, address))
+        inodes = set(
+            _listening_unix(server_pid, name) if name != address else _listening_at(server_pid, address)
+        )
     except OSError:
         return None
     sockets = {f"socket:[{inode}]" for inode in inodes}
@@ -40,31 +41,35 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
 
 def is_listening(pid: int) -> bool:
     """Whether a TCP socket listens in the network namespace of a process, whosever it is."""
-    return any(_listening(PROC / str(pid) / "net"))
+    return any(_listening(pid))
 
 
-def _listening_at(network: Path, address: str) -> Iterator[str]:
-    """The inodes of the sockets that listen on the port of an address, in the server's network namespace."""
+def _listening_at(pid: int, address: str) -> Iterator[int]:
+    """The inodes of the sockets that listen on the port of an address."""
     port = int(address.rpartition(":")[2])
-    return (inode for listened, inode in _listening(network) if listened == port)
+    return (inode for listened, inode in _listening(pid) if listened == port)
 
 
-def _listening(network: Path) -> Iterator[tuple[int, str]]:
-    """Port and inode of the TCP sockets that listen in a network namespace."""
+def _listening(pid: int) -> Iterator[tuple[int, int]]:
+    """Port and inode of the TCP sockets that listen in the network namespace of a process."""
+    own, its = (PROC / of / "ns/net" for of in ("self", str(pid)))
+    if its.exists() and its.samefile(own):
+        yield from ((found.port, found.inode) for found in tcp_sockets(State.LISTEN))
+        return
     for table in ("tcp", "tcp6"):
-        path = network / table
+        path = PROC / str(pid) / "net" / table
         lines = path.read_text(encoding="ascii").splitlines()[1:] if path.exists() else []
         for fields in map(str.split, lines):
-            if fields[3] == LISTENING:
-                yield int(fields[1].rpartition(":")[2], 16), fields[9]
+            if int(fields[3], 16) == State.LISTEN:
+                yield int(fields[1].rpartition(":")[2], 16), int(fields[9])
 
 
-def _listening_unix(network: Path, name: str) -> Iterator[str]:
+def _listening_unix(pid: int, name: str) -> Iterator[int]:
     """The inodes of the Unix sockets of this name that listen: connections that they accepted have it too."""
-    for line in (network / "unix").read_text(encoding="utf-8").splitlines()[1:]:
+    for line in (PROC / str(pid) / "net/unix").read_text(encoding="utf-8").splitlines()[1:]:
         fields = line.split(maxsplit=7)
         if fields[7:] == [name] and int(fields[3], 16) & ACCEPTS:
-            yield fields[6]
+            yield int(fields[6])
 
 
 def _tree(pid: int) -> Iterator[int]:
