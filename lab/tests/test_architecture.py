@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from thunderherd.engine import find_engine
+from thunderherd.labs import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "lab" / "thunderherd"
@@ -338,6 +339,34 @@ def test_the_lab_says_no_entrys_name(path: Path) -> None:
     unreasoned = [f"{path.name}:{line}: {name}" for name, line in said.items() if name not in allowed]
     assert unreasoned == [], "what there is comes from the engine's catalogue and from the studies"
     assert allowed <= set(said), "an exception that nothing needs any more"
+
+
+LABS_SAID = {
+    ("holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",
+    ("claims_file", "veth"): "an example of a condition, in the words that explain the key",
+}
+"""Names of labs that a module may say, with the reason."""
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """The texts of a module, but for those that explain it to its readers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explaining = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explaining:
+            yield node.value
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in (*lab_modules(), *sorted((ROOT / "bench").glob("*.py"))) if path.stem != "labs"],
+    ids=lambda path: path.stem,
+)
+def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
+    names = re.compile(rf"\b({'|'.join(KINDS)})\b")
+    said = {name for text in texts_of(path) for name in names.findall(text)}
+    allowed = {name for module, name in LABS_SAID if module == path.stem}
+    assert said == allowed, "what tells a kind from others is in its entry (labs.KINDS)"
 
 
 @pytest.mark.parametrize("path", engine_files(), ids=lambda path: str(path.relative_to(ENGINE)))

@@ -16,7 +16,7 @@ from conftest import processes_of
 from thunderherd import lab_commands
 from thunderherd.engine import catalogue
 from thunderherd.errors import UserError
-from thunderherd.labs import QUANTITIES
+from thunderherd.labs import KINDS, QUANTITIES
 
 PATIENCE = 20.0
 
@@ -25,7 +25,7 @@ def test_the_engine_is_told_the_rest() -> None:
     of_the_lab = ["--lab=veth", "--mtu", "9000", "--rate=10gbit", "--delay", "5ms", "--loss", "0.1%"]
     asked = lab_commands.read("serve", ["prefork", "--pool", "3", *of_the_lab, "--port", "80"])
     assert asked.words == ["prefork", "--pool", "3", "--port", "80"]
-    assert (asked.kind, asked.serves_in_namespaces) == ("veth", True)
+    assert (asked.kind, asked.serves_in_namespaces) == (KINDS["veth"], True)
     assert asked.settings == {
         "mtu": 9000, "rate_bits_per_second": 10**10, "delay_microseconds": 5000, "loss_per_million": 1000,
     }  # fmt: skip

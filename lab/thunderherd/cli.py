@@ -159,7 +159,7 @@ def run(
     ] = None,
     lab: Annotated[
         str | None,
-        typer.Option("--lab", metavar="KIND", help="Where it runs: loopback, veth or unix (`list labs`)."),
+        typer.Option("--lab", metavar="KIND", help="Where it runs: a kind of lab (`list labs`)."),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the unfinished run in --out: same seed, same order.")

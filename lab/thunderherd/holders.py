@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from thunderherd.labs import UNIX_ADDRESS
+
 PROC = Path("/proc")
 ACCEPTS = 0x10000
 """The flag of a listener in /proc/net/unix (linux/net.h, __SO_ACCEPTCON)."""
@@ -25,7 +27,7 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
     """
     network = PROC / str(server_pid) / "net"
     try:
-        name = address.removeprefix("unix:")
+        name = address.removeprefix(UNIX_ADDRESS)
         inodes = set(_listening_unix(network, name) if name != address else _listening(network, address))
     except OSError:
         return None

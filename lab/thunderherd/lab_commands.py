@@ -17,8 +17,8 @@ from pathlib import Path
 
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
-from thunderherd.labs import KINDS, QUANTITIES, UNIX, VETH, in_words, parse
-from thunderherd.namespaces import Site, UnixSite, site_of
+from thunderherd.labs import KINDS, QUANTITIES, USUAL, Kind, in_words, parse, with_namespaces
+from thunderherd.namespaces import Site, site_of
 from thunderherd.study import Lab
 from thunderherd.study_file import unknown
 
@@ -27,14 +27,17 @@ PROC = Path("/proc")
 CHECK_SECONDS = 0.5
 """How often a server in namespaces asks whether these are still held."""
 
+JOINED = " or ".join(f"--lab {each.name}" for each in with_namespaces())
+"""The labs that a load joins, and whose quantities a server may choose."""
+
 HELP = f"""
 Options of the laboratory:
       --lab <LAB>      {"; ".join(f"{each.name}: {each.summary}" for each in KINDS.values())}
-                       [default: loopback]. load joins the server's: --lab veth, or veth:PID of several
+                       [default: {USUAL.name}]. load joins the server's: {JOINED}, or {JOINED}:PID of several
 """
-SERVE_HELP = """\
-      --mtu, --rate, --delay, --loss
-                       Of --lab veth, such as: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
+SERVE_HELP = f"""\
+      {", ".join(f"--{key}" for key in QUANTITIES)}
+                       Of {JOINED}, such as: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
 """
 
 
@@ -44,7 +47,7 @@ class Asked:
 
     command: str
     words: list[str] = field(default_factory=list)
-    kind: str | None = None
+    kind: Kind | None = None
     holder: int | None = None
     settings: dict[str, int] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class Asked:
     @property
     def serves_in_namespaces(self) -> bool:
         """Whether the engine cannot be told alone: something has to be held while it serves."""
-        return self.command == "serve" and self.kind == VETH.name
+        return self.command == "serve" and self.kind is not None and self.kind.has_namespaces
 
 
 def read(command: str, arguments: Sequence[str]) -> Asked:
@@ -74,17 +77,19 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
             raise UserError(f"--{name} is given twice: {given[name]}, and {value}; leave one out")
         given[name] = value
     if (lab := given.pop("lab", None)) is not None:
-        asked.kind, _, holder = lab.partition(":")
-        if asked.kind not in KINDS:
-            raise UserError(f"--lab {lab}: {unknown('lab', asked.kind, KINDS)}")
-        if holder and not (
-            command == "load" and asked.kind == VETH.name and holder.isascii() and holder.isdigit()
-        ):
-            raise UserError(f"--lab {lab}: it takes {', '.join(KINDS)}; load takes veth:PID, too")
+        kind, _, holder = lab.partition(":")
+        if kind not in KINDS:
+            raise UserError(f"--lab {lab}: {unknown('lab', kind, KINDS)}")
+        asked.kind = KINDS[kind]
+        joins = command == "load" and asked.kind.has_namespaces
+        if holder and not (joins and holder.isascii() and holder.isdigit()):
+            joined = ", ".join(f"{each.name}:PID" for each in with_namespaces())
+            raise UserError(f"--lab {lab}: it takes {', '.join(KINDS)}; load takes {joined}, too")
         asked.holder = int(holder) if holder else None
     for name, value in given.items():
-        if asked.kind != VETH.name:
-            raise UserError(f"--{name} is of --lab veth; give both, or neither")
+        if asked.kind is None or name not in asked.kind.keys:
+            owners = " or ".join(f"--lab {each.name}" for each in KINDS.values() if name in each.keys)
+            raise UserError(f"--{name} is of {owners}; give both, or neither")
         setting = QUANTITIES[name].setting
         asked.settings[setting] = _quantity(name, value)
         asked.typed["--" + setting.replace("_", "-")] = f"--{name} {value}"
@@ -95,12 +100,15 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
 def _check_address(asked: Asked) -> None:
     """Refuses an address that is not one of the lab."""
     option = "listen" if asked.command == "serve" else "connect"
-    address, is_unix = _value(asked.words, option), asked.kind == UNIX.name
-    if asked.kind is not None and address and address.startswith("unix:") != is_unix:
-        takes = "unix:@NAME" if is_unix else "HOST:PORT"
-        raise UserError(f"--lab {asked.kind}: --{option} is '{address}', but it takes {takes} there")
-    if is_unix and _is_given(asked.words, "port"):
-        raise UserError("--lab unix: a Unix socket has no --port; leave it out, or give --listen unix:@NAME")
+    address, kind = _value(asked.words, option), asked.kind
+    if kind is None:
+        return
+    if address and not kind.may_have(address):
+        raise UserError(f"--lab {kind.name}: --{option} is '{address}', but it takes {kind.takes} there")
+    if not kind.has_tcp and _is_given(asked.words, "port"):
+        raise UserError(
+            f"--lab {kind.name}: a Unix socket has no --port; leave it out, or give --listen {kind.takes}"
+        )
 
 
 def _quantity(name: str, text: str) -> int:
@@ -126,8 +134,9 @@ def serve_in_namespaces(asked: Asked) -> int:
 
     Signals that ask it to stop are the server's to obey, as if it ran alone.
     """
-    engine = find_engine()
-    lab = Lab(kind=VETH.name, settings=asked.settings, server_cpus=None, client_cpus=None)
+    engine, kind = find_engine(), asked.kind
+    assert kind is not None
+    lab = Lab(kind=kind.name, settings=asked.settings, server_cpus=None, client_cpus=None)
     words = list(asked.words)
     # Where both are given, the engine says that they contradict each other.
     port = None if _is_given(words, "listen") else _port_taken(words)
@@ -138,10 +147,10 @@ def serve_in_namespaces(asked: Asked) -> int:
             raise UserError(_as_typed(asked, str(error))) from None
         words += ["--network-namespace", str(site.server_namespace)]
         if not _is_given(words, "listen"):
-            words += ["--listen", site.listen.removesuffix(":0") + f":{port or 0}"]
+            words += ["--listen", f"{site.address}:{port or 0}"]
         print(
-            f"thunderherd: {in_words(VETH.name, asked.settings)}; from another terminal: "
-            "thunderherd load WORKLOAD --lab veth --connect ADDRESS",
+            f"thunderherd: {in_words(kind.name, asked.settings)}; from another terminal: "
+            f"thunderherd load WORKLOAD --lab {kind.name} --connect ADDRESS",
             file=sys.stderr,
         )
         command = ["thunderherd", "serve", *words, "--parent", str(os.getpid())]
@@ -211,19 +220,19 @@ def _port_taken(words: list[str]) -> int | None:
 def words_of(asked: Asked) -> list[str]:
     """What the engine is told where nothing has to be held: a server over loopback or Unix sockets, and a
     load, which is made where its server is."""
-    if asked.command == "serve" and asked.kind == UNIX.name and not _is_given(asked.words, "listen"):
-        return [*asked.words, "--listen", UnixSite.listen]
-    if asked.kind != VETH.name:
+    kind = asked.kind or USUAL
+    if asked.command == "serve" and not kind.has_tcp and not _is_given(asked.words, "listen"):
+        return [*asked.words, "--listen", kind.listen]
+    if not kind.has_namespaces:
         return asked.words
-    engine = find_engine()
-    holder = asked.holder or _only(holders(engine))
+    engine, lab = find_engine(), f"--lab {kind.name}"
+    holder = asked.holder or _only(lab, holders(engine))
     if not _holds(PROC / str(holder), engine):
         running = (
-            ", ".join(map(str, holders(engine)))
-            or "none; start one first: thunderherd serve DESIGN --lab veth"
+            ", ".join(map(str, holders(engine))) or f"none; start one first: thunderherd serve DESIGN {lab}"
         )
         raise UserError(
-            f"--lab veth:{holder}: process {holder} holds no network namespaces that you may enter; "
+            f"{lab}:{holder}: process {holder} holds no network namespaces that you may enter; "
             f"those that do: {running}"
         )
     return [*asked.words, "--network-namespace", str(PROC / str(holder) / "ns" / "net")]
@@ -248,12 +257,10 @@ def _holds(process: Path, engine: Path) -> bool:
         return False  # it has ended, or is another's
 
 
-def _only(found: Sequence[int]) -> int:
+def _only(lab: str, found: Sequence[int]) -> int:
     if not found:
-        raise UserError(
-            "--lab veth: no server runs in one; start it first: thunderherd serve DESIGN --lab veth"
-        )
+        raise UserError(f"{lab}: no server runs in one; start it first: thunderherd serve DESIGN {lab}")
     if len(found) > 1:
-        which = " or ".join(f"--lab veth:{pid}" for pid in found)
-        raise UserError(f"--lab veth: there are {len(found)}; say which: {which}")
+        which = " or ".join(f"{lab}:{pid}" for pid in found)
+        raise UserError(f"{lab}: there are {len(found)}; say which: {which}")
     return found[0]

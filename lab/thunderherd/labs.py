@@ -8,33 +8,90 @@ engine's settings everywhere else.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of lab. `keys` are those of [lab] that it takes, beside the placement on CPUs."""
+    """A kind of lab, and all that tells it from others: nobody else asks for one by its name.
+
+    `keys` are those of [lab] that it takes, beside the placement on CPUs. With TCP its sockets have ports and
+    the settings that only TCP has. With namespaces of its own each side has one, and the keys that are
+    `QUANTITIES` are the engine's settings of what joins the two; otherwise both sides stay in this process's.
+    """
 
     name: str
     summary: str
     source: str
     keys: tuple[str, ...]
+    has_tcp: bool = True
+    has_namespaces: bool = False
+
+    @property
+    def address(self) -> str:
+        """The server's, without a port, where both sides stay in this process's namespace."""
+        return "127.0.0.1" if self.has_tcp else f"{UNIX_ADDRESS}@"
+
+    @property
+    def listen(self) -> str:
+        """Where a server listens there that leaves the rest to the kernel."""
+        return f"{self.address}:0" if self.has_tcp else self.address
+
+    @property
+    def takes(self) -> str:
+        """The form of its addresses, as an option takes them."""
+        return "HOST:PORT" if self.has_tcp else f"{UNIX_ADDRESS}@NAME"
+
+    def may_have(self, address: str) -> bool:
+        """Whether an address is of the form that it takes."""
+        return address.startswith(UNIX_ADDRESS) != self.has_tcp
 
 
-LOOPBACK = Kind(
-    "loopback", "Server and clients in this network namespace, over its loopback interface", "ip(7)",
-    ("congestion",),
-)  # fmt: skip
-VETH = Kind(
-    "veth", "Server and clients in two network namespaces, joined by a pair of interfaces; no root needed",
-    "veth(4), network_namespaces(7)", ("mtu", "rate", "delay", "loss", "congestion"),
-)  # fmt: skip
-UNIX = Kind("unix", "Server and clients on this machine, over Unix stream sockets", "unix(7)", ())
+UNIX_ADDRESS = "unix:"
+"""How the engine tells a Unix socket's address from one of TCP."""
 
-KINDS: dict[str, Kind] = {each.name: each for each in (LOOPBACK, VETH, UNIX)}
+KINDS: dict[str, Kind] = {
+    each.name: each
+    for each in (
+        Kind(
+            name="loopback",
+            summary="Server and clients in this network namespace, over its loopback interface",
+            source="ip(7)",
+            keys=("congestion",),
+        ),
+        Kind(
+            name="veth",
+            summary="Server and clients in two network namespaces, joined by a pair of interfaces; "
+            "no root needed",
+            source="veth(4), network_namespaces(7)",
+            keys=("mtu", "rate", "delay", "loss", "congestion"),
+            has_namespaces=True,
+        ),
+        Kind(
+            name="unix",
+            summary="Server and clients on this machine, over Unix stream sockets",
+            source="unix(7)",
+            keys=(),
+            has_tcp=False,
+        ),
+    )
+}
 """All kinds, by name."""
+
+USUAL = next(iter(KINDS.values()))
+"""Where nothing else is said; what is measured there needs no note of it."""
+
+
+def named(kinds: Iterable[Kind]) -> str:
+    """`"loopback" and "veth"`, for a sentence."""
+    return " and ".join(f'"{each.name}"' for each in kinds)
+
+
+def with_namespaces() -> tuple[Kind, ...]:
+    """The kinds that have network namespaces of their own."""
+    return tuple(each for each in KINDS.values() if each.has_namespaces)
 
 
 @dataclass(frozen=True)

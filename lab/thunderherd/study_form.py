@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from thunderherd.catalogue import Way
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.crossover_form import CrossoverTable
-from thunderherd.labs import KINDS, LOOPBACK
+from thunderherd.labs import KINDS, QUANTITIES, USUAL, with_namespaces
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
@@ -30,10 +30,11 @@ SENDS, RECEIVES = "send_each", "recv"
 LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
 LAB_KIND = f"where server and clients are: {', '.join(KINDS)}"
-LAB_MTU = "of veth: the most bytes of a packet, such as 1500"
-LAB_RATE = 'of veth: what either end sends at most, such as "10gbit"'
-LAB_DELAY = 'of veth: how long either end holds what it sends, such as "5ms"'
-LAB_LOSS = 'of veth: what either end loses of what it sends, such as "0.1%"'
+_PAIR = f"of {' and '.join(each.name for each in with_namespaces())}"
+LAB_MTU = f"{_PAIR}: the most bytes of a packet, such as {QUANTITIES['mtu'].example}"
+LAB_RATE = f"{_PAIR}: what either end sends at most, such as {QUANTITIES['rate'].example}"
+LAB_DELAY = f"{_PAIR}: how long either end holds what it sends, such as {QUANTITIES['delay'].example}"
+LAB_LOSS = f"{_PAIR}: what either end loses of what it sends, such as {QUANTITIES['loss'].example}"
 LAB_CONGESTION = 'congestion control of both sides, such as "cubic"'
 SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
 CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
@@ -148,7 +149,7 @@ class LabTable(Table):
     a list of the study's.
     """
 
-    kind: str = Field(default=LOOPBACK.name, description=LAB_KIND)
+    kind: str = Field(default=USUAL.name, description=LAB_KIND)
     mtu: int | None = Field(default=None, description=LAB_MTU)
     rate: str | None = Field(default=None, description=LAB_RATE)
     delay: str | None = Field(default=None, description=LAB_DELAY)
