@@ -15,29 +15,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from thunderherd import lab_option
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
-from thunderherd.labs import KINDS, QUANTITIES, USUAL, Kind, in_words, parse, with_namespaces
+from thunderherd.labs import (
+    KINDS,
+    OPTION,
+    OPTION_HELP,
+    QUANTITIES,
+    USUAL,
+    Kind,
+    in_words,
+    parse,
+    with_namespaces,
+)
 from thunderherd.namespaces import Site, site_of
 from thunderherd.study import Lab
-from thunderherd.study_file import unknown
 
 PROC = Path("/proc")
 
 CHECK_SECONDS = 0.5
 """How often a server in namespaces asks whether these are still held."""
 
-JOINED = " or ".join(f"--lab {each.name}" for each in with_namespaces())
+JOINED = " or ".join(f"{OPTION} {each.name}" for each in with_namespaces())
 """The labs that a load joins, and whose quantities a server may choose."""
 
 HELP = f"""
 Options of the laboratory:
-      --lab <LAB>      {"; ".join(f"{each.name}: {each.summary}" for each in KINDS.values())}
+      {OPTION} <LAB>      {OPTION_HELP}
                        [default: {USUAL.name}]. load joins the server's: {JOINED}, or {JOINED}:PID of several
 """
 SERVE_HELP = f"""\
       {", ".join(f"--{key}" for key in QUANTITIES)}
-                       Of {JOINED}, such as: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
+                       Of {JOINED}, as {OPTION} has them: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
 """
 
 
@@ -62,12 +72,13 @@ class Asked:
 def read(command: str, arguments: Sequence[str]) -> Asked:
     """Takes the laboratory's options out of those of `serve` or `load`."""
     asked = Asked(command)
+    labs: list[str] = []
     given: dict[str, str] = {}
-    known = ["lab", *(QUANTITIES if command == "serve" else ())]
+    quantities = tuple(QUANTITIES) if command == "serve" else ()
     words = iter(arguments)
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
-        if not word.startswith("--") or name not in known:
+        if not word.startswith("--") or (f"--{name}" != OPTION and name not in quantities):
             asked.words.append(word)
             continue
         value = value if equals else next(words, "")
@@ -75,24 +86,28 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
             raise UserError(f"--{name} takes a value")
         if name in given:
             raise UserError(f"--{name} is given twice: {given[name]}, and {value}; leave one out")
-        given[name] = value
-    if (lab := given.pop("lab", None)) is not None:
-        kind, _, holder = lab.partition(":")
-        if kind not in KINDS:
-            raise UserError(f"--lab {lab}: {unknown('lab', kind, KINDS)}")
+        if f"--{name}" == OPTION:
+            labs.append(_without_holder(asked, value))
+        else:
+            given[name] = value
+    found = lab_option.read(labs, ("kind", *quantities))
+    if (kind := found.pop("kind", None)) is not None:
         asked.kind = KINDS[kind]
-        joins = command == "load" and asked.kind.has_namespaces
-        if holder and not (joins and holder.isascii() and holder.isdigit()):
-            joined = ", ".join(f"{each.name}:PID" for each in with_namespaces())
-            raise UserError(f"--lab {lab}: it takes {', '.join(KINDS)}; load takes {joined}, too")
-        asked.holder = int(holder) if holder else None
+    typed = {name: f"{OPTION} {name}={value}" for name, value in found.items()}
     for name, value in given.items():
+        if name in found:
+            raise UserError(f"{typed[name]} and --{name} {value} say the same; leave one out")
+        found[name], typed[name] = _number_or_text(value), f"--{name} {value}"
+    for name, value in found.items():
         if asked.kind is None or name not in asked.kind.keys:
-            owners = " or ".join(f"--lab {each.name}" for each in KINDS.values() if name in each.keys)
-            raise UserError(f"--{name} is of {owners}; give both, or neither")
+            owners = " or ".join(f"{OPTION} {each.name}" for each in KINDS.values() if name in each.keys)
+            raise UserError(f"{typed[name]} is of {owners}; give both, or neither")
         setting = QUANTITIES[name].setting
-        asked.settings[setting] = _quantity(name, value)
-        asked.typed["--" + setting.replace("_", "-")] = f"--{name} {value}"
+        try:
+            asked.settings[setting] = parse(name, value)
+        except ValueError as error:
+            raise UserError(f"{typed[name]}: {error}") from None
+        asked.typed["--" + setting.replace("_", "-")] = typed[name]
     _check_address(asked)
     return asked
 
@@ -111,11 +126,21 @@ def _check_address(asked: Asked) -> None:
         )
 
 
-def _quantity(name: str, text: str) -> int:
-    try:
-        return parse(name, int(text) if text.isascii() and text.isdigit() else text)
-    except ValueError as error:
-        raise UserError(f"--{name} {text}: {error}") from None
+def _number_or_text(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _without_holder(asked: Asked, lab: str) -> str:
+    """Takes the process out of `veth:PID`, by which a load joins one server's network of several."""
+    kind, colon, holder = lab.partition(":")
+    if not colon or kind not in KINDS:
+        return lab
+    joins = asked.command == "load" and KINDS[kind].has_namespaces
+    if not (joins and holder.isascii() and holder.isdigit()):
+        joined = ", ".join(f"{each.name}:PID" for each in with_namespaces())
+        raise UserError(f"{OPTION} {lab}: it takes {', '.join(KINDS)}; load takes {joined}, too")
+    asked.holder = int(holder)
+    return kind
 
 
 def show_help(command: str, arguments: Sequence[str]) -> int:

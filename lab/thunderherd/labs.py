@@ -80,6 +80,10 @@ KINDS: dict[str, Kind] = {
 }
 """All kinds, by name."""
 
+OPTION = "--lab"
+OPTION_HELP = "Where it runs: a kind (`list labs`), or a key of a study's lab (mtu=9000); may be repeated."
+"""Of every command that has it (`lab_option`)."""
+
 USUAL = next(iter(KINDS.values()))
 """Where nothing else is said; what is measured there needs no note of it."""
 
