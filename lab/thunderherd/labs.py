@@ -7,10 +7,11 @@ engine's settings everywhere else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+
+from thunderherd.quantity import NoQuantity, in_units
 
 
 @dataclass(frozen=True)
@@ -106,25 +107,19 @@ class Quantity:
     """
 
     setting: str
-    units: Mapping[str, Decimal]
+    units: Mapping[str, int]
     example: str
 
 
 QUANTITIES: dict[str, Quantity] = {
     "mtu": Quantity("mtu", {}, "1500"),
     "rate": Quantity(
-        "rate_bits_per_second",
-        {"bit": Decimal(1), "kbit": Decimal(10**3), "mbit": Decimal(10**6), "gbit": Decimal(10**9)},
-        '"10gbit"',
+        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, '"10gbit"'
     ),
-    "delay": Quantity(
-        "delay_microseconds", {"us": Decimal(1), "ms": Decimal(10**3), "s": Decimal(10**6)}, '"5ms"'
-    ),
-    "loss": Quantity("loss_per_million", {"%": Decimal(10**4)}, '"0.1%"'),
+    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, '"5ms"'),
+    "loss": Quantity("loss_per_million", {"%": 10**4}, '"0.1%"'),
 }
 """The keys of [lab] that the engine's pair of interfaces is told."""
-
-_WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z%]+)\s*", re.ASCII | re.IGNORECASE)
 
 
 def parse(key: str, value: object) -> int:
@@ -137,18 +132,16 @@ def parse(key: str, value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         raise ValueError(f"it is no {key}; it takes a whole number, such as {quantity.example}")
-    written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
-    size = quantity.units.get(written[2].lower()) if written else None
-    if written is None or size is None:
-        units = ", ".join(quantity.units)
-        takes = f"a number with its unit ({units}) in quotes, such as {quantity.example}"
-        raise ValueError(f"it is no {key}; it takes {takes}")
-    found = Decimal(written[1]) * size
+    try:
+        found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
+    except NoQuantity:
+        takes = f"a number with its unit ({', '.join(quantity.units)}) in quotes, such as {quantity.example}"
+        raise ValueError(f"it is no {key}; it takes {takes}") from None
     if found == 0:
         raise ValueError(f"for none, leave {key} out")
-    if found != int(found):
+    if found.denominator != 1:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
-        raise ValueError(f"it is no multiple of {(1 / least).normalize():f}{unit}")
+        raise ValueError(f"it is no multiple of {(1 / Decimal(least)).normalize():f}{unit}")
     return int(found)
 
 
