@@ -14,14 +14,14 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.catalogue import Catalogue, ChoiceSetting, Way
+from thunderherd.catalogue import USUAL_DESIGN, Catalogue, ChoiceSetting, Way
 from thunderherd.crossover import DENSE_POINTS, grid
-from thunderherd.crossover_contenders import SIDES, USUAL_DESIGN, Bench, Swept, contender, swept
+from thunderherd.crossover_contenders import SIDES, Bench, Swept, contender, swept
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
 from thunderherd.lab_option import read as read_lab
-from thunderherd.metrics import metric_names
+from thunderherd.metrics import PAYLOAD_RATE, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
@@ -39,8 +39,8 @@ ALPHA = 0.05 / 2
 
 METRICS = {
     "requests": "requests_per_second",
-    "bytes_to_server": "gigabits_per_second",
-    "bytes_to_clients": "gigabits_per_second",
+    "bytes_to_server": PAYLOAD_RATE,
+    "bytes_to_clients": PAYLOAD_RATE,
 }
 """What is compared where the user says nothing, by what the workload is measured by."""
 

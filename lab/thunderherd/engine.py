@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from thunderherd.catalogue import Catalogue, SettingValue
+from thunderherd.catalogue import USUAL_LOAD, Catalogue, SettingValue
 from thunderherd.engine_lines import (
     Life,
     LoadResult,
@@ -321,7 +321,7 @@ def start_load(
     workload: str,
     address: str,
     *,
-    kind: str = "closed",
+    kind: str = USUAL_LOAD,
     primitive: str | None = None,
     receive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from thunderherd.catalogue import Way
+from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.labs import KINDS, QUANTITIES, USUAL, with_namespaces
@@ -22,11 +22,9 @@ SettingsTable = Annotated[
 ]
 
 
-LOAD_KIND = 'the load, such as "closed"'
-PRIMITIVE = 'the primitive that sends, such as "writev"'
-RECEIVE = 'the primitive that receives, such as "readv"'
-SENDS, RECEIVES = "send_each", "recv"
-"""How bytes are moved where a study says nothing of it, as the engine has it."""
+LOAD_KIND = f'the load, such as "{USUAL_LOAD}"'
+PRIMITIVE = f'the primitive that sends, such as "{USUAL_WAY.primitive}"'
+RECEIVE = f'the primitive that receives, such as "{USUAL_WAY.receive}"'
 LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
 LAB_KIND = f"where server and clients are: {', '.join(KINDS)}"
@@ -101,8 +99,8 @@ class ServerTable(Table):
     """What every server of the study has in common."""
 
     workload: str = Field(description='the protocol, such as "bytes"')
-    primitive: str = Field(default=SENDS, description=PRIMITIVE)
-    receive: str = Field(default=RECEIVES, description=RECEIVE)
+    primitive: str = Field(default=USUAL_WAY.primitive, description=PRIMITIVE)
+    receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
     settings: SettingsTable = Field(default={})
 
     @property
@@ -118,8 +116,8 @@ class LoadTable(Table):
     """
 
     kind: str = Field(description=LOAD_KIND)
-    primitive: str = Field(default=SENDS, description=PRIMITIVE)
-    receive: str = Field(default=RECEIVES, description=RECEIVE)
+    primitive: str = Field(default=USUAL_WAY.primitive, description=PRIMITIVE)
+    receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
     processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int = Field(default=0, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
