@@ -45,7 +45,7 @@ LAB_FLOORS: list[set[str]] = [
     {"study"},
     {"study_resolver"},
     {"study_sweeps", "study_scale", "study_bound", "study_lab"},
-    {"study_resolved", "crossover_contenders", "lab_option"},
+    {"study_resolved", "crossover_contenders", "lab_option", "study_reference"},
     {"study_checks", "study_overrides", "study_paper"},
     {"study_configurations", "study_shape"},
     {"study_form"},

@@ -96,7 +96,7 @@ class MeasureTable(Table):
 
 
 class ServerTable(Table):
-    """What every server of the study has in common."""
+    """What every server of the study has in common; what a contender says itself wins."""
 
     workload: str = Field(description='the protocol, such as "bytes"')
     primitive: str = Field(default=USUAL_WAY.primitive, description=PRIMITIVE)
@@ -112,7 +112,8 @@ class ServerTable(Table):
 class LoadTable(Table):
     """Who asks, and how often.
 
-    `warm_up_connections` of all clients together come before the measured window.
+    Each of the processes has all of the settings. `warm_up_connections` of all clients together come before
+    the measured window.
     """
 
     kind: str = Field(description=LOAD_KIND)
@@ -173,7 +174,7 @@ class LabChanges(Table):
 
 
 class NoiseTable(Table):
-    """How much noise from outside a block may have before it is run again."""
+    """How much noise from outside a block may have before it is run again, of the machine's CPU time."""
 
     steal_percent: float = Field(
         default=5.0,
@@ -219,7 +220,10 @@ class BoundTable(Table):
 
 
 class SizeTable(Table):
-    """How long the study is: after how many blocks it looks, what it runs, and which keys differ."""
+    """How long the study is: after how many blocks it looks, what it runs, and which keys differ.
+
+    Looks share alpha out, so that stopping at one is honest; `repetitions` stand in their place.
+    """
 
     looks: list[int] | None = Field(
         default=None, min_length=1, description="numbers of blocks, such as [14, 20, 40]"
@@ -381,7 +385,10 @@ SweepContender = Annotated[
 
 
 class SweepTable(Table):
-    """Contenders over the values of a key: each at each value is a contender of its own."""
+    """Contenders over the values of a key: each at each value is a contender of its own, BASE@SWEEP=VALUE.
+
+    It is compared with the others at its value. Its title may have `{settings.pool}`: what they have there.
+    """
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9_]*$", description="small letters, digits and _, such as pool_size"
