@@ -117,7 +117,7 @@ def ours(name: str) -> Iterator[Listening]:
     settings = {**workers(chosen_designs([name])[0], CONNECTIONS), "bytes": BYTES}
     with Server(name, workload="http", settings=settings, cpus=two_places()[0]) as server:
         port = server.ready.port
-        assert port is not None, "it listens on loopback"
+        assert port is not None, "a design listens at a port"
         yield Listening(port, server.ready.server_pid)
 
 

@@ -1,4 +1,4 @@
-"""Where a comparison takes place: loopback, or two network namespaces joined by a pair of interfaces.
+"""Where a comparison takes place: the labs that have TCP, made as those of a run are.
 
 Whatever is compared runs in the same place: ours enters a namespace by its own option, a peer by nsenter(1).
 """
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import PATIENCE_SECONDS, two_places
-from thunderherd.engine import NamespaceHolder
-from thunderherd.engine_lines import Namespaces
 from thunderherd.errors import UserError
+from thunderherd.labs import KINDS
+from thunderherd.namespaces import site_of
+from thunderherd.study import Lab
 
-LOOPBACK, VETH = "loopback", "veth"
-NAMES = (LOOPBACK, VETH)
+NAMES = tuple(kind.name for kind in KINDS.values() if kind.has_tcp)
+"""The labs in which peers can be told an address."""
 SYSCTL = "net.ipv4.tcp_congestion_control"
-SYSTEM = Path("/proc/sys") / SYSCTL.replace(".", "/")
 CHOOSE = """
 import socket, sys
 try:
@@ -74,28 +74,16 @@ def place(name: str, congestion: str) -> Iterator[Place]:
     Raises `UserError` where namespaces cannot be had here, or `congestion` cannot be chosen in them.
     """
     first, second = (tuple(cpus) for cpus in two_places())
-    if name == LOOPBACK:
-        here = Place(name, name, "127.0.0.1", Side(first), Side(second), SYSTEM.read_text().strip())
-        may_be_chosen(congestion, here)
-        yield here
-        return
-    if shutil.which("nsenter") is None:
+    if KINDS[name].has_namespaces and shutil.which("nsenter") is None:
         raise UserError("not here: nsenter, by which a peer enters a namespace; apt-get install util-linux")
-    with NamespaceHolder({}, (SYSCTL,)) as holder:
-        there = holder.namespaces
-        server = Side(first, there.server.path, enter(there, there.server.path))
-        client = Side(second, there.client.path, enter(there, there.client.path))
-        title = f"{name}, MTU {there.server.mtu:,}"
-        default = str(there.server.sysctls[SYSCTL])
-        here = Place(name, title, there.server.address, server, client, default)
+    with site_of(Lab(kind=name, server_cpus=first, client_cpus=second)) as site:
+        server, client = (
+            Side(cpus, namespace, site.enter(namespace))
+            for cpus, namespace in ((first, site.server_namespace), (second, site.client_namespace))
+        )
+        here = Place(name, site.title, site.address, server, client, site.sysctl(SYSCTL))
         may_be_chosen(congestion, here)
         yield here
-
-
-def enter(there: Namespaces, path: str) -> tuple[str, ...]:
-    """What runs a command in a namespace, and in the user namespace that it belongs to where we made one."""
-    user = (f"--user=/proc/{there.pid}/ns/user", "--preserve-credentials") if there.user_namespace else ()
-    return ("nsenter", *user, f"--net={path}", "--")
 
 
 def may_be_chosen(congestion: str, where: Place) -> None:

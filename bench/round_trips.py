@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import peers
 from common import PATIENCE_SECONDS
 from contest import Comparison, Contest, Seen, held, middle
-from places import LOOPBACK, NAMES, Place, place
+from places import NAMES, Place, place
 from streams import PEER_SECONDS
 from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
+from thunderherd.labs import USUAL
 
 WARM_UP_MILLISECONDS = 100
 OTHER_SECONDS = 0.3
@@ -48,7 +49,9 @@ AGAINST_SLEEPING = "spinning : sleeping"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked of it."""
-    parser.add_argument("--places", nargs="+", choices=NAMES, default=[LOOPBACK], help="default: loopback")
+    parser.add_argument(
+        "--places", nargs="+", choices=NAMES, default=[USUAL.name], help=f"default: {USUAL.name}"
+    )
     parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
     parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
     parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""Writes the documents that follow from the code: docs/sources.md and the schemas in docs/reference.
+"""Writes the documents that follow from the code: docs/sources.md, and all that is in docs/reference.
 
 .venv/bin/python tools/documents.py            writes them (`make docs`)
 .venv/bin/python tools/documents.py --check    says which are not current; exit status 1 if any (`make check`)
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from thunderherd import sources
+from thunderherd import sources, study_reference
 from thunderherd.engine import find_engine
 from thunderherd.schemas import summary_schema, trial_schema
 
@@ -26,9 +26,11 @@ def documents() -> dict[Path, str]:
         "engine_lines": json.loads(engine),
         "summary": summary_schema(),
         "trial": trial_schema(),
+        "study": study_reference.schema(),
     }
     return {
         sources.DOCUMENT: sources.document(sources.source_rows()),
+        study_reference.DOCUMENT: study_reference.document(),
         **{
             Path("docs/reference") / f"{name}.schema.json": as_text(schema)
             for name, schema in schemas.items()

@@ -117,7 +117,7 @@ pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
     match plan.workload.item.original.filter(|_| plan.original) {
         None => all_in_words(result, plan.way.into.item.stores),
         Some(original) => original(&Outcome {
-            primitive: result.primitive,
+            primitive: plan.way.out.item.original.unwrap_or(plan.way.out.name),
             settings: &plan.settings,
             requests: result.requests_by_client.as_deref(),
             figures: &result.figures,

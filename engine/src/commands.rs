@@ -14,7 +14,7 @@ use crate::loads::LOADS;
 use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
-use crate::registry;
+use crate::registry::{self, usual};
 use crate::setting::{Setting, Value};
 use crate::workloads::WORKLOADS;
 
@@ -39,7 +39,7 @@ fn serve_command() -> Command {
     let command = Command::new("serve")
         .about("Serve a workload with a design until SIGINT or SIGTERM")
         .arg(chosen("design", DESIGNS).required(true).help("How connections are handed to what serves them"))
-        .arg(chosen("workload", WORKLOADS).long("workload").default_value("bytes").help("The protocol"))
+        .arg(chosen("workload", WORKLOADS).long("workload").default_value(usual::WORKLOAD).help("The protocol"))
         .args(primitives())
         .arg(
             text("listen", "HOST:PORT").help(
@@ -77,7 +77,7 @@ fn load_command() -> Command {
                 .required(true)
                 .help("The server: a name, IPv4, or IPv6 in brackets; or unix:@NAME"),
         )
-        .arg(chosen("load", LOADS).long("load").default_value("closed").help("Who asks, how often"))
+        .arg(chosen("load", LOADS).long("load").default_value(usual::LOAD).help("Who asks, how often"))
         .args(primitives())
         .arg(flag("allow-remote").help("Load a server that is not on a loopback address"))
         .arg(
@@ -205,11 +205,14 @@ fn chosen_of<T>(name: &'static str, entries: &[Entry<T>], fits: impl Fn(&T) -> b
 fn primitives() -> [Arg; 2] {
     let out = |primitive: &Primitive| primitive.moves.direction() == Direction::Out;
     [
-        chosen_of("primitive", PRIMITIVES, out).long("primitive").default_value("send_each").help("How bytes are sent"),
+        chosen_of("primitive", PRIMITIVES, out)
+            .long("primitive")
+            .default_value(usual::SENDS)
+            .help("How bytes are sent"),
         chosen_of("receive", PRIMITIVES, |primitive| !out(primitive))
             .long("receive")
             .value_name("PRIMITIVE")
-            .default_value("recv")
+            .default_value(usual::RECEIVES)
             .help("How bytes are received"),
     ]
 }

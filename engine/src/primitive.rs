@@ -25,6 +25,8 @@ pub struct Primitive {
     pub laid_out: bool,
     /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
     pub lends: bool,
+    /// What the client of the source that compares ways of sending (css503-p4) calls this one; `None` where it has none.
+    pub original: Option<&'static str>,
     /// Why it can run over TCP alone; `None` where any stream socket will do.
     pub tcp_only: Option<&'static str>,
     /// Why it cannot run on this machine; `None` where it can.
@@ -63,6 +65,7 @@ impl Primitive {
             stores: true,
             laid_out: false,
             lends: false,
+            original: None,
             tcp_only: None,
             unavailable: || None,
         }

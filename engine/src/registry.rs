@@ -28,6 +28,18 @@ pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
 /// Settings of every load.
 pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, TIMEOUT];
 
+/// What is served, asked for and done where the command line names nothing else.
+pub mod usual {
+    /// The workload: the textbook's.
+    pub const WORKLOAD: &str = "bytes";
+    /// The load: the textbook's.
+    pub const LOAD: &str = "closed";
+    /// How bytes are sent.
+    pub const SENDS: &str = "send_each";
+    /// How bytes are received.
+    pub const RECEIVES: &str = "recv";
+}
+
 /// The entry of a name that the command line has checked.
 pub fn find<T>(entries: &'static [Entry<T>], name: &str) -> &'static Entry<T> {
     entries.iter().find(|entry| entry.name == name).expect("the command line lets registered names through only")

@@ -227,7 +227,7 @@ pub const PAYLOAD_NANOSECONDS: &str = "payload_ns";
 
 /// What a load came to, for [`Workload::original`].
 pub struct Outcome<'a> {
-    /// The primitive that sent.
+    /// The primitive that sent, as the source's client calls it (`Primitive::original`); its own name where that has none.
     pub primitive: &'static str,
     /// All effective settings.
     pub settings: &'a Settings,

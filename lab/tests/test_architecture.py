@@ -1,4 +1,4 @@
-"""Keeps the house in order: arrows run downwards, one entry is one file and one line, files stay short.
+"""Keeps the house in order: arrows run downwards, files stay short. What an entry is: test_entries.py.
 
 The floors are those of ARCHITECTURE.md. A new module belongs on one of them; one that is on none fails here.
 """
@@ -6,15 +6,11 @@ The floors are those of ARCHITECTURE.md. A new module belongs on one of them; on
 from __future__ import annotations
 
 import ast
-import json
 import re
-import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-
-from thunderherd.engine import find_engine
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "lab" / "thunderherd"
@@ -49,7 +45,7 @@ LAB_FLOORS: list[set[str]] = [
     {"study"},
     {"study_resolver"},
     {"study_sweeps", "study_scale", "study_bound", "study_lab"},
-    {"study_resolved", "crossover_contenders"},
+    {"study_resolved", "crossover_contenders", "lab_option", "study_reference"},
     {"study_checks", "study_overrides", "study_paper"},
     {"study_configurations", "study_shape"},
     {"study_form"},
@@ -60,8 +56,9 @@ LAB_FLOORS: list[set[str]] = [
     {"records", "samples", "columns"},
     {"engine"},
     {"engine_process"},
-    {"catalogue", "metrics", "quantity", "crossover_form", "toml_text", "kept_files"},
+    {"catalogue", "metrics", "crossover_form", "toml_text", "kept_files"},
     {"engine_lines", "labs", "socket_diagnosis"},
+    {"quantity"},
     {"errors"},
 ]
 """From the top down. A module imports from floors below its own, never from beside it or above."""
@@ -166,14 +163,17 @@ def rust_code(path: Path) -> str:
     return NOT_CODE.sub(lambda match: "\n" * match[0].count("\n"), path.read_text(encoding="utf-8"))
 
 
-def rust_code_that_ships(path: Path) -> str:
-    """The same without the tests, which are modules in the file or a file of their own."""
+def is_test(path: Path) -> bool:
+    """Whether a file has nothing but tests of the module above it."""
     parent = ENGINE / "lib.rs" if path.parent == ENGINE else path.parent / "mod.rs"
     if not parent.exists():
         parent = path.parent.with_suffix(".rs")  # an entry with a folder of its own
-    if path != parent and path.stem in TEST_FILE.findall(rust_code(parent)):
-        return ""
-    return without_tests(rust_code(path))
+    return path != parent and path.stem in TEST_FILE.findall(rust_code(parent))
+
+
+def rust_code_that_ships(path: Path) -> str:
+    """Its code without the tests, which are modules in the file or a file of their own."""
+    return "" if is_test(path) else without_tests(rust_code(path))
 
 
 def without_tests(code: str) -> str:
@@ -268,83 +268,6 @@ def test_only_sys_is_unsafe(path: Path) -> None:
 
 def test_engine_has_no_empty_places() -> None:
     assert missing_from({engine_module(path) for path in engine_files()}, ENGINE_FLOORS) == []
-
-
-# One entry, one file, one line ------------------------------------------------------------------------------
-
-NAMED_ELSEWHERE = {"counters"}
-"""What keeps the CPU time of a measured window is a counter too, and `cpu_time` must know which one it is."""
-
-
-@pytest.mark.parametrize("registry", ENTRIES)
-def test_an_entry_is_one_file_and_one_line(registry: str) -> None:
-    folder = ENGINE / registry
-    code = rust_code(folder / "mod.rs")
-    declared = re.search(r"register!\s*\{(.*)\}", code, re.DOTALL)
-    assert declared, f"{folder.name}/mod.rs has no register! {{ ... }}"
-    lines = [
-        line.strip().removesuffix(",") for line in declared[1].splitlines() if line.strip().endswith(",")
-    ]
-    files = {path.stem for path in folder.glob("*.rs")} - {"mod", *TEST_FILE.findall(code)}
-    assert sorted(lines) == sorted(files)
-
-    elsewhere = [
-        f"{path.relative_to(ENGINE)} names {registry}::{name}"
-        for path in engine_files()
-        for name in lines
-        if registry not in NAMED_ELSEWHERE
-        and folder not in path.parents
-        and re.search(rf"\b{registry}::{name}\b", rust_code_that_ships(path))
-    ]
-    assert elsewhere == [], "an entry is found by its registry alone"
-
-
-def test_the_engine_lists_what_its_files_are_called() -> None:
-    offered = json.loads(
-        subprocess.run([find_engine(), "list", "--json"], capture_output=True, check=True).stdout
-    )
-    for registry in ENTRIES:
-        names = {entry["name"] for entry in offered[registry]}
-        code = rust_code(ENGINE / registry / "mod.rs")
-        assert names == {path.stem for path in (ENGINE / registry).glob("*.rs")} - {
-            "mod",
-            *TEST_FILE.findall(code),
-        }
-
-
-SAID_IN_THE_LAB = {
-    ("study_form", "send_each"): "how bytes are sent where a study says nothing of it, as the engine has it",
-    ("study_form", "recv"): "how they are received, likewise",
-    ("crossover_contenders", "thread_per_client"): "the server of two primitives, where the user names none",
-    ("quantity", "bytes"): "the unit, as the engine has it of settings",
-    ("engine", "closed"): "the load that a caller of Load gets without asking for another",
-}
-"""Names that a module of the laboratory may say, with the reason."""
-
-
-def entries_of(registry: str) -> set[str]:
-    return {path.stem for path in (ENGINE / registry).glob("*.rs")} - {"mod"}
-
-
-@pytest.mark.parametrize("path", lab_modules(), ids=lambda path: path.stem)
-def test_the_lab_says_no_entrys_name(path: Path) -> None:
-    names = set().union(*(entries_of(registry) for registry in ENTRIES if registry != "counters"))
-    said = {
-        node.value: node.lineno
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
-    }
-    allowed = {name for module, name in SAID_IN_THE_LAB if module == path.stem}
-    unreasoned = [f"{path.name}:{line}: {name}" for name, line in said.items() if name not in allowed]
-    assert unreasoned == [], "what there is comes from the engine's catalogue and from the studies"
-    assert allowed <= set(said), "an exception that nothing needs any more"
-
-
-@pytest.mark.parametrize("path", engine_files(), ids=lambda path: str(path.relative_to(ENGINE)))
-def test_no_design_is_named_outside_its_file(path: Path) -> None:
-    own = {path.stem} if engine_module(path) == "designs" else set()
-    texts = {match[0].strip('b"') for match in NOT_CODE.finditer(path.read_text(encoding="utf-8"))}
-    assert not (texts & entries_of("designs")) - own
 
 
 # Both -------------------------------------------------------------------------------------------------------

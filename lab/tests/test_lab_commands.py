@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import lab_commands
+from thunderherd import lab_commands, lab_option
 from thunderherd.engine import catalogue
 from thunderherd.errors import UserError
-from thunderherd.labs import QUANTITIES
+from thunderherd.labs import KINDS, QUANTITIES
+from thunderherd.study_overrides import parse_override
 
 PATIENCE = 20.0
 
@@ -25,10 +26,34 @@ def test_the_engine_is_told_the_rest() -> None:
     of_the_lab = ["--lab=veth", "--mtu", "9000", "--rate=10gbit", "--delay", "5ms", "--loss", "0.1%"]
     asked = lab_commands.read("serve", ["prefork", "--pool", "3", *of_the_lab, "--port", "80"])
     assert asked.words == ["prefork", "--pool", "3", "--port", "80"]
-    assert (asked.kind, asked.serves_in_namespaces) == ("veth", True)
+    assert (asked.kind, asked.serves_in_namespaces) == (KINDS["veth"], True)
     assert asked.settings == {
         "mtu": 9000, "rate_bits_per_second": 10**10, "delay_microseconds": 5000, "loss_per_million": 1000,
     }  # fmt: skip
+
+
+def test_keys_of_the_lab_are_said_by_one_option() -> None:
+    shorter = lab_commands.read("serve", ["prefork", "--lab", "veth", "--mtu", "9000", "--rate", "10gbit"])
+    longer = lab_commands.read("serve", ["prefork", "--lab=veth", "--lab", "mtu=9000", "--lab=rate=10gbit"])
+    assert (longer.words, longer.kind, longer.settings) == (shorter.words, shorter.kind, shorter.settings)
+    assert lab_commands.read("load", ["bytes", "--lab", "kind=veth"]).kind == KINDS["veth"]
+    assert lab_commands.read("load", ["bytes", "--lab", "veth:12"]).holder == 12
+
+
+def test_what_was_typed_is_what_a_study_is_told() -> None:
+    found = lab_option.read(["veth", "apart", "mtu=9000", "lab.rate=10gbit", "server_cpus=[0, 1]"])
+    told = dict(map(parse_override, lab_option.as_overrides(found)))
+    assert told == {
+        "lab.kind": "veth",
+        "lab.placement": "apart",
+        "lab.mtu": 9000,
+        "lab.rate": "10gbit",
+        "lab.server_cpus": [0, 1],
+    }
+    assert lab_option.as_overrides({"kind": "veth"}) == ["lab.kind=veth"]
+    for wrong, said in (("true", 'no such lab "true"'), ("kind=vet", "'veth'"), ("mtu=", "takes key=value")):
+        with pytest.raises(UserError, match=f"crossover: --lab {wrong}: .*{said}"):
+            lab_option.read([wrong], command="crossover: ")
 
 
 def test_over_unix_sockets_a_server_listens_there() -> None:
@@ -52,11 +77,17 @@ def test_over_unix_sockets_a_server_listens_there() -> None:
         ("serve", "--lab", "--lab takes a value"),
         ("serve", "--lab veth --rate fast", '--rate fast: it is no rate; .*"10gbit"'),
         ("serve", "--lab veth --mtu 1.5", "--mtu 1.5: it is no mtu"),
-        ("serve", "--lab loopback --mtu 1500", "--mtu is of --lab veth"),
+        ("serve", "--lab loopback --mtu 1500", "--mtu 1500 is of --lab veth"),
         ("serve", "--lab veth:1", "load takes veth:PID"),
         ("load", "--lab veth:x", "load takes veth:PID"),
         ("load", "--lab unix:1", "load takes veth:PID"),
-        ("serve", "--lab veth --lab unix", "--lab is given twice: veth, and unix"),
+        ("serve", "--lab veth --lab unix", '--lab: kind is given twice: "veth", and "unix"'),
+        ("serve", "--lab veth --lab mtu=1.5", "--lab mtu=1.5: it is no mtu"),
+        ("serve", "--lab veth --lab mtu=9000 --mtu 1500", "--lab mtu=9000 and --mtu 1500 say the same"),
+        ("serve", "--lab loopback --lab mtu=1500", "--lab mtu=1500 is of --lab veth"),
+        ("serve", "--lab mut=1500", "no such key \"mut\"; known: kind, .*did you mean 'mtu'"),
+        ("serve", "--lab server_cpus=[0]", 'no such key "server_cpus"; known: kind, mtu'),
+        ("load", "--lab mtu=1500", 'no such key "mtu"; known: kind'),
         ("serve", "--lab veth --mtu 1500 --mtu=9000", "--mtu is given twice"),
         ("serve", "--lab unix --port 80", "a Unix socket has no --port; .*--listen unix:@NAME"),
         ("serve", "--lab unix --listen 127.0.0.1:0", "--listen is '127.0.0.1:0', but it takes unix:@NAME"),
@@ -190,5 +221,6 @@ def test_a_study_may_be_run_elsewhere(use_engine: Path, small_study_file: Path, 
     words = thunderherd("run", str(small_study_file), "--out", str(tmp_path / "out"))
     done = subprocess.run([*words, "--lab", "vet"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "no such lab \"vet\"; known: loopback, veth, unix; did you mean 'veth'?" in done.stderr
+    assert '--lab vet: no such lab "vet"; known: loopback, veth, unix, free, apart' in done.stderr
+    assert "did you mean 'veth'?" in done.stderr
     assert not (tmp_path / "out").exists()

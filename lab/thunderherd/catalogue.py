@@ -150,6 +150,15 @@ class Way(NamedTuple):
     receive: str
 
 
+USUAL_WAY = Way("send_each", "recv")
+"""How bytes are moved where nothing is said of it, as the engine has it."""
+USUAL_LOAD = "closed"
+"""Who asks where nothing is said of it, likewise."""
+USUAL_DESIGN = "thread_per_client"
+"""The server of two primitives where the user names none: it serves any number of kept connections at once,
+with the calls of the primitive and nothing else in its loop."""
+
+
 class Load(Entry):
     """Who asks, and how often.
 

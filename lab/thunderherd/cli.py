@@ -20,6 +20,7 @@ from typer.core import TyperCommand
 
 from thunderherd import __version__
 from thunderherd.errors import UserError
+from thunderherd.labs import OPTION, OPTION_HELP
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
@@ -132,6 +133,7 @@ StudyName = Annotated[
 ResultsDirectory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")
 ]
+LabWords = Annotated[list[str] | None, typer.Option(OPTION, metavar="LAB", help=OPTION_HELP)]
 
 
 @app.command()
@@ -157,10 +159,7 @@ def run(
         Path | None,
         typer.Option("--out", metavar="DIR", help="Where the results go; results/... if not given."),
     ] = None,
-    lab: Annotated[
-        str | None,
-        typer.Option("--lab", metavar="KIND", help="Where it runs: loopback, veth or unix (`list labs`)."),
-    ] = None,
+    lab: LabWords = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the unfinished run in --out: same seed, same order.")
     ] = False,
@@ -174,15 +173,14 @@ def run(
         raise UserError(f"run: {options} contradict each other; give one of them")
     if resume and out is None:
         raise UserError("run: --resume goes on with a run that was begun; say which with --out DIR")
-    # What --set says of the lab's kind, too, is more explicit and wins.
-    overrides = [*([f"lab.kind={lab}"] if lab is not None else []), *(overrides or [])]
 
     from thunderherd.running import run_and_show
 
     run_and_show(
         study=study,
         size=named[0][0] if named else None,
-        overrides=overrides,
+        overrides=overrides or [],
+        lab=lab or [],
         seed=seed,
         out=out,
         resume=resume,
@@ -229,14 +227,7 @@ def crossover(
     show: Annotated[
         list[str] | None, typer.Option("--show", metavar="METRIC", help="A further metric; may be repeated.")
     ] = None,
-    lab: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lab",
-            metavar="KEY=VALUE",
-            help="Where it runs, such as veth, apart, mtu=9000; may be repeated.",
-        ),
-    ] = None,
+    lab: LabWords = None,
     study: Annotated[
         str | None,
         typer.Option("--study", metavar="STUDY", help="A and B, and all else, are those of this study."),
@@ -384,7 +375,7 @@ def count(context: typer.Context) -> None:
 def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
     """As `_become_engine`, where --lab says. What the laboratory need not be asked for answers at once."""
     asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
-    if asks_for_help or any(word.partition("=")[0] == "--lab" for word in arguments):
+    if asks_for_help or any(word.partition("=")[0] == OPTION for word in arguments):
         from thunderherd import lab_commands
 
         if asks_for_help:

@@ -6,7 +6,7 @@ A contrast rests on the blocks in which all of its contenders have a figure (`co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,8 +18,9 @@ from thunderherd.contrasts_file import Contrast, Figure, straight_line
 from thunderherd.figures import decimals, number, percent, span, unit_of
 from thunderherd.metrics import METRICS
 from thunderherd.records import Interval
-from thunderherd.samples import signed_rank
-from thunderherd.statistics import contrast, hodges_lehmann
+from thunderherd.samples import Estimate, hodges_lehmann, signed_rank
+from thunderherd.statistics import Contrast as Tested
+from thunderherd.statistics import contrast
 from thunderherd.study import Study
 
 MOST_OF_NOTHING = 3
@@ -157,12 +158,8 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
         straight = hodges_lehmann(r_squared(what.points, what.metric, values).tolist(), confidence)
         return Measured(
             **common,
+            **_estimated(straight, straight.n),
             unit="",
-            value=straight.value,
-            low=straight.low,
-            high=straight.high,
-            confidence=straight.confidence,
-            blocks=straight.n,
             p_greater=None,
             p_less=None,
             points=what.points,
@@ -172,12 +169,8 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
         found = ratio(by_block(what, values), _sums(columns, over), confidence)
         return Measured(
             **common,
+            **_estimated(found, found.blocks),
             unit="times",
-            value=found.value,
-            low=found.low,
-            high=found.high,
-            confidence=found.confidence,
-            blocks=found.blocks,
             p_greater=None,
             p_less=None,
             over=over,
@@ -188,34 +181,36 @@ def measure(what: Contrast, study: Study, values: Values) -> Measured:
         {**what.weights, **({CONSTANT: what.constant} if what.constant else {})},
         confidence,
     )
-    if what.of == LOGARITHM:
-        value, low, high = (
-            None if end is None else math.exp(end) for end in (tested.value, tested.low, tested.high)
-        )
-        return Measured(
-            **common,
-            unit="times",
-            value=value,
-            low=low,
-            high=high,
-            confidence=tested.confidence,
-            blocks=tested.blocks,
-            p_greater=tested.p_greater,
-            p_less=tested.p_less,
-        )
     known = [end for end in (tested.value, tested.low, tested.high) if end is not None]
     unit = unit_of(what.metric, study.measure.normalise_connections, known, study.measure.counters)
+
+    def shown(end: float | None) -> float | None:
+        if what.of != LOGARITHM:
+            return unit.of(end)
+        return None if end is None else math.exp(end)
+
     return Measured(
         **common,
-        unit=unit.name,
-        value=unit.of(tested.value),
-        low=unit.of(tested.low),
-        high=unit.of(tested.high),
-        confidence=tested.confidence,
-        blocks=tested.blocks,
+        **_estimated(tested, tested.blocks, shown),
+        unit="times" if what.of == LOGARITHM else unit.name,
         p_greater=tested.p_greater,
         p_less=tested.p_less,
     )
+
+
+def _estimated(
+    found: Estimate | Ratio | Tested,
+    blocks: int,
+    shown: Callable[[float | None], float | None] = lambda end: end,
+) -> dict[str, Any]:
+    """An estimate and its interval as a figure has them, each in the unit in which it is shown."""
+    return {
+        "value": shown(found.value),
+        "low": shown(found.low),
+        "high": shown(found.high),
+        "confidence": found.confidence,
+        "blocks": blocks,
+    }
 
 
 def r_squared(points: Mapping[str, float], metric: str, values: Values) -> NDArray[np.float64]:

@@ -18,14 +18,10 @@ from thunderherd.study_file import assign, near, show
 from thunderherd.study_form import LOAD_PROCESSES
 from thunderherd.study_overrides import parse_override
 
-__all__ = ["SIDES", "USUAL_DESIGN", "Bench", "Swept", "contender", "swept"]
+__all__ = ["SIDES", "Bench", "Swept", "contender", "swept"]
 
 SIDES = ("server", "client", "both")
 """Who moves bytes by a primitive that is a contender."""
-
-USUAL_DESIGN = "thread_per_client"
-"""The server of two primitives where the user names none: it serves any number of kept connections at once,
-with the calls of the primitive and nothing else in its loop."""
 
 PROCESSES = IntegerSetting(
     name="processes", help=LOAD_PROCESSES, unit=None, kind="integer", minimum=1, maximum=64, default=1

@@ -12,23 +12,22 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
-from thunderherd.catalogue import Catalogue, ChoiceSetting, Way
+from thunderherd.catalogue import USUAL_DESIGN, Catalogue, ChoiceSetting, Way
 from thunderherd.crossover import DENSE_POINTS, grid
-from thunderherd.crossover_contenders import SIDES, USUAL_DESIGN, Bench, Swept, contender, swept
+from thunderherd.crossover_contenders import SIDES, Bench, Swept, contender, swept
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
-from thunderherd.labs import KINDS
-from thunderherd.metrics import metric_names
+from thunderherd.lab_option import read as read_lab
+from thunderherd.metrics import PAYLOAD_RATE, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
 from thunderherd.study_configurations import declared
-from thunderherd.study_file import Problems, TomlFile, near, show, unknown
-from thunderherd.study_form import LabTable, LoadTable, StudyForm, keys_of
-from thunderherd.study_overrides import parse_override
+from thunderherd.study_file import Problems, TomlFile, unknown
+from thunderherd.study_form import LoadTable, StudyForm, keys_of
 from thunderherd.study_resolved import CONNECTIONS, KEPT
 from thunderherd.study_shape import shaped
 from thunderherd.toml_text import toml_text
@@ -40,8 +39,8 @@ ALPHA = 0.05 / 2
 
 METRICS = {
     "requests": "requests_per_second",
-    "bytes_to_server": "gigabits_per_second",
-    "bytes_to_clients": "gigabits_per_second",
+    "bytes_to_server": PAYLOAD_RATE,
+    "bytes_to_clients": PAYLOAD_RATE,
 }
 """What is compared where the user says nothing, by what the workload is measured by."""
 
@@ -62,8 +61,7 @@ OWN_TABLES = ("measure", "server", "load", "lab", "noise")
 class Asked:
     """What the user typed. None and empty stand for what was left out.
 
-    `lab` and `fixed` are `key=value` texts, `lab` of the table [lab] (or the value alone, where only one of
-    its keys may have it).
+    `lab` is what `--lab` takes (`lab_option`).
     """
 
     a: str
@@ -111,7 +109,7 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
         },
         "server": _server(bench, tables, over),
         "load": _load(asked, bench, tables),
-        "lab": {**tables.get("lab", {}), **_lab(asked.lab)},
+        "lab": {**tables.get("lab", {}), **read_lab(asked.lab, command="crossover: ")},
         "noise": tables.get("noise", {}),
         "sizes": {"quick": {"looks": [asked.blocks], "alpha_split": [1.0], **_own_set(tables)}},
         "sweeps": [
@@ -254,31 +252,6 @@ def _load(asked: Asked, bench: Bench, tables: Mapping[str, Any]) -> dict[str, An
     if {asked.a, asked.b} <= primitives and isinstance(kept, ChoiceSetting) and KEPT in kept.choices:
         settings[CONNECTIONS] = KEPT
     return {"kind": bench.load, "processes": 1, "settings": settings}
-
-
-def _lab(typed: Sequence[str]) -> dict[str, Any]:
-    """Keys of [lab]: `placement=apart`, or `apart` where one key alone may have that word."""
-    keys = LabTable.model_fields
-    found: dict[str, Any] = {}
-    for each in typed:
-        if "=" in each:
-            key, value = parse_override(each, "crossover: --lab")
-            key = key.removeprefix("lab.")
-        else:
-            words = {word: name for name, field in keys.items() for word in get_args(field.annotation)}
-            words |= dict.fromkeys(KINDS, "kind")
-            if each not in words:
-                texts = [word for word in words if isinstance(word, str)]
-                raise UserError(
-                    f"crossover: --lab {each}: {unknown('laboratory', each, texts)}; or KEY=VALUE"
-                )
-            key, value = words[each], each
-        if key not in keys:
-            raise UserError(
-                f"crossover: --lab {each}: no such key {show(key)}; known: {', '.join(keys)}{near(key, keys)}"
-            )
-        found[key] = value
-    return found
 
 
 def _label(over: Swept) -> str:

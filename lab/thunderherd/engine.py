@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from thunderherd.catalogue import Catalogue, SettingValue
+from thunderherd.catalogue import USUAL_LOAD, Catalogue, SettingValue
 from thunderherd.engine_lines import (
     Life,
     LoadResult,
@@ -127,7 +127,19 @@ def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
     return flags
 
 
-class Server:
+class _Held:
+    """A process of the engine that lives as long as a `with` block."""
+
+    _process: EngineProcess | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.end()
+
+
+class Server(_Held):
     """A server under control: `with Server("prefork", workload="bytes", primitive="writev") as server:`.
 
     On entering, it listens (`ready` holds its port). `snapshot()` may be called at any time, `stop()` once;
@@ -163,7 +175,6 @@ class Server:
         self._design, self._whole_life = design, whole_life
         drain = (settings or {}).get("drain_milliseconds", 0)
         self._stop_seconds = STOP_SECONDS + (drain / 1000 if isinstance(drain, int) else 0)
-        self._process: EngineProcess | None = None
         self._summary: ServerSummary | None = None
 
     def __enter__(self) -> Self:
@@ -174,12 +185,6 @@ class Server:
             self._process.end()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self._process.end()
 
     def snapshot(self) -> Snapshot:
         """Where the server stands now: tally and CPU since it started. `EngineError` when it has died."""
@@ -229,7 +234,7 @@ class Server:
         return self._process
 
 
-class NamespaceHolder:
+class NamespaceHolder(_Held):
     """Two network namespaces joined by a pair of interfaces: `with NamespaceHolder({}) as holder:`.
 
     On entering they are there (`namespaces` says where); on leaving they are gone, as soon as nobody is in
@@ -243,7 +248,6 @@ class NamespaceHolder:
     ) -> None:
         asked = ["--sysctls", ",".join(sysctls)] if sysctls else []
         self._command = _command(engine, ["namespace", *asked, *setting_flags(settings)], (), False)
-        self._process: EngineProcess | None = None
 
     def __enter__(self) -> Self:
         self._process = EngineProcess(self._command, "the holder of network namespaces", control=True)
@@ -254,12 +258,6 @@ class NamespaceHolder:
             self._process.end()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self._process.end()
 
     def ending(self) -> str | None:
         """How it has ended although nobody has asked it to; None while it holds them."""
@@ -321,7 +319,7 @@ def start_load(
     workload: str,
     address: str,
     *,
-    kind: str = "closed",
+    kind: str = USUAL_LOAD,
     primitive: str | None = None,
     receive: str | None = None,
     settings: Mapping[str, SettingValue] | None = None,

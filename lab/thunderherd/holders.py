@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from thunderherd.labs import UNIX_ADDRESS
 from thunderherd.socket_diagnosis import State, tcp_sockets
 
 PROC = Path("/proc")
@@ -24,7 +25,7 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
     None where /proc does not show them, or where no such socket is to be found.
     """
     try:
-        name = address.removeprefix("unix:")
+        name = address.removeprefix(UNIX_ADDRESS)
         inodes = set(
             _listening_unix(server_pid, name) if name != address else _listening_at(server_pid, address)
         )

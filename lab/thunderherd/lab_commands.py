@@ -15,13 +15,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from thunderherd import lab_option
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.holders import is_listening
-from thunderherd.labs import KINDS, QUANTITIES, UNIX, VETH, in_words, parse
-from thunderherd.namespaces import Site, UnixSite, site_of
+from thunderherd.labs import (
+    KINDS,
+    OPTION,
+    OPTION_HELP,
+    QUANTITIES,
+    USUAL,
+    Kind,
+    in_words,
+    parse,
+    with_namespaces,
+)
+from thunderherd.namespaces import Site, site_of
 from thunderherd.study import Lab
-from thunderherd.study_file import unknown
 
 PROC = Path("/proc")
 
@@ -31,14 +41,17 @@ CHECK_SECONDS = 0.5
 LISTENING_SECONDS = 0.02
 """How often it is asked, until then, whether it listens."""
 
+JOINED = " or ".join(f"{OPTION} {each.name}" for each in with_namespaces())
+"""The labs that a load joins, and whose quantities a server may choose."""
+
 HELP = f"""
 Options of the laboratory:
-      --lab <LAB>      {"; ".join(f"{each.name}: {each.summary}" for each in KINDS.values())}
-                       [default: loopback]. load joins the server's: --lab veth, or veth:PID of several
+      {OPTION} <LAB>      {OPTION_HELP}
+                       [default: {USUAL.name}]. load joins the server's: {JOINED}, or {JOINED}:PID of several
 """
-SERVE_HELP = """\
-      --mtu, --rate, --delay, --loss
-                       Of --lab veth, such as: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
+SERVE_HELP = f"""\
+      {", ".join(f"--{key}" for key in QUANTITIES)}
+                       Of {JOINED}, as {OPTION} has them: --mtu 9000 --rate 10gbit --delay 5ms --loss 0.1%
 """
 
 
@@ -48,7 +61,7 @@ class Asked:
 
     command: str
     words: list[str] = field(default_factory=list)
-    kind: str | None = None
+    kind: Kind | None = None
     holder: int | None = None
     settings: dict[str, int] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
@@ -57,18 +70,19 @@ class Asked:
     @property
     def serves_in_namespaces(self) -> bool:
         """Whether the engine cannot be told alone: something has to be held while it serves."""
-        return self.command == "serve" and self.kind == VETH.name
+        return self.command == "serve" and self.kind is not None and self.kind.has_namespaces
 
 
 def read(command: str, arguments: Sequence[str]) -> Asked:
     """Takes the laboratory's options out of those of `serve` or `load`."""
     asked = Asked(command)
+    labs: list[str] = []
     given: dict[str, str] = {}
-    known = ["lab", *(QUANTITIES if command == "serve" else ())]
+    quantities = tuple(QUANTITIES) if command == "serve" else ()
     words = iter(arguments)
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
-        if not word.startswith("--") or name not in known:
+        if not word.startswith("--") or (f"--{name}" != OPTION and name not in quantities):
             asked.words.append(word)
             continue
         value = value if equals else next(words, "")
@@ -76,22 +90,28 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
             raise UserError(f"--{name} takes a value")
         if name in given:
             raise UserError(f"--{name} is given twice: {given[name]}, and {value}; leave one out")
-        given[name] = value
-    if (lab := given.pop("lab", None)) is not None:
-        asked.kind, _, holder = lab.partition(":")
-        if asked.kind not in KINDS:
-            raise UserError(f"--lab {lab}: {unknown('lab', asked.kind, KINDS)}")
-        if holder and not (
-            command == "load" and asked.kind == VETH.name and holder.isascii() and holder.isdigit()
-        ):
-            raise UserError(f"--lab {lab}: it takes {', '.join(KINDS)}; load takes veth:PID, too")
-        asked.holder = int(holder) if holder else None
+        if f"--{name}" == OPTION:
+            labs.append(_without_holder(asked, value))
+        else:
+            given[name] = value
+    found = lab_option.read(labs, ("kind", *quantities))
+    if (kind := found.pop("kind", None)) is not None:
+        asked.kind = KINDS[kind]
+    typed = {name: f"{OPTION} {name}={value}" for name, value in found.items()}
     for name, value in given.items():
-        if asked.kind != VETH.name:
-            raise UserError(f"--{name} is of --lab veth; give both, or neither")
+        if name in found:
+            raise UserError(f"{typed[name]} and --{name} {value} say the same; leave one out")
+        found[name], typed[name] = _number_or_text(value), f"--{name} {value}"
+    for name, value in found.items():
+        if asked.kind is None or name not in asked.kind.keys:
+            owners = " or ".join(f"{OPTION} {each.name}" for each in KINDS.values() if name in each.keys)
+            raise UserError(f"{typed[name]} is of {owners}; give both, or neither")
         setting = QUANTITIES[name].setting
-        asked.settings[setting] = _quantity(name, value)
-        asked.typed["--" + setting.replace("_", "-")] = f"--{name} {value}"
+        try:
+            asked.settings[setting] = parse(name, value)
+        except ValueError as error:
+            raise UserError(f"{typed[name]}: {error}") from None
+        asked.typed["--" + setting.replace("_", "-")] = typed[name]
     _check_address(asked)
     return asked
 
@@ -99,19 +119,32 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
 def _check_address(asked: Asked) -> None:
     """Refuses an address that is not one of the lab."""
     option = "listen" if asked.command == "serve" else "connect"
-    address, is_unix = _value(asked.words, option), asked.kind == UNIX.name
-    if asked.kind is not None and address and address.startswith("unix:") != is_unix:
-        takes = "unix:@NAME" if is_unix else "HOST:PORT"
-        raise UserError(f"--lab {asked.kind}: --{option} is '{address}', but it takes {takes} there")
-    if is_unix and _is_given(asked.words, "port"):
-        raise UserError("--lab unix: a Unix socket has no --port; leave it out, or give --listen unix:@NAME")
+    address, kind = _value(asked.words, option), asked.kind
+    if kind is None:
+        return
+    if address and not kind.may_have(address):
+        raise UserError(f"--lab {kind.name}: --{option} is '{address}', but it takes {kind.takes} there")
+    if not kind.has_tcp and _is_given(asked.words, "port"):
+        raise UserError(
+            f"--lab {kind.name}: a Unix socket has no --port; leave it out, or give --listen {kind.takes}"
+        )
 
 
-def _quantity(name: str, text: str) -> int:
-    try:
-        return parse(name, int(text) if text.isascii() and text.isdigit() else text)
-    except ValueError as error:
-        raise UserError(f"--{name} {text}: {error}") from None
+def _number_or_text(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _without_holder(asked: Asked, lab: str) -> str:
+    """Takes the process out of `veth:PID`, by which a load joins one server's network of several."""
+    kind, colon, holder = lab.partition(":")
+    if not colon or kind not in KINDS:
+        return lab
+    joins = asked.command == "load" and KINDS[kind].has_namespaces
+    if not (joins and holder.isascii() and holder.isdigit()):
+        joined = ", ".join(f"{each.name}:PID" for each in with_namespaces())
+        raise UserError(f"{OPTION} {lab}: it takes {', '.join(KINDS)}; load takes {joined}, too")
+    asked.holder = int(holder)
+    return kind
 
 
 def show_help(command: str, arguments: Sequence[str]) -> int:
@@ -130,8 +163,9 @@ def serve_in_namespaces(asked: Asked) -> int:
 
     Signals that ask it to stop are the server's to obey, as if it ran alone.
     """
-    engine = find_engine()
-    lab = Lab(kind=VETH.name, settings=asked.settings, server_cpus=None, client_cpus=None)
+    engine, kind = find_engine(), asked.kind
+    assert kind is not None
+    lab = Lab(kind=kind.name, settings=asked.settings, server_cpus=None, client_cpus=None)
     words = list(asked.words)
     # Where both are given, the engine says that they contradict each other.
     port = None if _is_given(words, "listen") else _port_taken(words)
@@ -142,22 +176,22 @@ def serve_in_namespaces(asked: Asked) -> int:
             raise UserError(_as_typed(asked, str(error))) from None
         words += ["--network-namespace", str(site.server_namespace)]
         if not _is_given(words, "listen"):
-            words += ["--listen", site.listen.removesuffix(":0") + f":{port or 0}"]
+            words += ["--listen", f"{site.address}:{port or 0}"]
         command = ["thunderherd", "serve", *words, "--parent", str(os.getpid())]
         with subprocess.Popen(command, executable=engine) as server:
             signal.signal(signal.SIGTERM, lambda number, _frame: server.send_signal(number))
             # Ctrl-C reaches the server by itself: it is of the same process group.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            status = _status_of(server, site, in_words(VETH.name, asked.settings))
+            status = _status_of(server, site, kind, in_words(kind.name, asked.settings))
     if status < 0:
         print(f"thunderherd: the server was killed by {signal.Signals(-status).name}", file=sys.stderr)
     return status if status >= 0 else 128 - status
 
 
-def _status_of(server: subprocess.Popen[bytes], site: Site, lab: str) -> int:
+def _status_of(server: subprocess.Popen[bytes], site: Site, kind: Kind, lab: str) -> int:
     """Waits for the end of a server, which ends with its namespaces: nobody could enter them any more.
 
-    As soon as it listens, it is said how to reach it in its lab, which is given in words: the engine may
+    As soon as it listens, it is said how to reach it in its lab, which `lab` says in words: the engine may
     refuse what it was told until then.
     """
     is_announced = False
@@ -169,7 +203,7 @@ def _status_of(server: subprocess.Popen[bytes], site: Site, lab: str) -> int:
         if not is_announced and (is_announced := _listens(server.pid, site)):
             print(
                 f"thunderherd: {lab}; from another terminal: "
-                "thunderherd load WORKLOAD --lab veth --connect ADDRESS",
+                f"thunderherd load WORKLOAD --lab {kind.name} --connect ADDRESS",
                 file=sys.stderr,
                 flush=True,
             )
@@ -231,19 +265,19 @@ def _port_taken(words: list[str]) -> int | None:
 def words_of(asked: Asked) -> list[str]:
     """What the engine is told where nothing has to be held: a server over loopback or Unix sockets, and a
     load, which is made where its server is."""
-    if asked.command == "serve" and asked.kind == UNIX.name and not _is_given(asked.words, "listen"):
-        return [*asked.words, "--listen", UnixSite.listen]
-    if asked.kind != VETH.name:
+    kind = asked.kind or USUAL
+    if asked.command == "serve" and not kind.has_tcp and not _is_given(asked.words, "listen"):
+        return [*asked.words, "--listen", kind.listen]
+    if not kind.has_namespaces:
         return asked.words
-    engine = find_engine()
-    holder = asked.holder or _only(holders(engine))
+    engine, lab = find_engine(), f"--lab {kind.name}"
+    holder = asked.holder or _only(lab, holders(engine))
     if not _holds(PROC / str(holder), engine):
         running = (
-            ", ".join(map(str, holders(engine)))
-            or "none; start one first: thunderherd serve DESIGN --lab veth"
+            ", ".join(map(str, holders(engine))) or f"none; start one first: thunderherd serve DESIGN {lab}"
         )
         raise UserError(
-            f"--lab veth:{holder}: process {holder} holds no network namespaces that you may enter; "
+            f"{lab}:{holder}: process {holder} holds no network namespaces that you may enter; "
             f"those that do: {running}"
         )
     return [*asked.words, "--network-namespace", str(PROC / str(holder) / "ns" / "net")]
@@ -268,12 +302,10 @@ def _holds(process: Path, engine: Path) -> bool:
         return False  # it has ended, or is another's
 
 
-def _only(found: Sequence[int]) -> int:
+def _only(lab: str, found: Sequence[int]) -> int:
     if not found:
-        raise UserError(
-            "--lab veth: no server runs in one; start it first: thunderherd serve DESIGN --lab veth"
-        )
+        raise UserError(f"{lab}: no server runs in one; start it first: thunderherd serve DESIGN {lab}")
     if len(found) > 1:
-        which = " or ".join(f"--lab veth:{pid}" for pid in found)
-        raise UserError(f"--lab veth: there are {len(found)}; say which: {which}")
+        which = " or ".join(f"{lab}:{pid}" for pid in found)
+        raise UserError(f"{lab}: there are {len(found)}; say which: {which}")
     return found[0]

@@ -7,34 +7,96 @@ engine's settings everywhere else.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+
+from thunderherd.quantity import NoQuantity, in_units
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of lab. `keys` are those of [lab] that it takes, beside the placement on CPUs."""
+    """A kind of lab, and all that tells it from others: nobody else asks for one by its name.
+
+    `keys` are those of [lab] that it takes, beside the placement on CPUs. With TCP its sockets have ports and
+    the settings that only TCP has. With namespaces of its own each side has one, and the keys that are
+    `QUANTITIES` are the engine's settings of what joins the two; otherwise both sides stay in this process's.
+    """
 
     name: str
     summary: str
     source: str
     keys: tuple[str, ...]
+    has_tcp: bool = True
+    has_namespaces: bool = False
+
+    @property
+    def address(self) -> str:
+        """The server's, without a port, where both sides stay in this process's namespace."""
+        return "127.0.0.1" if self.has_tcp else f"{UNIX_ADDRESS}@"
+
+    @property
+    def listen(self) -> str:
+        """Where a server listens there that leaves the rest to the kernel."""
+        return f"{self.address}:0" if self.has_tcp else self.address
+
+    @property
+    def takes(self) -> str:
+        """The form of its addresses, as an option takes them."""
+        return "HOST:PORT" if self.has_tcp else f"{UNIX_ADDRESS}@NAME"
+
+    def may_have(self, address: str) -> bool:
+        """Whether an address is of the form that it takes."""
+        return address.startswith(UNIX_ADDRESS) != self.has_tcp
 
 
-LOOPBACK = Kind(
-    "loopback", "Server and clients in this network namespace, over its loopback interface", "ip(7)",
-    ("congestion",),
-)  # fmt: skip
-VETH = Kind(
-    "veth", "Server and clients in two network namespaces, joined by a pair of interfaces; no root needed",
-    "veth(4), network_namespaces(7)", ("mtu", "rate", "delay", "loss", "congestion"),
-)  # fmt: skip
-UNIX = Kind("unix", "Server and clients on this machine, over Unix stream sockets", "unix(7)", ())
+UNIX_ADDRESS = "unix:"
+"""How the engine tells a Unix socket's address from one of TCP."""
 
-KINDS: dict[str, Kind] = {each.name: each for each in (LOOPBACK, VETH, UNIX)}
+KINDS: dict[str, Kind] = {
+    each.name: each
+    for each in (
+        Kind(
+            name="loopback",
+            summary="Server and clients in this network namespace, over its loopback interface",
+            source="ip(7)",
+            keys=("congestion",),
+        ),
+        Kind(
+            name="veth",
+            summary="Server and clients in two network namespaces, joined by a pair of interfaces; "
+            "no root needed",
+            source="veth(4), network_namespaces(7)",
+            keys=("mtu", "rate", "delay", "loss", "congestion"),
+            has_namespaces=True,
+        ),
+        Kind(
+            name="unix",
+            summary="Server and clients on this machine, over Unix stream sockets",
+            source="unix(7)",
+            keys=(),
+            has_tcp=False,
+        ),
+    )
+}
 """All kinds, by name."""
+
+OPTION = "--lab"
+OPTION_HELP = "Where it runs: a kind (`list labs`), or a key of a study's lab (mtu=9000); may be repeated."
+"""Of every command that has it (`lab_option`)."""
+
+USUAL = next(iter(KINDS.values()))
+"""Where nothing else is said; what is measured there needs no note of it."""
+
+
+def named(kinds: Iterable[Kind]) -> str:
+    """`"loopback" and "veth"`, for a sentence."""
+    return " and ".join(f'"{each.name}"' for each in kinds)
+
+
+def with_namespaces() -> tuple[Kind, ...]:
+    """The kinds that have network namespaces of their own."""
+    return tuple(each for each in KINDS.values() if each.has_namespaces)
 
 
 @dataclass(frozen=True)
@@ -45,25 +107,19 @@ class Quantity:
     """
 
     setting: str
-    units: Mapping[str, Decimal]
+    units: Mapping[str, int]
     example: str
 
 
 QUANTITIES: dict[str, Quantity] = {
     "mtu": Quantity("mtu", {}, "1500"),
     "rate": Quantity(
-        "rate_bits_per_second",
-        {"bit": Decimal(1), "kbit": Decimal(10**3), "mbit": Decimal(10**6), "gbit": Decimal(10**9)},
-        '"10gbit"',
+        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, '"10gbit"'
     ),
-    "delay": Quantity(
-        "delay_microseconds", {"us": Decimal(1), "ms": Decimal(10**3), "s": Decimal(10**6)}, '"5ms"'
-    ),
-    "loss": Quantity("loss_per_million", {"%": Decimal(10**4)}, '"0.1%"'),
+    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, '"5ms"'),
+    "loss": Quantity("loss_per_million", {"%": 10**4}, '"0.1%"'),
 }
 """The keys of [lab] that the engine's pair of interfaces is told."""
-
-_WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z%]+)\s*", re.ASCII | re.IGNORECASE)
 
 
 def parse(key: str, value: object) -> int:
@@ -76,18 +132,16 @@ def parse(key: str, value: object) -> int:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         raise ValueError(f"it is no {key}; it takes a whole number, such as {quantity.example}")
-    written = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
-    size = quantity.units.get(written[2].lower()) if written else None
-    if written is None or size is None:
-        units = ", ".join(quantity.units)
-        takes = f"a number with its unit ({units}) in quotes, such as {quantity.example}"
-        raise ValueError(f"it is no {key}; it takes {takes}")
-    found = Decimal(written[1]) * size
+    try:
+        found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
+    except NoQuantity:
+        takes = f"a number with its unit ({', '.join(quantity.units)}) in quotes, such as {quantity.example}"
+        raise ValueError(f"it is no {key}; it takes {takes}") from None
     if found == 0:
         raise ValueError(f"for none, leave {key} out")
-    if found != int(found):
+    if found.denominator != 1:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
-        raise ValueError(f"it is no multiple of {(1 / least).normalize():f}{unit}")
+        raise ValueError(f"it is no multiple of {(1 / Decimal(least)).normalize():f}{unit}")
     return int(found)
 
 

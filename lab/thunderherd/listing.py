@@ -89,9 +89,9 @@ def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
 
 def _labs(pair: dict[str, Any] | None) -> list[Entry]:
     """The kinds of lab; `pair` is what the engine says of the pair of interfaces that one of them takes."""
-    from thunderherd.labs import KINDS, VETH
+    from thunderherd.labs import KINDS, with_namespaces
 
-    reasons = {VETH.name: pair["reason"]} if pair else {}
+    reasons = {each.name: pair["reason"] for each in with_namespaces()} if pair else {}
     return [
         {
             "name": each.name,

@@ -15,7 +15,7 @@ from thunderherd import noise
 from thunderherd.engine import NamespaceHolder
 from thunderherd.engine_lines import NamespaceEnd, Ready
 from thunderherd.errors import UserError
-from thunderherd.labs import UNIX, VETH
+from thunderherd.labs import KINDS, USUAL, Kind, in_words
 from thunderherd.machine import SYSCTLS
 from thunderherd.study import Lab, Study
 
@@ -25,28 +25,45 @@ NETWORK_SYSCTLS = tuple(name.replace("/", ".") for name in SYSCTLS if name.start
 
 
 class Site:
-    """This process's network namespace and its loopback interface; what other sites are told apart by."""
+    """This process's network namespace, for a kind of lab that has none of its own."""
 
-    listen = "127.0.0.1:0"
-    """Where a server is told to listen."""
     server_namespace: str | None = None
     client_namespace: str | None = None
     """What both sides enter first; None: they stay in this process's."""
+
+    def __init__(self, kind: Kind = USUAL) -> None:
+        self._has_ports = kind.has_tcp
+        self.title = kind.name
+        """What tells it from others, in words."""
+        self.address = kind.address
+        """The server's, without a port."""
+        self.listen = kind.listen
+        """Where a server is told to listen."""
+
+    def enter(self, namespace: str | None) -> tuple[str, ...]:
+        """What the command line of a program that is not ours is preceded by, so that it runs in one of its
+        namespaces (nsenter(1))."""
+        return ()
+
+    def sysctl(self, name: str) -> str:
+        """A kernel setting of the server's network, by its name as `sysctl` has it (sysctl(8))."""
+        return (noise.PROC / "sys" / name.replace(".", "/")).read_text(encoding="utf-8").strip()
 
     def check(self) -> None:
         """Raises `UserError` where it is not there any more."""
 
     def facts(self) -> dict[str, Any]:
         """What is to be recorded of it. JSON data."""
-        return {"address": "127.0.0.1"}
+        # The name of a Unix socket goes with it.
+        return {"address": self.address + ("" if self._has_ports else " and a name of the kernel's choice")}
 
     def local_ports(self) -> int | None:
         """How many ports the kernel may choose from for the clients' connections; None: they take none."""
-        return noise.local_ports()
+        return noise.local_ports() if self._has_ports else None
 
     def time_wait(self, ready: Ready) -> int:
         """Sockets in TIME_WAIT on both sides."""
-        return noise.time_wait_count()
+        return noise.time_wait_count() if self._has_ports else 0
 
     def time_wait_in_the_way(self, ready: Ready) -> int:
         """Those of them that stand in the way of connections to this server."""
@@ -57,28 +74,27 @@ class Site:
         return noise.time_wait_limit()
 
 
-class UnixSite(Site):
-    """Unix sockets of this machine: their names are the kernel's choice, and go with them."""
-
-    listen = "unix:@"
-
-    def facts(self) -> dict[str, Any]:
-        return {"address": "unix:@ and a name of the kernel's choice"}
-
-    def local_ports(self) -> int | None:
-        return None
-
-    def time_wait(self, ready: Ready) -> int:
-        return 0
-
-
 class PairSite(Site):
     """Two network namespaces joined by a pair of interfaces."""
 
-    def __init__(self, holder: NamespaceHolder) -> None:
+    def __init__(self, kind: Kind, holder: NamespaceHolder) -> None:
+        super().__init__(kind)
         self._holder, self._there = holder, holder.namespaces
-        self.listen = f"{self._there.server.address}:0"
+        self.title = in_words(kind.name, self._there.settings)
+        self.address = self._there.server.address
+        self.listen = f"{self.address}:0"
         self.server_namespace, self.client_namespace = self._there.server.path, self._there.client.path
+
+    def enter(self, namespace: str | None) -> tuple[str, ...]:
+        if namespace is None:
+            return ()
+        # A namespace belongs to the user namespace that we made for it, where we made one.
+        user = f"--user=/proc/{self._there.pid}/ns/user"
+        of_user = (user, "--preserve-credentials") if self._there.user_namespace else ()
+        return ("nsenter", *of_user, f"--net={namespace}", "--")
+
+    def sysctl(self, name: str) -> str:
+        return str(self._there.server.sysctls[name])
 
     def check(self) -> None:
         if ending := self._holder.ending():
@@ -134,13 +150,12 @@ def site_of(lab: Lab, engine: Path | None = None) -> Iterator[Site]:
 
     Raises `UserError` where the lab cannot be had here; the message says why.
     """
-    if lab.kind == UNIX.name:
-        yield UnixSite()
-    elif lab.kind == VETH.name:
-        with _holder_of(lab, engine) as holder:
-            yield PairSite(holder)
-    else:
-        yield Site()
+    kind = KINDS[lab.kind]
+    if not kind.has_namespaces:
+        yield Site(kind)
+        return
+    with _holder_of(lab, engine) as holder:
+        yield PairSite(kind, holder)
 
 
 def _holder_of(lab: Lab, engine: Path | None) -> NamespaceHolder:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from thunderherd.errors import UserError
 
-__all__ = ["Range", "amount", "amounts", "parse_quantity", "parse_range", "plain"]
+__all__ = ["NoQuantity", "Range", "amount", "amounts", "in_units", "parse_quantity", "parse_range", "plain"]
 
 UNITS = {
     "": 1,
@@ -25,7 +26,27 @@ UNITS = {
 """What may stand behind a number: SI's thousands, and IEC's powers of 1,024."""
 
 ALLOWED = "a whole number, alone or with k, M, G (thousands) or KiB, MiB, GiB (powers of 1,024)"
-QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z%]*)", re.ASCII)
+"""A number and its unit: without a sign, and without an exponent, which nobody types for either."""
+
+
+class NoQuantity(ValueError):
+    """`text` is no number, or is no unit that a number, `digits`, may have here."""
+
+    def __init__(self, text: str, digits: str = "") -> None:
+        self.text, self.digits = text, digits
+        super().__init__(f"{text!r} is no {'unit' if digits else 'number'}")
+
+
+def in_units(text: str, units: Mapping[str, int]) -> Fraction:
+    """`1.5 MiB` as a number of the unit that is 1 of `units`. Raises `NoQuantity` for what is none."""
+    found = QUANTITY.fullmatch(text.strip())
+    if found is None:
+        raise NoQuantity(text.strip())
+    digits, unit = found.groups()
+    if unit not in units:
+        raise NoQuantity(unit, digits)
+    return Fraction(digits) * units[unit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +79,20 @@ def parse_range(text: str, option: str) -> Range:
 
 def parse_quantity(text: str, where: str) -> int:
     """`4MiB` as 4194304. Raises UserError, which says where."""
-    found = QUANTITY.fullmatch(text.strip())
-    if found is None:
-        raise UserError(f"{where}: {text.strip()!r} is no number; allowed: {ALLOWED}")
-    digits, unit = found.groups()
-    if unit not in UNITS:
-        nearest = sorted(known for known in UNITS if known.lower() in (unit.lower(), f"{unit.lower()}ib"))
-        hint = f"; did you mean {' or '.join(digits + each for each in nearest)}?" if nearest else ""
-        raise UserError(f"{where}: {unit!r} is no unit; allowed: {ALLOWED}{hint}")
-    value = Fraction(digits) * UNITS[unit]
+    try:
+        value = in_units(text, UNITS)
+    except NoQuantity as error:
+        raise UserError(f"{where}: {error}; allowed: {ALLOWED}{_nearest(error)}") from None
     if value.denominator != 1:
         raise UserError(f"{where}: {text.strip()} is {float(value):g}; allowed: {ALLOWED}")
     return int(value)
+
+
+def _nearest(error: NoQuantity) -> str:
+    """The quantities that somebody may have meant who typed a unit that there is not."""
+    unit = error.text.lower()
+    nearest = sorted(known for known in UNITS if error.digits and known.lower() in (unit, f"{unit}ib"))
+    return f"; did you mean {' or '.join(error.digits + each for each in nearest)}?" if nearest else ""
 
 
 def amount(value: float, unit: str = "") -> str:

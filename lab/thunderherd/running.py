@@ -19,6 +19,7 @@ def run_and_show(
     study: str,
     size: str | None,
     overrides: Sequence[str],
+    lab: Sequence[str] = (),
     seed: int | None,
     out: Path | None,
     resume: bool,
@@ -33,7 +34,9 @@ def run_and_show(
     size
         A size of the study's, such as "quick"; None is the quick one, or with `resume` that of the run.
     overrides
-        `key=value` texts; with `resume`, none stands for those of the run.
+        `key=value` texts; with `resume`, none, and no `lab`, stand for those of the run.
+    lab
+        What --lab was given (`lab_option`); `overrides`, which say more exactly what is meant, win over it.
     seed
         None draws one, or with `resume` takes that of the run.
     out
@@ -44,8 +47,10 @@ def run_and_show(
         The command line, for the record.
     """
     from thunderherd.engine import catalogue
+    from thunderherd.lab_option import as_overrides, read
     from thunderherd.study import DEFAULT_SIZE, load_study
 
+    overrides = [*as_overrides(read(lab)), *overrides]
     if resume and out is not None and (out / "run.json").exists():
         from thunderherd.results import load
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -19,7 +19,10 @@ def trial_schema() -> dict[str, Any]:
     return published(TrialRecord, "One line of trials.jsonl of a Thunderherd run")
 
 
-def published(model: type[BaseModel], title: str) -> dict[str, Any]:
-    """A model's schema with its dialect and title named, as the files in docs/reference hold it."""
-    schema = model.model_json_schema(mode="serialization", by_alias=True)
+def published(
+    model: type[BaseModel], title: str, mode: Literal["serialization", "validation"] = "serialization"
+) -> dict[str, Any]:
+    """A model's schema with its dialect and title named, as the files in docs/reference hold it: of what is
+    written, or of what is read (`validation`)."""
+    schema = model.model_json_schema(mode=mode, by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}

@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from thunderherd.catalogue import Agreement, Catalogue, Setting, SettingValue, Way
+from thunderherd.catalogue import USUAL_WAY, Agreement, Catalogue, Setting, SettingValue, Way
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
-from thunderherd.study_form import RECEIVES, SENDS, ContenderTable, LoadTable, StudyForm
+from thunderherd.study_form import ContenderTable, LoadTable, StudyForm
 
 Settings = Mapping[str, SettingValue]
 
@@ -208,8 +208,7 @@ def _check_load(each: Configuration, catalogue: Catalogue, problems: Problems) -
 
 def _owner(load: LoadTable) -> str:
     """What has the settings of a load, in words."""
-    usual = Way(SENDS, RECEIVES)
-    own = [name for name, other in zip(load.way, usual, strict=True) if name != other]
+    own = [name for name, other in zip(load.way, USUAL_WAY, strict=True) if name != other]
     return f"load {show(load.kind)}" + (f" with primitive {' and '.join(own)}" if own else "")
 
 

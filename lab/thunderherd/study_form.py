@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from thunderherd.catalogue import Way
+from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.crossover_form import CrossoverTable
-from thunderherd.labs import KINDS, LOOPBACK
+from thunderherd.labs import KINDS, QUANTITIES, USUAL, with_namespaces
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
@@ -22,18 +22,17 @@ SettingsTable = Annotated[
 ]
 
 
-LOAD_KIND = 'the load, such as "closed"'
-PRIMITIVE = 'the primitive that sends, such as "writev"'
-RECEIVE = 'the primitive that receives, such as "readv"'
-SENDS, RECEIVES = "send_each", "recv"
-"""How bytes are moved where a study says nothing of it, as the engine has it."""
+LOAD_KIND = f'the load, such as "{USUAL_LOAD}"'
+PRIMITIVE = f'the primitive that sends, such as "{USUAL_WAY.primitive}"'
+RECEIVE = f'the primitive that receives, such as "{USUAL_WAY.receive}"'
 LOAD_PROCESSES = "load processes that run at the same time, 1 to 64"
 LOAD_WARM_UP = "connections before the window, all clients together"
 LAB_KIND = f"where server and clients are: {', '.join(KINDS)}"
-LAB_MTU = "of veth: the most bytes of a packet, such as 1500"
-LAB_RATE = 'of veth: what either end sends at most, such as "10gbit"'
-LAB_DELAY = 'of veth: how long either end holds what it sends, such as "5ms"'
-LAB_LOSS = 'of veth: what either end loses of what it sends, such as "0.1%"'
+_PAIR = f"of {' and '.join(each.name for each in with_namespaces())}"
+LAB_MTU = f"{_PAIR}: the most bytes of a packet, such as {QUANTITIES['mtu'].example}"
+LAB_RATE = f"{_PAIR}: what either end sends at most, such as {QUANTITIES['rate'].example}"
+LAB_DELAY = f"{_PAIR}: how long either end holds what it sends, such as {QUANTITIES['delay'].example}"
+LAB_LOSS = f"{_PAIR}: what either end loses of what it sends, such as {QUANTITIES['loss'].example}"
 LAB_CONGESTION = 'congestion control of both sides, such as "cubic"'
 SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
 CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
@@ -97,11 +96,11 @@ class MeasureTable(Table):
 
 
 class ServerTable(Table):
-    """What every server of the study has in common."""
+    """What every server of the study has in common; what a contender says itself wins."""
 
     workload: str = Field(description='the protocol, such as "bytes"')
-    primitive: str = Field(default=SENDS, description=PRIMITIVE)
-    receive: str = Field(default=RECEIVES, description=RECEIVE)
+    primitive: str = Field(default=USUAL_WAY.primitive, description=PRIMITIVE)
+    receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
     settings: SettingsTable = Field(default={})
 
     @property
@@ -113,12 +112,13 @@ class ServerTable(Table):
 class LoadTable(Table):
     """Who asks, and how often.
 
-    `warm_up_connections` of all clients together come before the measured window.
+    Each of the processes has all of the settings. `warm_up_connections` of all clients together come before
+    the measured window.
     """
 
     kind: str = Field(description=LOAD_KIND)
-    primitive: str = Field(default=SENDS, description=PRIMITIVE)
-    receive: str = Field(default=RECEIVES, description=RECEIVE)
+    primitive: str = Field(default=USUAL_WAY.primitive, description=PRIMITIVE)
+    receive: str = Field(default=USUAL_WAY.receive, description=RECEIVE)
     processes: int = Field(ge=1, le=64, description=LOAD_PROCESSES)
     warm_up_connections: int = Field(default=0, ge=0, description=LOAD_WARM_UP)
     settings: SettingsTable = Field(default={})
@@ -148,7 +148,7 @@ class LabTable(Table):
     a list of the study's.
     """
 
-    kind: str = Field(default=LOOPBACK.name, description=LAB_KIND)
+    kind: str = Field(default=USUAL.name, description=LAB_KIND)
     mtu: int | None = Field(default=None, description=LAB_MTU)
     rate: str | None = Field(default=None, description=LAB_RATE)
     delay: str | None = Field(default=None, description=LAB_DELAY)
@@ -174,7 +174,7 @@ class LabChanges(Table):
 
 
 class NoiseTable(Table):
-    """How much noise from outside a block may have before it is run again."""
+    """How much noise from outside a block may have before it is run again, of the machine's CPU time."""
 
     steal_percent: float = Field(
         default=5.0,
@@ -220,7 +220,10 @@ class BoundTable(Table):
 
 
 class SizeTable(Table):
-    """How long the study is: after how many blocks it looks, what it runs, and which keys differ."""
+    """How long the study is: after how many blocks it looks, what it runs, and which keys differ.
+
+    Looks share alpha out, so that stopping at one is honest; `repetitions` stand in their place.
+    """
 
     looks: list[int] | None = Field(
         default=None, min_length=1, description="numbers of blocks, such as [14, 20, 40]"
@@ -382,7 +385,10 @@ SweepContender = Annotated[
 
 
 class SweepTable(Table):
-    """Contenders over the values of a key: each at each value is a contender of its own."""
+    """Contenders over the values of a key: each at each value is a contender of its own, BASE@SWEEP=VALUE.
+
+    It is compared with the others at its value. Its title may have `{settings.pool}`: what they have there.
+    """
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9_]*$", description="small letters, digits and _, such as pool_size"

@@ -11,7 +11,7 @@ from typing import Any
 
 from thunderherd import noise
 from thunderherd.catalogue import Catalogue, Setting, SettingValue, defaults
-from thunderherd.labs import KINDS, LOOPBACK, QUANTITIES, UNIX, VETH, parse
+from thunderherd.labs import KINDS, QUANTITIES, USUAL, Kind, named, parse, with_namespaces
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_file import KeyPath, Problems, show, unknown
 from thunderherd.study_form import Cpus, LabTable
@@ -38,7 +38,7 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
         value = getattr(each.lab, key)
         place = each.where("lab", key)
         if key not in kind.keys:
-            owners = " and ".join(show(other.name) for other in KINDS.values() if key in other.keys)
+            owners = named(other for other in KINDS.values() if key in other.keys)
             takes = f"it takes {', '.join(kind.keys)}" if kind.keys else "it takes none of these keys"
             why = f"lab {show(kind.name)} has no {key}, which is a key of {owners}; {takes}"
             problems.add(place, f"{key} = {show(value)}: {why}")
@@ -46,8 +46,8 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
             _check_quantity(key, value, place, catalogue, problems)
         elif (setting := _congestion(catalogue)) and not setting.accepts(value):
             problems.add(place, f"{key} = {show(value)}; allowed: {setting.allowed()}")
-    if kind is UNIX:
-        _check_unix(each, catalogue, problems)
+    if not kind.has_tcp:
+        _check_without_tcp(kind, each, catalogue, problems)
 
 
 def _given(each: Configuration, problems: Problems) -> list[str]:
@@ -78,8 +78,8 @@ def _check_quantity(
         problems.add(place, f"{key} = {show(value)}; allowed: {setting.allowed()}")
 
 
-def _check_unix(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
-    over = f"lab {show(UNIX.name)} has no TCP"
+def _check_without_tcp(kind: Kind, each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    over = f"lab {show(kind.name)} has no TCP"
     named: list[tuple[KeyPath, str, str | None]] = []
     if design := catalogue.design(each.design):
         named.append((each.where("design"), design.name, design.tcp_only))
@@ -102,19 +102,19 @@ def _check_unix(each: Configuration, catalogue: Catalogue, problems: Problems) -
 
 def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, str]]:
     """What this machine does not have of what a lab takes: the key to blame, and the reason."""
-    pair = catalogue.namespace
-    if each.lab.kind == VETH.name and pair is not None:
+    kind, pair = _kind(each.lab), catalogue.namespace
+    if kind.has_namespaces and pair is not None:
         if not pair.available:
-            yield each.where("lab", "kind"), f"lab {show(VETH.name)} cannot be had here: {pair.reason}"
+            yield each.where("lab", "kind"), f"lab {show(kind.name)} cannot be had here: {pair.reason}"
         for key, quantity in QUANTITIES.items():
             reason = pair.unavailable_settings.get(quantity.setting)
             if reason and getattr(each.lab, key) is not None:
                 yield each.where("lab", key), f"{key} = {show(getattr(each.lab, key))}: {reason}"
     controls = catalogue.congestion_controls
-    if controls is None or each.lab.kind == UNIX.name:
+    if controls is None or not kind.has_tcp:
         return
     # In namespaces of one's own all are allowed that the kernel has.
-    usable = controls.available if each.lab.kind == VETH.name else controls.allowed
+    usable = controls.available if kind.has_namespaces else controls.allowed
     for place, name in _congestion_controls(each):
         setting = _congestion(catalogue)
         is_default = setting is not None and name == setting.default
@@ -122,7 +122,8 @@ def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple
             continue
         if name in controls.available:
             why = "net.ipv4.tcp_allowed_congestion_control and the user's rights allow"
-            yield place, f'{CONGESTION} = {show(name)}: {why} {", ".join(usable)}; lab "veth" has them all'
+            elsewhere = f"lab {named(with_namespaces())} has them all"
+            yield place, f"{CONGESTION} = {show(name)}: {why} {', '.join(usable)}; {elsewhere}"
         else:
             yield place, f"{CONGESTION} = {show(name)}: {unknown('congestion control', name, usable)}"
 
@@ -142,9 +143,9 @@ def _congestion_controls(each: Configuration) -> Iterator[tuple[KeyPath, str]]:
 
 def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
     """The lab with all its settings, and the CPUs of both sides with what `apart` means on this machine."""
-    kind = KINDS.get(table.kind, LOOPBACK)
+    kind = _kind(table)
     settings: dict[str, int] = {}
-    if kind is VETH:
+    if kind.has_namespaces:
         settings = {name: int(value) for name, value in defaults(_pair_settings(catalogue)).items()}
         for key, quantity in QUANTITIES.items():
             value = getattr(table, key)
@@ -168,24 +169,24 @@ def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
 
 def of_sockets(table: LabTable, allowed: Mapping[str, Setting], catalogue: Catalogue) -> dict[str, Setting]:
     """Those of a side's settings that the sockets of a lab have."""
-    if table.kind != UNIX.name:
+    if _kind(table).has_tcp:
         return dict(allowed)
     return {name: each for name, each in allowed.items() if name not in catalogue.tcp_settings}
 
 
 def common_settings(table: LabTable) -> dict[str, SettingValue]:
     """The settings of both sides that a lab gives a value; a side's own value is for that side."""
-    kind = KINDS.get(table.kind, LOOPBACK)
-    if table.congestion is None or CONGESTION not in kind.keys:
+    if table.congestion is None or CONGESTION not in _kind(table).keys:
         return {}
     return {CONGESTION: table.congestion}
 
 
 def local_ports(table: LabTable, catalogue: Catalogue) -> int | None:
     """How many ports the kernel has there for connections; None where they take none."""
-    if table.kind == UNIX.name:
+    kind = _kind(table)
+    if not kind.has_tcp:
         return None
-    if table.kind == VETH.name and catalogue.namespace is not None:
+    if kind.has_namespaces and catalogue.namespace is not None:
         first, last = catalogue.namespace.local_ports
         return last - first + 1
     return noise.local_ports()
@@ -193,13 +194,18 @@ def local_ports(table: LabTable, catalogue: Catalogue) -> int | None:
 
 def notes_of(lab: Lab, placement: str) -> Iterator[str]:
     """What belongs beside every figure of the lab."""
-    if lab.kind != LOOPBACK.name:
+    if lab.kind != USUAL.name:
         yield f"lab: {lab.network}"
     if lab.server_cpus or lab.client_cpus:
         server, client = (_cpus(cpus) for cpus in (lab.server_cpus, lab.client_cpus))
         yield f"the server runs on {server}, the clients on {client}"
     elif placement == "apart":
         yield "this process may use one CPU only: server and clients share it"
+
+
+def _kind(table: LabTable) -> Kind:
+    """That of a table; the usual one for a kind that there is not, which has been complained about."""
+    return KINDS.get(table.kind, USUAL)
 
 
 def _congestion(catalogue: Catalogue) -> Setting | None:

@@ -10,7 +10,7 @@ from thunderherd.catalogue import SettingValue
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
-from thunderherd.labs import LOOPBACK, QUANTITIES, in_words
+from thunderherd.labs import QUANTITIES, USUAL, in_words
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
@@ -104,7 +104,7 @@ class Lab(_Resolved):
     """Where server and clients are: a kind of `labs`, what joins them (the engine's settings of a pair of
     interfaces, none without one), and CPU numbers, of which None lets the kernel choose."""
 
-    kind: str = LOOPBACK.name
+    kind: str = USUAL.name
     settings: dict[str, int] = {}
     server_cpus: tuple[int, ...] | None
     client_cpus: tuple[int, ...] | None

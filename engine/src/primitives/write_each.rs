@@ -8,8 +8,10 @@ use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive =
-    Primitive::sending::<WriteEach>(About { summary: "One write a piece", source: "write(2)" });
+pub static ENTRY: Primitive = Primitive {
+    original: Some("1"),
+    ..Primitive::sending::<WriteEach>(About { summary: "One write a piece", source: "write(2)" })
+};
 
 #[derive(Default)]
 struct WriteEach;

@@ -11,6 +11,7 @@ use crate::sys::descriptor;
 
 pub static ENTRY: Primitive = Primitive {
     laid_out: true,
+    original: Some("3"),
     ..Primitive::sending::<WriteOnce>(About {
         summary: "One write a message that was laid out beforehand",
         source: "write(2)",

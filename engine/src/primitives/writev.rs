@@ -8,11 +8,14 @@ use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive::sending::<Writev>(About {
-    summary: "One writev a message, gathered by the kernel",
-    source: "writev(2)",
-})
-.gathering();
+pub static ENTRY: Primitive = Primitive {
+    original: Some("2"),
+    ..Primitive::sending::<Writev>(About {
+        summary: "One writev a message, gathered by the kernel",
+        source: "writev(2)",
+    })
+    .gathering()
+};
 
 #[derive(Default)]
 struct Writev;

@@ -88,17 +88,12 @@ fn nearest(buffers: u64, buffer_size: u64) -> (u64, u64) {
 pub fn original(outcome: &Outcome<'_>) -> String {
     let figure = |name: &str| outcome.figures.get(name).copied().unwrap_or_default() as f64;
     let requests = figure(REQUESTS);
-    let test = match outcome.primitive {
-        "write_each" => "1",
-        "writev" => "2",
-        "write_once" => "3",
-        other => other,
-    };
     if requests == 0.0 {
         return String::new();
     }
     format!(
-        "Test ({test}): time = {:.0} usec, #reads = {:.0}, throughput {:.3} Gbps\n",
+        "Test ({}): time = {:.0} usec, #reads = {:.0}, throughput {:.3} Gbps\n",
+        outcome.primitive,
         figure(ROUND_TRIP) / requests / 1e3,
         figure(SERVER_READS) / requests,
         figure(PAYLOAD_BYTES) * 8.0 / figure(ROUND_TRIP)

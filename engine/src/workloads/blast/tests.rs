@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::inbox::Inbox;
 use crate::measure::Window;
+use crate::primitives::PRIMITIVES;
+use crate::registry::find;
 use crate::setting::Value;
 use crate::workload::{Answer, Client, Outcome};
 use crate::workloads::both_ends::Between;
@@ -184,8 +186,9 @@ fn figures_are_of_the_requests_that_count_and_the_sources_line_is_made_of_them()
     let settings = settings(ENTRY.client_settings, &given);
     let line =
         |primitive| client::original(&Outcome { primitive, settings: &settings, requests: None, figures: &figures });
-    assert_eq!(line("write_each"), "Test (1): time = 459085 usec, #reads = 22291, throughput 0.523 Gbps\n");
-    assert!(line("writev").starts_with("Test (2): ") && line("write_once").starts_with("Test (3): "));
+    assert_eq!(line("1"), "Test (1): time = 459085 usec, #reads = 22291, throughput 0.523 Gbps\n");
+    let called = |primitive| find(PRIMITIVES, primitive).item.original;
+    assert_eq!(["write_each", "writev", "write_once", "sendfile"].map(called), [Some("1"), Some("2"), Some("3"), None]);
     assert!(line("sendfile").starts_with("Test (sendfile): "));
 }
 

@@ -41,8 +41,8 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let timed = matches!(settings.values().get(MILLISECONDS.name), Some(Value::Integer(1..)));
     if bytes.is_none() && !timed {
         return Err(mistake(
-            "a stream has to end: give --stream-bytes, or a load that ends by time: --load closed_threads \
-             --milliseconds 10000",
+            "a stream has to end: give its length, such as --stream-bytes 1000000000, or --milliseconds 10000 with a \
+             --load that ends by time",
         ));
     }
     let to_server = settings.word(DIRECTION.name) == "to_server";

@@ -1,0 +1,179 @@
+"""One entry, one file, one line: it is named in its own file, and asked for through its registry."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_architecture import (
+    ENGINE,
+    ENTRIES,
+    NOT_CODE,
+    ROOT,
+    TEST_FILE,
+    engine_files,
+    is_test,
+    lab_modules,
+    rust_code,
+    rust_code_that_ships,
+    without_tests,
+)
+
+from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY
+from thunderherd.engine import find_engine
+from thunderherd.labs import KINDS
+
+NAMED_ELSEWHERE = {"counters"}
+"""What keeps the CPU time of a measured window is a counter too, and `cpu_time` must know which one it is."""
+
+
+@pytest.mark.parametrize("registry", ENTRIES)
+def test_an_entry_is_one_file_and_one_line(registry: str) -> None:
+    folder = ENGINE / registry
+    code = rust_code(folder / "mod.rs")
+    declared = re.search(r"register!\s*\{(.*)\}", code, re.DOTALL)
+    assert declared, f"{folder.name}/mod.rs has no register! {{ ... }}"
+    lines = [
+        line.strip().removesuffix(",") for line in declared[1].splitlines() if line.strip().endswith(",")
+    ]
+    files = {path.stem for path in folder.glob("*.rs")} - {"mod", *TEST_FILE.findall(code)}
+    assert sorted(lines) == sorted(files)
+
+    elsewhere = [
+        f"{path.relative_to(ENGINE)} names {registry}::{name}"
+        for path in engine_files()
+        for name in lines
+        if registry not in NAMED_ELSEWHERE
+        and folder not in path.parents
+        and re.search(rf"\b{registry}::{name}\b", rust_code_that_ships(path))
+    ]
+    assert elsewhere == [], "an entry is found by its registry alone"
+
+
+def test_the_engine_lists_what_its_files_are_called() -> None:
+    offered = json.loads(
+        subprocess.run([find_engine(), "list", "--json"], capture_output=True, check=True).stdout
+    )
+    for registry in ENTRIES:
+        names = {entry["name"] for entry in offered[registry]}
+        code = rust_code(ENGINE / registry / "mod.rs")
+        assert names == {path.stem for path in (ENGINE / registry).glob("*.rs")} - {
+            "mod",
+            *TEST_FILE.findall(code),
+        }
+
+
+SAID_IN_THE_LAB = {
+    ("catalogue", "send_each"): "how bytes are sent where nothing is said of it, as the engine has it",
+    ("catalogue", "recv"): "how they are received, likewise",
+    ("catalogue", "closed"): "who asks, likewise",
+    ("catalogue", "thread_per_client"): "the server of two primitives, where the user names none",
+    ("quantity", "bytes"): "the unit, as the engine has it of settings",
+}
+"""Names that a module of the laboratory may say, with the reason."""
+
+
+def entries_of(registry: str) -> set[str]:
+    return {path.stem for path in (ENGINE / registry).glob("*.rs")} - {"mod"}
+
+
+@pytest.mark.parametrize("path", lab_modules(), ids=lambda path: path.stem)
+def test_the_lab_says_no_entrys_name(path: Path) -> None:
+    names = set().union(*(entries_of(registry) for registry in ENTRIES if registry != "counters"))
+    said = {
+        node.value: node.lineno
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    }
+    allowed = {name for module, name in SAID_IN_THE_LAB if module == path.stem}
+    unreasoned = [f"{path.name}:{line}: {name}" for name, line in said.items() if name not in allowed]
+    assert unreasoned == [], "what there is comes from the engine's catalogue and from the studies"
+    assert allowed <= set(said), "an exception that nothing needs any more"
+
+
+LABS_SAID = {
+    ("holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",
+    ("claims_file", "veth"): "an example of a condition, in the words that explain the key",
+}
+"""Names of labs that a module may say, with the reason."""
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """The texts of a module, but for those that explain it to its readers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explaining = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explaining:
+            yield node.value
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in (*lab_modules(), *sorted((ROOT / "bench").glob("*.py"))) if path.stem != "labs"],
+    ids=lambda path: path.stem,
+)
+def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
+    names = re.compile(rf"\b({'|'.join(KINDS)})\b")
+    said = {name for text in texts_of(path) for name in names.findall(text)}
+    allowed = {name for module, name in LABS_SAID if module == path.stem}
+    assert said == allowed, "what tells a kind from others is in its entry (labs.KINDS)"
+
+
+def test_what_is_usual_is_so_at_both_ends() -> None:
+    done = subprocess.run([find_engine(), "load", "--help"], capture_output=True, text=True, check=True)
+    usual = dict(re.findall(r"--(load|primitive|receive) <.*\[default: (\w+)\]", done.stdout))
+    assert usual == {"load": USUAL_LOAD, **USUAL_WAY._asdict()}
+
+
+SAID_IN_THE_ENGINE = {
+    ("registry.rs", "send_each"): "how bytes are sent where the command line says nothing of it",
+    ("registry.rs", "recv"): "how they are received, likewise",
+    ("registry.rs", "closed"): "who asks, likewise",
+    ("registry.rs", "bytes"): "what is asked for, likewise",
+    ("primitives/uring_send_zc.rs", "io_uring"): "the kernel's interface, io_uring(7)",
+    **dict.fromkeys(
+        [
+            (f"{name}.rs", "bytes")
+            for name in (
+                "designs/io_uring", "namespace", "pattern", "workloads/blast/client",
+                "workloads/fields", "workloads/stream", "workloads/stream/client", "workloads/stream/reel",
+            )
+        ],
+        "the unit of a setting, or the setting of that name",
+    ),
+}  # fmt: skip
+"""Names that a file of the engine may say of entries other than its own, with the reason."""
+
+
+def engine_texts(path: Path) -> list[str]:
+    """The texts of a file that ships, without its comments and tests."""
+    if is_test(path):
+        return []
+    texts: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        texts.append(match[0].lstrip("b").strip('"'))
+        return f"\0{len(texts) - 1}\0" if match[0][0] != "/" else ""
+
+    code = without_tests(NOT_CODE.sub(number, path.read_text(encoding="utf-8")))
+    return [texts[int(found)] for found in re.findall(r"\0(\d+)\0", code)]
+
+
+@pytest.mark.parametrize("path", engine_files(), ids=lambda path: str(path.relative_to(ENGINE)))
+def test_no_entry_is_named_outside_its_file(path: Path) -> None:
+    """As a whole text; in the midst of one, where it is no word of English."""
+    here = path.relative_to(ENGINE)
+    own = {part.removesuffix(".rs") for part in here.parts[1:2] if here.parts[0] in ENTRIES}
+    names = set().union(*(entries_of(registry) for registry in ENTRIES if registry != "counters"))
+    texts = engine_texts(path)
+    said = {
+        name
+        for name in names - own
+        if name in texts or ("_" in name and re.search(rf"(?<![\w-]){name}(?![\w-])", "\n".join(texts)))
+    }
+    assert said == {name for file, name in SAID_IN_THE_ENGINE if file == str(here)}
