@@ -228,7 +228,9 @@ fn put(count: usize) -> Exchange {
 }
 
 fn get(count: usize) -> Exchange {
-    let reply = (0..count).map(|place| (place % 65_536 % 251) as u8).collect();
+    // Byte i is i % 65,536 % 251.
+    let mut reply = bytes(65_536).reply.repeat(count.div_ceil(65_536));
+    reply.truncate(count);
     Exchange { request: format!("get {count}\n").into_bytes(), reply }
 }
 
