@@ -18,12 +18,12 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers build prerequisites test-tools test-engine test-lab check check-rust check-python check-documents fmt docs lock clean
+.PHONY: help demo test bench bench-peers build prerequisites test-tools test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-17s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F '|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 demo: build ## sets everything up, runs the study unp-ch30 in its quick form, prints its table
 	@$(PYTHON) -m thunderherd run $(DEMO_STUDY) --quick
@@ -67,6 +67,9 @@ NOTHING_IGNORED := $(shell env --default-signal true 2>/dev/null && echo env --d
 test-engine: build
 	@echo "==> cargo test"
 	@$(NOTHING_IGNORED) cargo test --locked --no-fail-fast $(MANIFEST)
+
+test-thorough: build ## all that can happen to a server's processes, with every workload (`make test` takes two)
+	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
 
 test-lab: test-tools
 	@echo "==> pytest"

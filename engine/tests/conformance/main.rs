@@ -2,7 +2,8 @@
 //!
 //! The tests are made from what is registered: a new design is tested under all of them without a line here, and a new
 //! workload once `tests/support/protocol.rs` says what its exchanges are. A test's name is
-//! `design::workload::what_happens`.
+//! `design::workload::what_happens`. What happens to processes is ignored with most workloads, unless it is asked for
+//! (`--include-ignored`).
 //!
 //! Whatever happens to it, a server goes on, answers the next request byte by byte, keeps a right tally, loses no
 //! descriptor and no process, and ends with exit status 0 when it is told to: [`Bench::finish`] checks that at the end
@@ -64,10 +65,11 @@ fn trials() -> Vec<Trial> {
                 continue;
             }
             let case = || Case { design: design.clone(), kind, protocol };
-            for (fault, test) in faults(&case()) {
+            for (fault, test, concerns) in faults(&case()) {
                 let case = case();
                 let title = format!("{}::{workload}::{fault}", case.name());
-                trials.push(Trial::ignorable_test(title, move || test(&case)));
+                let left_out = concerns == Concerns::Processes && !WITH_PROCESSES.contains(&protocol.name);
+                trials.push(Trial::ignorable_test(title, move || test(&case)).with_ignored_flag(left_out));
             }
         }
     }
@@ -104,25 +106,40 @@ fn follow_advice(variant: &mut Value) {
     variant["settings"].as_array_mut().expect("a list").retain(|known| known["name"] != setting.as_str());
 }
 
+/// What a fault is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Concerns {
+    /// What clients do: each workload has a say in it.
+    Clients,
+    /// What becomes of the server's processes: the design's business.
+    Processes,
+}
+
+/// The workloads with which it is looked at what becomes of processes: replies at once, and replies in parts of which either
+/// end may have the turn. With all workloads it takes some minutes more: `make test-thorough`.
+const WITH_PROCESSES: [&str; 2] = ["bytes", "stream"];
+
 /// What can happen to a server of this kind.
-fn faults(case: &Case) -> Vec<(String, Fault)> {
-    let everywhere =
-        [requests::FAULTS, clients::FAULTS, shortages::FAULTS, shortages::AS_A_USER, stopping::FAULTS, workers::FAULTS];
-    let mut special: Vec<&[Listed]> = Vec::new();
+fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
+    let of_clients = [requests::FAULTS, clients::FAULTS];
+    let mut of_processes: Vec<&[Listed]> =
+        vec![shortages::FAULTS, shortages::AS_A_USER, stopping::FAULTS, workers::FAULTS];
     match case.kind.workers {
-        Workers::None if case.kind.many => special.push(shortages::OF_ONE_PROCESS_FOR_ALL),
-        Workers::ThreadPerClient => special.push(shortages::OF_ONE_PROCESS_FOR_ALL),
-        Workers::ProcessPerClient => special.push(workers::OF_PROCESSES_PER_CLIENT),
-        Workers::ThreadPool if case.has_setting("pool") => special.push(shortages::OF_POOLS),
+        Workers::None if case.kind.many => of_processes.push(shortages::OF_ONE_PROCESS_FOR_ALL),
+        Workers::ThreadPerClient => of_processes.push(shortages::OF_ONE_PROCESS_FOR_ALL),
+        Workers::ProcessPerClient => of_processes.push(workers::OF_PROCESSES_PER_CLIENT),
+        Workers::ThreadPool if case.has_setting("pool") => of_processes.push(shortages::OF_POOLS),
         Workers::ProcessPool if case.has_setting("pool") => {
-            special.extend([shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS]);
+            of_processes.extend([shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS]);
         }
         // What happens to the workers of a dynamic pool, tests/dynamic_pools.rs knows.
         Workers::None | Workers::ThreadPool | Workers::ProcessPool => {}
     }
-    let mut faults: Vec<(String, Fault)> = Vec::new();
-    for &(name, test) in everywhere.iter().chain(&special).copied().flatten() {
-        faults.push((name.to_owned(), Box::new(test)));
+    let mut faults: Vec<(String, Fault, Concerns)> = Vec::new();
+    for (lists, concerns) in [(&of_clients[..], Concerns::Clients), (&of_processes[..], Concerns::Processes)] {
+        for &(name, test) in lists.iter().copied().flatten() {
+            faults.push((name.to_owned(), Box::new(test), concerns));
+        }
     }
     for wrong in (case.protocol.wrong)() {
         let name = format!("a_wrong_request::{}", wrong.name);
@@ -130,7 +147,7 @@ fn faults(case: &Case) -> Vec<(String, Fault)> {
             requests::a_wrong_request(case, &wrong);
             Ok(Completion::Completed)
         });
-        faults.push((name, test));
+        faults.push((name, test, Concerns::Clients));
     }
     faults
 }
