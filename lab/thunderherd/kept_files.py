@@ -22,9 +22,9 @@ def kept(name: str, make: Callable[[], str]) -> str:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Under its name there is all of it, or nothing: another command may read it at any moment.
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, delete=False) as file:
-            file.write(text)
-        Path(file.name).replace(folder / name)
+        with tempfile.TemporaryDirectory(dir=folder) as beside:
+            Path(beside, name).write_text(text, encoding="utf-8")
+            Path(beside, name).replace(folder / name)
     except OSError:
         pass
     return text

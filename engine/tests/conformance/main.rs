@@ -45,6 +45,12 @@ fn main() -> ExitCode {
 fn trials() -> Vec<Trial> {
     let catalogue = support::catalogue();
     let [designs, workloads] = ["designs", "workloads"].map(|kind| catalogue[kind].as_array().expect("a list"));
+    for name in WITH_PROCESSES {
+        assert!(
+            PROTOCOLS.iter().any(|protocol| protocol.name == name),
+            "WITH_PROCESSES names {name}, which there is not"
+        );
+    }
     let mut trials = draining::trials();
     for design in &designs.iter().flat_map(variants).collect::<Vec<_>>() {
         if design["available"] == false {
