@@ -44,12 +44,17 @@ ENTRIES = ["designs", "primitives", "workloads", "loads", "counters"]
 # The laboratory ---------------------------------------------------------------------------------------------
 
 
-def lab_modules() -> list[Path]:
-    return sorted(LAB.glob("*.py"))
+def lab_files() -> list[Path]:
+    return sorted(path for path in LAB.rglob("*.py") if lab_module(path) != "studies")
+
+
+def lab_module(path: Path) -> str:
+    return path.relative_to(LAB).parts[0].removesuffix(".py")
 
 
 def lab_imports(path: Path) -> set[str]:
-    """The package's own modules that a file imports, at its top, inside a function or for types alone."""
+    """The other modules of the package that a file imports, at its top, inside a function or for types
+    alone."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -57,18 +62,23 @@ def lab_imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}:{node.lineno}: relative import; write thunderherd.<module>"
             found |= {f"{node.module}.{name.name}" for name in node.names} | {node.module or ""}
-    names = {path.stem for path in lab_modules()}
+    names = {lab_module(path) for path in lab_files()}
     parts = [name.split(".") for name in found if name.split(".")[0] == "thunderherd"]
-    return {part[1] if part[1] in names else "__init__" for part in parts if len(part) > 1}
+    used = {part[1] if part[1] in names else "__init__" for part in parts if len(part) > 1}
+    return used - {lab_module(path)}
 
 
-@pytest.mark.parametrize("path", lab_modules(), ids=lambda path: path.stem)
+def place_in_lab(path: Path) -> str:
+    return str(path.relative_to(LAB).with_suffix(""))
+
+
+@pytest.mark.parametrize("path", lab_files(), ids=place_in_lab)
 def test_lab_imports_run_downwards(path: Path) -> None:
-    assert not upward(path.stem, lab_imports(path), LAB_FLOORS)
+    assert not upward(lab_module(path), lab_imports(path), LAB_FLOORS)
 
 
 def test_the_page_names_the_modules_of_the_lab() -> None:
-    assert misplaced({path.stem for path in lab_modules()}, LAB_FLOORS) == []
+    assert misplaced({lab_module(path) for path in lab_files()}, LAB_FLOORS) == []
 
 
 # The engine -------------------------------------------------------------------------------------------------

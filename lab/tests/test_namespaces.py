@@ -20,10 +20,11 @@ from conftest import processes_of
 from thunderherd import noise, trial
 from thunderherd.engine import Server, catalogue, start_load
 from thunderherd.errors import UserError
-from thunderherd.namespaces import Site, site_of, sites_of
+from thunderherd.lab_kind import Site
 from thunderherd.records import TrialForm, TrialRecord
 from thunderherd.results import load
 from thunderherd.runner import run_study
+from thunderherd.sites import site_of, sites_of
 from thunderherd.study import Lab, Study, load_study
 
 PATIENCE = 60.0

@@ -1,0 +1,94 @@
+"""How a lab is written and read: quantities, words, and the option that chooses one.
+
+Quantities are written as tc(8) has them ("10gbit", "5ms", "0.1%"), and are integers in the units of the
+engine's settings everywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from thunderherd.quantity import NoQuantity, in_units
+
+OPTION = "--lab"
+OPTION_HELP = "Where it runs: a kind (`list labs`), or a key of a study's lab (mtu=9000); may be repeated."
+"""Of every command that has it (`lab_option`)."""
+
+UNIX_ADDRESS = "unix:"
+"""How the engine tells a Unix socket's address from one of TCP."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A key of [lab] that is a quantity: the engine's setting, and how many of its unit one of each unit is.
+
+    Without units it is a whole number of the engine's own.
+    """
+
+    setting: str
+    units: Mapping[str, int]
+    example: str
+
+
+QUANTITIES: dict[str, Quantity] = {
+    "mtu": Quantity("mtu", {}, "1500"),
+    "rate": Quantity(
+        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, '"10gbit"'
+    ),
+    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, '"5ms"'),
+    "loss": Quantity("loss_per_million", {"%": 10**4}, '"0.1%"'),
+}
+"""The keys of [lab] that the engine's pair of interfaces is told."""
+
+
+def parse(key: str, value: object) -> int:
+    """The value of a quantity in the unit of the engine's setting.
+
+    Raises `ValueError` for what is none; its message says what would be one.
+    """
+    quantity = QUANTITIES[key]
+    if not quantity.units:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise ValueError(f"it is no {key}; it takes a whole number, such as {quantity.example}")
+    try:
+        found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
+    except NoQuantity:
+        takes = f"a number with its unit ({', '.join(quantity.units)}) in quotes, such as {quantity.example}"
+        raise ValueError(f"it is no {key}; it takes {takes}") from None
+    if found == 0:
+        raise ValueError(f"for none, leave {key} out")
+    if found.denominator != 1:
+        unit, least = min(quantity.units.items(), key=lambda each: each[1])
+        raise ValueError(f"it is no multiple of {(1 / Decimal(least)).normalize():f}{unit}")
+    return int(found)
+
+
+def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | str]) -> bool:
+    """Whether a lab has these keys, as they are written, `kind` among them."""
+    return all(
+        kind == value if key == "kind" else settings.get(QUANTITIES[key].setting) == parse(key, value)
+        for key, value in wanted.items()
+    )
+
+
+def in_words(kind: str, settings: Mapping[str, int]) -> str:
+    """`veth, MTU 1500, 10 Gbit/s`: what tells a lab from others, but for its CPUs."""
+    said = [kind]
+    if "mtu" in settings:
+        said.append(f"MTU {settings['mtu']}")
+    if rate := settings.get("rate_bits_per_second"):
+        said.append(_with_unit(rate, (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3), ("bit/s", 1))))
+    if delay := settings.get("delay_microseconds"):
+        said.append("delay " + _with_unit(delay, (("s", 10**6), ("ms", 10**3), ("µs", 1))))
+    if loss := settings.get("loss_per_million"):
+        said.append(f"loss {(Decimal(loss) / 10**4).normalize():f} %")
+    return ", ".join(said)
+
+
+def _with_unit(number: int, units: tuple[tuple[str, int], ...]) -> str:
+    """In the largest unit of which it is at least one."""
+    name, size = next(each for each in units if number >= each[1])
+    return f"{(Decimal(number) / size).normalize():f} {name}"
