@@ -18,7 +18,8 @@ from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed, heading
 from thunderherd.figures import Unit, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
-from thunderherd.papers import UNITS_OF_TIME, as_printed, papers_of
+from thunderherd.metrics import UNITS_OF_TIME
+from thunderherd.papers import as_printed, papers_of
 from thunderherd.records import PaperFigure, Summary, SweepSummary
 
 __all__ = ["sweep_chart"]
