@@ -198,31 +198,37 @@ fn whoever_may_lock_no_ring_is_told_of_the_limit() {
     one_line(&run(with_locked_memory(&user, 0).args(options)), 2, &["uring_send cannot run here", reason]);
 }
 
-/// What a policy forbids is listed with the reason, and refused; what needs no ring goes on.
+/// What a policy forbids is listed with the reason, and refused; what needs no ring goes on. A ring that can be made and not
+/// be waited for is none.
 #[test]
 fn a_ring_that_a_filter_forbids_leaves_its_primitives_unavailable() {
-    let under = |arguments: &[&str]| {
-        let mut command = engine();
-        seccomp::forbid(command.args(arguments), libc::SYS_io_uring_setup, libc::EPERM);
-        run(&mut command)
-    };
-    let listed: Vec<Value> = serde_json::from_str(&under(&["list", "primitives", "--json"]).output).unwrap();
-    for primitive in ["uring_send", "uring_send_zc"] {
-        let entry = listed.iter().find(|entry| entry["name"] == primitive).unwrap();
-        let reason = entry["reason"].as_str().unwrap_or_else(|| panic!("{entry}"));
-        assert_eq!(entry["available"], false, "{entry}");
-        let cannot = format!("{primitive} cannot run here");
-        for arguments in [
-            &["serve", "epoll", "--listen", "127.0.0.1:0", "--primitive", primitive][..],
-            &["load", "bytes", "--connect", "127.0.0.1:1", "--primitive", primitive],
-        ] {
-            one_line(&under(arguments), 2, &[&cannot, reason]);
+    for (forbidden, call) in
+        [(libc::SYS_io_uring_setup, "io_uring_setup"), (libc::SYS_io_uring_enter, "io_uring_enter")]
+    {
+        let under = |arguments: &[&str]| {
+            let mut command = engine();
+            seccomp::forbid(command.args(arguments), forbidden, libc::EPERM);
+            run(&mut command)
+        };
+        let listed: Vec<Value> = serde_json::from_str(&under(&["list", "primitives", "--json"]).output).unwrap();
+        for primitive in ["uring_send", "uring_send_zc"] {
+            let entry = listed.iter().find(|entry| entry["name"] == primitive).unwrap();
+            let reason = entry["reason"].as_str().unwrap_or_else(|| panic!("{call}: {entry}"));
+            assert!(reason.contains(call), "{entry}");
+            assert_eq!(entry["available"], false, "{entry}");
+            let cannot = format!("{primitive} cannot run here");
+            for arguments in [
+                &["serve", "epoll", "--listen", "127.0.0.1:0", "--primitive", primitive][..],
+                &["load", "bytes", "--connect", "127.0.0.1:1", "--primitive", primitive],
+            ] {
+                one_line(&under(arguments), 2, &[&cannot, reason]);
+            }
+            assert!(under(&["list", "--matrix"]).output.contains(&cannot));
         }
-        assert!(under(&["list", "--matrix"]).output.contains(&cannot));
+        let others =
+            listed.iter().filter(|entry| !name(entry).starts_with("uring")).all(|entry| entry["available"] == true);
+        assert!(others, "{listed:?}");
     }
-    let others =
-        listed.iter().filter(|entry| !name(entry).starts_with("uring")).all(|entry| entry["available"] == true);
-    assert!(others, "{listed:?}");
 }
 
 /// Connects with a receive buffer so small that most of a reply stays with the server, and asks for the last one.
