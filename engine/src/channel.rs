@@ -145,8 +145,9 @@ impl Channel {
             // After an error it holds still, as is seen below.
             let _ = self.sender.reap(self.socket.as_fd());
         }
+        let holds = self.sender.holds();
         self.account();
-        if self.sender.holds() {
+        if holds {
             Lingering::new(self.socket, self.sender, slot, patience).begin();
         } else {
             drop(self.socket);

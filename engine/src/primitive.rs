@@ -158,7 +158,9 @@ pub trait Sender: Send {
         Completions::default()
     }
 
-    /// Whether the kernel may still read pieces that were sent. Until it may not, they have to stay as they are.
+    /// Whether the kernel may still read pieces that were sent. Until it may not, they have to stay as they are. Whoever is
+    /// about to part with the sender asks this first, and for its completions afterwards: another thread may collect the last
+    /// one between two questions.
     fn holds(&self) -> bool {
         false
     }
