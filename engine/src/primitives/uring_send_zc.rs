@@ -12,6 +12,7 @@ use crate::setting::Settings;
 use crate::sys::sends::{self, Owner, Patience, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
+    completes: true,
     tcp_only: Some("IORING_OP_SEND_ZC is refused on Unix sockets"),
     unavailable: || sends::refusal(true).map(|refusal| refusal.to_string()),
     ..Primitive::moving(

@@ -16,7 +16,12 @@ pub fn list(kind: &str) -> Vec<Value> {
 /// The designs that can run here.
 pub fn designs() -> Vec<String> {
     let available = list("designs").into_iter().filter(|design| design["available"] == true);
-    available.map(|design| design["name"].as_str().unwrap().to_owned()).collect()
+    available.map(|design| name(&design).to_owned()).collect()
+}
+
+/// The name of what is listed.
+pub fn name(entry: &Value) -> &str {
+    entry["name"].as_str().unwrap_or_else(|| panic!("{entry} has no name"))
 }
 
 /// A number of a line.
