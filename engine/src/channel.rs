@@ -13,7 +13,7 @@ use crate::inbox::Inbox;
 use crate::linger::{Lingering, count_completions};
 use crate::outbox::Outbox;
 use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
-use crate::setting::Settings;
+use crate::setting::{Setting, Settings};
 use crate::tally::Slot;
 
 /// A way of moving bytes: one primitive for each direction.
@@ -26,6 +26,11 @@ pub struct Way {
 }
 
 impl Way {
+    /// The settings of both.
+    pub fn settings(&self) -> Vec<Setting> {
+        [self.out.item.all_settings(), self.into.item.all_settings()].concat()
+    }
+
     /// Prepares for the connections of one worker. To be called where it runs, after every fork.
     ///
     /// # Panics
@@ -145,8 +150,9 @@ impl Channel {
             // After an error it holds still, as is seen below.
             let _ = self.sender.reap(self.socket.as_fd());
         }
+        let holds = self.sender.holds();
         self.account();
-        if self.sender.holds() {
+        if holds {
             Lingering::new(self.socket, self.sender, slot, patience).begin();
         } else {
             drop(self.socket);

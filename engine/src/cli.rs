@@ -24,6 +24,7 @@ use crate::loads::LOADS;
 use crate::mistake::mistake;
 use crate::namespace;
 use crate::output::{remark, say, unless_closed};
+use crate::primitive::Primitive;
 use crate::primitives::PRIMITIVES;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
@@ -130,7 +131,7 @@ fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'stati
 fn all_settings() -> Vec<Setting> {
     let mut all = [registry::SERVER_SETTINGS, registry::LOAD_SETTINGS].concat();
     all.extend(settings(DESIGNS, |design| design.settings));
-    all.extend(settings(PRIMITIVES, |primitive| primitive.settings));
+    all.extend(settings(PRIMITIVES, Primitive::all_settings));
     all.extend(settings(LOADS, |load| load.settings));
     all.extend(settings(WORKLOADS, |workload| workload.service_settings));
     all.extend(settings(WORKLOADS, |workload| workload.client_settings));

@@ -61,7 +61,7 @@ fn serve_command() -> Command {
         .arg(flag("control").help("Print JSON lines, take the command `snapshot` on standard input, stop at its end"));
     let groups = [
         ("Settings of designs", settings(DESIGNS, |design| design.settings)),
-        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
+        ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.service_settings)),
         ("Settings of every server", registry::SERVER_SETTINGS.to_vec()),
     ];
@@ -89,7 +89,7 @@ fn load_command() -> Command {
         .arg(flag("json").help("Print the result as a JSON line, and before it the marks of a load that ends by time"));
     let groups = [
         ("Settings of loads", settings(LOADS, |load| load.settings)),
-        ("Settings of primitives", settings(PRIMITIVES, |primitive| primitive.settings)),
+        ("Settings of primitives", settings(PRIMITIVES, Primitive::all_settings)),
         ("Settings of workloads", settings(WORKLOADS, |workload| workload.client_settings)),
         ("Settings of every load", registry::LOAD_SETTINGS.to_vec()),
     ];
@@ -218,8 +218,8 @@ fn primitives() -> [Arg; 2] {
 }
 
 /// The settings of all entries of a kind.
-pub fn settings<T>(entries: &[Entry<T>], of: impl Fn(&T) -> &'static [Setting]) -> Vec<Setting> {
-    entries.iter().flat_map(|entry| of(entry.item)).copied().collect()
+pub fn settings<T, S: AsRef<[Setting]>>(entries: &[Entry<T>], of: impl Fn(&T) -> S) -> Vec<Setting> {
+    entries.iter().flat_map(|entry| of(entry.item).as_ref().to_vec()).collect()
 }
 
 /// An option for every setting, each name once.

@@ -51,7 +51,7 @@ impl DerefMut for Buffer {
     }
 }
 
-/// Received bytes, and how many receive calls brought them.
+/// Received bytes, and how many receive calls were made for them.
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Empty while there is nothing to hold.
@@ -92,7 +92,7 @@ impl Inbox {
         self.end += bytes;
     }
 
-    /// A primitive says that it made one system call to receive.
+    /// A primitive says that it made one system call that asks for bytes, whether it brought any or not.
     pub fn count_call(&mut self) {
         self.calls += 1;
     }

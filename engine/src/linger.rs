@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, Sender as Queue, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender as Queue, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -45,9 +45,9 @@ impl Lingering {
         Lingering { socket, sender, slot, patience, left: u64::MAX, until: Instant::now() + patience }
     }
 
-    /// Hands it to the thread that waits for all of this process. Where no thread can be made, it is waited for here: a
-    /// delay is no harm to the bytes that are on their way.
-    pub fn begin(mut self) {
+    /// Hands it to the thread that waits for all of this process. Where no thread can be made, or it is gone, it is waited for
+    /// here: a delay is no harm to the bytes that are on their way.
+    pub fn begin(self) {
         // The peer is told at once that no more comes, as by closing. An error says that there is no peer any more.
         let _ = socket::shutdown_sending(self.socket.as_fd());
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,26 +56,34 @@ impl Lingering {
             std::mem::forget(waiting.take());
             *waiting = Waiting::begin();
         }
-        match &*waiting {
-            Some(Waiting { queue, .. }) => {
-                let sent = queue.send(self);
-                debug_assert!(sent.is_ok(), "the thread lives until it is waited for");
-            }
-            None => {
-                drop(waiting);
-                while !self.is_done() {
-                    thread::sleep(NAP);
-                }
-                self.end();
-            }
+        let left = self.hand_to(waiting.as_ref().map(|waiting| &waiting.queue));
+        drop(waiting);
+        if let Err(left) = left {
+            left.wait();
         }
+    }
+
+    /// Hands it to whoever takes from a queue; comes back where nobody does.
+    fn hand_to(self, queue: Option<&Queue<Lingering>>) -> Result<(), Self> {
+        match queue {
+            Some(queue) => queue.send(self).map_err(|SendError(left)| left),
+            None => Err(self),
+        }
+    }
+
+    fn wait(mut self) {
+        while !self.is_done() {
+            thread::sleep(NAP);
+        }
+        self.end();
     }
 
     /// True when it need not be waited for any longer.
     fn is_done(&mut self) -> bool {
         let reaped = self.sender.reap(self.socket.as_fd());
+        let holds = self.sender.holds();
         count_completions(self.slot, self.sender.as_mut());
-        if reaped.is_err() || !self.sender.holds() {
+        if reaped.is_err() || !holds {
             return true;
         }
         match zero_copy::unacknowledged(self.socket.as_fd()) {
@@ -89,8 +97,10 @@ impl Lingering {
         }
     }
 
-    fn end(self) {
-        if self.sender.holds() {
+    fn end(mut self) {
+        let holds = self.sender.holds();
+        count_completions(self.slot, self.sender.as_mut());
+        if holds {
             // Fails on a socket that is no connection any more, and then the kernel reads nothing.
             let _ = zero_copy::reset_on_close(self.socket.as_fd());
         }
@@ -154,5 +164,103 @@ fn wait_for_all(coming: &Receiver<Lingering>) {
 fn take_until(until: Instant, coming: &Receiver<Lingering>, waiting: &mut Vec<Lingering>) {
     while let Ok(next) = coming.recv_timeout(until.saturating_duration_since(Instant::now())) {
         waiting.push(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::BorrowedFd;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::channel::Channel;
+    use crate::inbox::Inbox;
+    use crate::outbox::Outbox;
+    use crate::primitive::{Received, Receiver, Sent, Want};
+    use crate::tally::Tally;
+
+    /// One whose last completion is collected by another thread, just when it is asked whether it holds anything.
+    #[derive(Default)]
+    struct Late {
+        /// Questions that are answered by yes before.
+        held: usize,
+        asked: AtomicUsize,
+        told: bool,
+    }
+
+    impl Late {
+        fn after(held: usize) -> Box<Self> {
+            Box::new(Late { held, ..Late::default() })
+        }
+    }
+
+    impl Sender for Late {
+        fn send(&mut self, _socket: BorrowedFd<'_>, _outbox: &mut Outbox) -> io::Result<Sent> {
+            Ok(Sent::Done)
+        }
+
+        fn take_completions(&mut self) -> Completions {
+            let completed = *self.asked.get_mut() > self.held && !self.told;
+            self.told |= completed;
+            Completions { completed: completed.into(), copied: completed.into() }
+        }
+
+        fn holds(&self) -> bool {
+            self.asked.fetch_add(1, Relaxed) < self.held
+        }
+    }
+
+    impl Receiver for Late {
+        fn receive(&mut self, _socket: BorrowedFd<'_>, _want: Want, _inbox: &mut Inbox) -> io::Result<Received> {
+            Ok(Received::Blocked)
+        }
+    }
+
+    fn socket() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0.into(), peer)
+    }
+
+    #[test]
+    fn a_completion_that_comes_between_two_questions_is_counted() {
+        for held in 0..6 {
+            let (socket, _peer) = socket();
+            let tally = Tally::new(0).unwrap();
+            let channel = Channel::new(socket, Late::after(held), Late::after(0), tally.shared());
+            channel.finish(Duration::from_secs(60));
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while tally.counts().completions == 0 && Instant::now() < deadline {
+                thread::sleep(NAP);
+            }
+            assert_eq!(tally.counts().completions, 1, "after {held} questions");
+        }
+    }
+
+    /// One whose peer takes nothing is given up; what came until then counts.
+    #[test]
+    fn a_completion_that_comes_as_it_is_given_up_is_counted() {
+        for held in 1..4 {
+            let (socket, _peer) = socket();
+            let tally = Tally::new(0).unwrap();
+            Lingering::new(socket, Late::after(held), tally.shared(), Duration::ZERO).wait();
+            assert_eq!(tally.counts().completions, u64::from(held < 3), "after {held} questions");
+        }
+    }
+
+    #[test]
+    fn what_nobody_takes_comes_back_and_is_waited_for() {
+        let (queue, coming) = channel();
+        drop(coming);
+        for queue in [None, Some(&queue)] {
+            let (socket, _peer) = socket();
+            let tally = Tally::new(0).unwrap();
+            let lingering = Lingering::new(socket, Late::after(3), tally.shared(), Duration::from_secs(60));
+            let Err(left) = lingering.hand_to(queue) else { panic!("nobody is there to take it") };
+            left.wait();
+            assert_eq!(tally.counts().completions, 1);
+        }
     }
 }

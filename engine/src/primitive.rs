@@ -13,7 +13,7 @@ use crate::sys::socket;
 pub struct Primitive {
     /// What it is and where it is described.
     pub about: About,
-    /// Its own settings.
+    /// Its own settings; with those that follow from what it is: [`Primitive::all_settings`].
     pub settings: &'static [Setting],
     /// The ways of waiting it works under; others are holes of `list --matrix`.
     pub waits: &'static [Waits],
@@ -21,11 +21,16 @@ pub struct Primitive {
     pub moves: Moves,
     /// What it receives is stored in the inbox; otherwise its bytes are counted only, but for [`Want::Stored`].
     pub stores: bool,
+    /// It sends several pieces by one call, and those of several messages where it is told so: [`MESSAGES_AT_ONCE`].
+    pub gathers: bool,
     /// It sends each message from one buffer.
     pub laid_out: bool,
+    /// It does not copy, and each of its sends ends in a completion, which says whether the kernel has: [`Completions`].
+    pub completes: bool,
     /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
     pub lends: bool,
-    /// What the client of the source that compares ways of sending (css503-p4) calls this one; `None` where it has none.
+    /// What the client of the source that this way of sending is from calls it, such as the number of its test, where its output
+    /// says so: for whatever a workload prints in that client's words (`Workload::original`). `None` where it has no such name.
     pub original: Option<&'static str>,
     /// Why it can run over TCP alone; `None` where any stream socket will do.
     pub tcp_only: Option<&'static str>,
@@ -45,14 +50,15 @@ impl Primitive {
         Self::moving(about, Moves::In(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Receiver>))))
     }
 
-    /// It sends several pieces by one call, and those of several messages where it is told so: [`MESSAGES_AT_ONCE`].
-    pub const fn gathering(self) -> Self {
-        Primitive { settings: &[MESSAGES_AT_ONCE], ..self }
+    /// Its own settings, and those that follow from what it is.
+    pub fn all_settings(&self) -> Vec<Setting> {
+        let gathering: &[Setting] = if self.gathers { &[MESSAGES_AT_ONCE] } else { &[] };
+        [self.settings, gathering].concat()
     }
 
     /// The most messages that one of its calls gathers.
     pub fn messages_at_once(&self, settings: &Settings) -> usize {
-        if self.settings.contains(&MESSAGES_AT_ONCE) { settings.integer(MESSAGES_AT_ONCE.name) as usize } else { 1 }
+        if self.gathers { settings.integer(MESSAGES_AT_ONCE.name) as usize } else { 1 }
     }
 
     /// As [`Primitive::sending`] or [`Primitive::receiving`], where there is something to prepare.
@@ -63,7 +69,9 @@ impl Primitive {
             waits: &[Waits::InTheCall, Waits::ForReadiness],
             moves,
             stores: true,
+            gathers: false,
             laid_out: false,
+            completes: false,
             lends: false,
             original: None,
             tcp_only: None,
@@ -144,7 +152,8 @@ impl<T: ?Sized, F: Send + FnMut() -> Box<T>> Opener<T> for F {
 /// How one connection's bytes go out.
 pub trait Sender: Send {
     /// Sends until all is with the kernel or the socket would block. Retries on EINTR and goes on after partial writes;
-    /// counts its system calls in the outbox, and gathers no more than the outbox offers: a message, unless it is told more.
+    /// counts the calls that send, or prepare for it, in the outbox, and gathers no more than the outbox offers: a message,
+    /// unless it is told more.
     fn send(&mut self, socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent>;
 
     /// Collects completions. To be called on error readiness before it counts as a failure: unread completions keep
@@ -158,7 +167,9 @@ pub trait Sender: Send {
         Completions::default()
     }
 
-    /// Whether the kernel may still read pieces that were sent. Until it may not, they have to stay as they are.
+    /// Whether the kernel may still read pieces that were sent. Until it may not, they have to stay as they are. Whoever is
+    /// about to part with the sender asks this first, and for its completions afterwards: another thread may collect the last
+    /// one between two questions.
     fn holds(&self) -> bool {
         false
     }
@@ -166,7 +177,8 @@ pub trait Sender: Send {
 
 /// How one connection's bytes come in.
 pub trait Receiver: Send {
-    /// Receives once. Retries on EINTR; counts its system calls in the inbox.
+    /// Receives once. Retries on EINTR; counts every call that asks the socket for bytes in the inbox, whether it brings any
+    /// or not.
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received>;
 }
 
@@ -263,4 +275,32 @@ pub fn receive_once(
 /// else.
 pub fn receive_stored(socket: BorrowedFd<'_>, most: usize, inbox: &mut Inbox) -> io::Result<Received> {
     receive_once(inbox, |inbox| inbox.receive(most, |room| socket::recv(socket, room, 0)), Received::Bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::setting::Value;
+
+    const OWN: Setting = Setting {
+        name: "own",
+        help: "Its own",
+        unit: None,
+        kind: Kind::Integer { minimum: 0, maximum: 9, default: 3 },
+    };
+
+    #[test]
+    fn a_primitive_that_gathers_keeps_its_own_settings() {
+        let about = About { summary: "", source: "" };
+        let prepare = Moves::Out(|_settings| Err(io::Error::other("it sends nothing")));
+        let one = Primitive { settings: &[OWN], ..Primitive::moving(about, prepare) };
+        assert_eq!(one.all_settings(), [OWN]);
+        let both = Primitive { gathers: true, ..one };
+        assert_eq!(both.all_settings(), [OWN, MESSAGES_AT_ONCE]);
+        let given = BTreeMap::from([(OWN.name, Value::Integer(7)), (MESSAGES_AT_ONCE.name, Value::Integer(64))]);
+        let settings = Settings::new(&both.all_settings(), &given);
+        assert_eq!((settings.integer(OWN.name), both.messages_at_once(&settings)), (7, 64));
+    }
 }

@@ -53,13 +53,13 @@ pub fn way(out: &str, into: &str) -> Way {
 /// All settings that a server with this design, way of moving bytes and workload has, over these sockets.
 pub fn server_settings(design: &Design, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
     let common = of_family(SERVER_SETTINGS, family);
-    [design.settings, way.out.item.settings, way.into.item.settings, workload.service_settings, &common].concat()
+    [design.settings, &way.settings(), workload.service_settings, &common].concat()
 }
 
 /// All settings that a load with this way of moving bytes and workload has, over these sockets.
 pub fn load_settings(load: &Load, way: Way, workload: &Workload, family: Family) -> Vec<Setting> {
     let common = of_family(LOAD_SETTINGS, family);
-    [load.settings, way.out.item.settings, way.into.item.settings, workload.client_settings, &common].concat()
+    [load.settings, &way.settings(), workload.client_settings, &common].concat()
 }
 
 fn of_family(settings: &[Setting], family: Family) -> Vec<Setting> {
@@ -76,7 +76,7 @@ pub fn owners(option: &str) -> Vec<String> {
     DESIGNS.iter().for_each(|entry| add(format!("serve {}", entry.name), entry.item.settings));
     for entry in PRIMITIVES {
         let option = if entry.item.moves.direction() == Direction::Out { "primitive" } else { "receive" };
-        add(format!("--{option} {}", entry.name), entry.item.settings);
+        add(format!("--{option} {}", entry.name), &entry.item.all_settings());
     }
     for entry in WORKLOADS {
         add(format!("serve --workload {}", entry.name), entry.item.service_settings);
@@ -113,7 +113,8 @@ pub fn catalogue() -> Value {
                 primitive.about,
                 json!({
                     "moves": moves, "waits": primitive.waits, "stores": primitive.stores,
-                    "settings": primitive.settings, "available": reason.is_none(), "reason": reason,
+                    "completes": primitive.completes, "lends": primitive.lends,
+                    "settings": primitive.all_settings(), "available": reason.is_none(), "reason": reason,
                     "tcp_only": primitive.tcp_only,
                 }),
             )
@@ -193,11 +194,11 @@ mod tests {
     fn a_setting_has_one_meaning_wherever_it_appears() {
         let mut seen: std::collections::BTreeMap<&str, Setting> = std::collections::BTreeMap::new();
         let designs = DESIGNS.iter().flat_map(|entry| entry.item.settings);
-        let primitives = PRIMITIVES.iter().flat_map(|entry| entry.item.settings);
+        let primitives: Vec<Setting> = PRIMITIVES.iter().flat_map(|entry| entry.item.all_settings()).collect();
         let services = WORKLOADS.iter().flat_map(|entry| entry.item.service_settings);
         let clients = WORKLOADS.iter().flat_map(|entry| entry.item.client_settings);
         let loads = LOADS.iter().flat_map(|entry| entry.item.settings);
-        for setting in designs.chain(primitives).chain(services).chain(clients).chain(loads) {
+        for setting in designs.chain(&primitives).chain(services).chain(clients).chain(loads) {
             assert_eq!(seen.entry(setting.name).or_insert(*setting), setting);
         }
         assert!(!seen.is_empty());

@@ -126,9 +126,11 @@ counts! {
     bytes_sent,
     /// Bytes among those received that were not copied to the program: mapped, or thrown away by the kernel.
     bytes_not_copied,
-    /// Receive calls, those that brought nothing included.
+    /// System calls that ask a socket for bytes, those that brought nothing included: a primitive that spins makes many. No
+    /// waiting for readiness (poll, epoll_wait), whoever does it.
     receive_calls,
-    /// Send calls, and those that prepare for them: filling a pipe, corking.
+    /// System calls that send, and those that prepare for it: filling a pipe, corking. No reading of completions from the
+    /// error queue: it brings no bytes, and completions are counted themselves.
     send_calls,
     /// Sends without copying that the kernel is done with, as it says (MSG_ZEROCOPY, IORING_OP_SEND_ZC), and those that
     /// had to be made copying (ENOBUFS).

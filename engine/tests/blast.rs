@@ -6,8 +6,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::both_ends::{command, connect, designs, list, load, number, serve};
@@ -117,27 +118,40 @@ fn the_ways_of_writing_make_as_many_calls_as_they_should() {
     server.stop().is_good();
 }
 
+/// A folder for traces of this name; `None`, with the reason said, where nothing can be traced.
+fn traces(name: &str) -> Option<PathBuf> {
+    // strace(1) may be there and not be allowed to trace.
+    let why = match Command::new("strace").args(["-o", "/dev/null", "true"]).output() {
+        Ok(ran) if ran.status.success() => {
+            return Some(std::env::temp_dir().join(format!("thunderherd-tests-{name}-{}", std::process::id())));
+        }
+        Ok(ran) => format!("strace may not trace: {}", String::from_utf8_lossy(&ran.stderr)),
+        Err(error) => format!("strace cannot be run: {error} (apt-get install strace)"),
+    };
+    eprintln!("ignored: {why}");
+    None
+}
+
+/// A server of blast whose reads are traced, into a folder that is there.
+fn traced(folder: &Path, design: &str, receive: &str) -> Server {
+    let mut strace = Command::new("strace");
+    // Not the parent, so that signals and the end go the ordinary way; a file for each thread.
+    strace.args(["-D", "-ff", "-e", "trace=recvfrom,readv", "-o"]).arg(folder.join("trace")).arg(ENGINE);
+    Server::launch(&mut strace, design, "blast", &["--receive", receive])
+}
+
 /// strace(1) sees each thread's system calls; as many are counted as there were from the count's newline on.
 #[test]
 fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
-    // It may be there and not be allowed to trace.
-    match Command::new("strace").args(["-o", "/dev/null", "true"]).output() {
-        Ok(ran) if ran.status.success() => {}
-        Ok(ran) => return eprintln!("ignored: strace may not trace: {}", String::from_utf8_lossy(&ran.stderr)),
-        Err(error) => return eprintln!("ignored: strace cannot be run: {error} (apt-get install strace)"),
-    }
-    let folder = std::env::temp_dir().join(format!("thunderherd-tests-strace-{}", std::process::id()));
+    let Some(folder) = traces("reads") else { return };
     for design in ["thread_per_client", "epoll", "epoll_edge", "poll", "tokio", "epoll_offload"] {
         for receive in ["recv", "recv_exact", "readv", "recv_truncate", "busy_poll"] {
             std::fs::create_dir_all(&folder).unwrap();
-            let mut strace = Command::new("strace");
-            // Not the parent, so that signals and the end go the ordinary way; a file for each thread.
-            strace.args(["-D", "-ff", "-e", "trace=recvfrom,readv", "-o"]).arg(folder.join("trace")).arg(ENGINE);
             let design_waits = design == "thread_per_client";
             if receive == "busy_poll" && !design_waits {
                 continue;
             }
-            let server = Server::launch(&mut strace, design, "blast", &["--receive", receive]);
+            let server = traced(&folder, design, receive);
             let options = "--load closed --children 1 --loops 1 --repetitions 60 --primitive write_each";
             let told = number(&load("blast", server.port, options)["account"]["server_reads"]);
             let by_hand = original_blast(server.port, 60, 30);
@@ -150,7 +164,35 @@ fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
     }
 }
 
-/// The calls that brought iterations, in all files of a trace whose requests are of a line and so many iterations each.
+/// Whoever spins makes a system call each time: all of them are reads, as strace(1) sees them, and as the source's server, with
+/// a socket that does not block, would have counted them.
+#[test]
+fn the_reads_of_a_server_that_spins_are_all_told() {
+    let Some(folder) = traces("spins") else { return };
+    std::fs::create_dir_all(&folder).unwrap();
+    let server = traced(&folder, "thread_per_client", "busy_poll");
+    let slowly = || {
+        let mut stream = connect(server.port);
+        stream.write_all(b"60\n").unwrap();
+        for _ in 0..2 {
+            // Less than it spins, and not so much as it can read meanwhile.
+            std::thread::sleep(Duration::from_millis(5));
+            stream.write_all(&[b'x'; 30 * 1500]).unwrap();
+        }
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply.trim_end().parse::<u64>().unwrap()
+    };
+    let told = slowly() + slowly();
+    let ending = server.stop();
+    ending.is_good();
+    assert!(told > 2 * 60 + 10, "{told} reads: it has not spun");
+    assert_eq!(reads_traced(&folder, 60), told);
+    assert!(number(&ending.summary()["tally"]["receive_calls"]) > told, "the line is read, too");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The calls that brought iterations, or nothing where some were due, in all files of a trace whose requests are of a line and so many iterations each.
 fn reads_traced(folder: &Path, iterations: usize) -> u64 {
     let (mut counted, mut requests) = (0, 0);
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -222,7 +264,7 @@ fn servers_of_blast_that_break_off_or_lie_are_seen() {
         (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
         (b"0\n", &["wrong_reply"], "0 calls"),
         (b"many\n", &["wrong_reply"], "no number"),
-        (b"30000001\n", &["wrong_reply"], "30000001 calls"),
+        (b"4000000000\n", &["wrong_reply"], "4000000000 calls"),
         (b"20000\nmore", &["wrong_reply"], "4 bytes more"),
     ] {
         let port = serve(move |mut stream| {

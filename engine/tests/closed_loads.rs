@@ -12,6 +12,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use support::both_ends::number;
 use support::server::Server;
 use support::{ENGINE, Ran, Unprivileged, engine, engine_with_descriptors, eventually, process, run};
 
@@ -29,10 +30,6 @@ fn lines(load: &str, port: u16, options: &str) -> (Ran, Vec<Value>) {
     let ran = run(command(load, port, options).arg("--json"));
     let lines = ran.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     (ran, lines)
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
 /// Holds the latency against its histogram; returns how many requests it is of.

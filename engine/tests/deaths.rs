@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use support::both_ends::{list, name};
 use support::client::Client;
 use support::server::Server;
 use support::{ENGINE, engine, eventually, eventually_within, process};
@@ -24,9 +25,7 @@ const DEADLY: [Signal; 6] =
 const IN_FLIGHT: &str = "8000000";
 
 fn designs() -> Vec<String> {
-    let listed = support::run(engine().args(["list", "designs", "--json"]));
-    let designs: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
-    designs.iter().map(|design| design["name"].as_str().unwrap().to_owned()).collect()
+    list("designs").iter().map(|design| name(design).to_owned()).collect()
 }
 
 /// None of these processes lives.

@@ -5,19 +5,10 @@ mod support;
 
 use std::process::Command;
 
-use serde_json::Value;
+use support::both_ends::designs;
 use support::protocol::bytes;
 use support::server::Server;
-use support::{Ran, engine, run};
-
-/// The designs that can run here.
-fn designs() -> Vec<String> {
-    let listed = run(engine().args(["list", "designs", "--json"]));
-    let designs: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
-    let (there, not_there): (Vec<_>, Vec<_>) = designs.into_iter().partition(|design| design["available"] == true);
-    not_there.iter().for_each(|design| eprintln!("{} is left out: {}", design["name"], design["reason"]));
-    there.iter().map(|design| design["name"].as_str().unwrap().to_owned()).collect()
-}
+use support::{Ran, run};
 
 /// Whether a client is installed; says on standard error when it is not.
 fn installed(client: &str, package: &str) -> bool {

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
 use socket2::Socket;
+use support::both_ends::list;
 use support::client::Client;
 use support::protocol::{Exchange, bytes};
 use support::server::Server;
-use support::{engine, engine_with_descriptors, process, run};
+use support::{engine_with_descriptors, process};
 
 const DESIGNS: &[&str] = &["io_uring", "tokio", "tokio --runtime multi_thread", "tokio --work blocking_pool"];
 
@@ -22,13 +23,9 @@ const LARGE: usize = 16 << 20;
 
 /// Those of the designs that this machine offers; of the others it is said why not.
 fn designs() -> Vec<&'static str> {
-    let listed = listed();
+    let listed = list("designs");
     let named = |name: &str| listed.iter().find(|design| name.split(' ').next() == design["name"].as_str());
     DESIGNS.iter().filter(|name| is_offered(named(name).expect("it is registered"))).copied().collect()
-}
-
-fn listed() -> Vec<Value> {
-    serde_json::from_str(&run(engine().args(["list", "designs", "--json"])).output).expect("list --json prints a list")
 }
 
 fn is_offered(design: &Value) -> bool {
@@ -45,7 +42,7 @@ fn event_designs() -> Vec<String> {
         format!("{}{}", design["name"].as_str().unwrap(), if has_pool { " --pool 3" } else { "" })
     };
     let mut designs: Vec<String> =
-        listed().iter().filter(fits).filter(|design| is_offered(design)).map(started).collect();
+        list("designs").iter().filter(fits).filter(|design| is_offered(design)).map(started).collect();
     designs.push("tokio --runtime multi_thread".to_owned());
     designs
 }

@@ -8,6 +8,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use support::both_ends::{name, number};
 use support::client::Client;
 use support::protocol;
 use support::server::Server;
@@ -17,19 +18,14 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().unwrap_or_else(|| panic!("no list {key}"))
 }
 
-fn name(entry: &Value) -> &str {
-    entry["name"].as_str().unwrap()
-}
-
 fn option(primitive: &Value) -> &'static str {
     if primitive["moves"] == "out" { "--primitive" } else { "--receive" }
 }
 
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+/// Whether each of its sends ends in a completion.
+fn completes(primitive: &&Value) -> bool {
+    primitive["completes"] == true
 }
-
-const WITHOUT_COPYING: [&str; 2] = ["zerocopy", "uring_send_zc"];
 
 /// Why a primitive does not fit this load, or the client's end of this workload.
 fn hole<'a>(holes: &'a [Value], primitive: &Value, load: &Value, workload: &Value) -> Option<&'a str> {
@@ -97,7 +93,7 @@ fn every_client_asks_with_every_primitive_that_fits() {
 fn completions_are_complete(primitive: &Value, tally: &Value) {
     let [completions, copied] = [&tally["completions"], &tally["completions_copied"]].map(number);
     let sends = number(&tally["requests"])..=number(&tally["send_calls"]);
-    let expected = if WITHOUT_COPYING.contains(&name(primitive)) { sends } else { 0..=0 };
+    let expected = if completes(&primitive) { sends } else { 0..=0 };
     assert!(expected.contains(&completions) && copied == completions, "{primitive}: {tally}");
 }
 
@@ -128,7 +124,7 @@ fn a_large_reply_is_received_by_every_primitive() {
 #[test]
 fn completions_are_counted_of_processes_that_end() {
     let catalogue = catalogue();
-    for primitive in list(&catalogue, "primitives").iter().filter(|each| WITHOUT_COPYING.contains(&name(each))) {
+    for primitive in list(&catalogue, "primitives").iter().filter(completes) {
         if primitive["available"] != true {
             println!("{} is left out: {}", name(primitive), primitive["reason"]);
             continue;
@@ -157,7 +153,7 @@ fn with_locked_memory(user: &Unprivileged, bytes: u32) -> Command {
 #[test]
 fn whoever_may_pin_no_memory_copies() {
     let catalogue = catalogue();
-    for primitive in list(&catalogue, "primitives").iter().filter(|each| WITHOUT_COPYING.contains(&name(each))) {
+    for primitive in list(&catalogue, "primitives").iter().filter(completes) {
         // Users have limits, not processes, so each test has a user of its own.
         let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
         if primitive["available"] != true {
@@ -165,7 +161,7 @@ fn whoever_may_pin_no_memory_copies() {
             continue;
         }
         // A ring counts, too: 18 pages for the worker's, and 2 for the one that was made to see whether there are any.
-        let locked = if name(primitive) == "zerocopy" { 0 } else { 22 * 4096 };
+        let locked = 22 * 4096;
         let options = ["--primitive", name(primitive), "--limit", "100000"];
         let mut server = Server::launch(&mut with_locked_memory(&user, locked), "epoll", "bytes", &options);
         let mut client = Client::connect(server.port);
@@ -198,31 +194,37 @@ fn whoever_may_lock_no_ring_is_told_of_the_limit() {
     one_line(&run(with_locked_memory(&user, 0).args(options)), 2, &["uring_send cannot run here", reason]);
 }
 
-/// What a policy forbids is listed with the reason, and refused; what needs no ring goes on.
+/// What a policy forbids is listed with the reason, and refused; what needs no ring goes on. A ring that can be made and not
+/// be waited for is none.
 #[test]
 fn a_ring_that_a_filter_forbids_leaves_its_primitives_unavailable() {
-    let under = |arguments: &[&str]| {
-        let mut command = engine();
-        seccomp::forbid(command.args(arguments), libc::SYS_io_uring_setup, libc::EPERM);
-        run(&mut command)
-    };
-    let listed: Vec<Value> = serde_json::from_str(&under(&["list", "primitives", "--json"]).output).unwrap();
-    for primitive in ["uring_send", "uring_send_zc"] {
-        let entry = listed.iter().find(|entry| entry["name"] == primitive).unwrap();
-        let reason = entry["reason"].as_str().unwrap_or_else(|| panic!("{entry}"));
-        assert_eq!(entry["available"], false, "{entry}");
-        let cannot = format!("{primitive} cannot run here");
-        for arguments in [
-            &["serve", "epoll", "--listen", "127.0.0.1:0", "--primitive", primitive][..],
-            &["load", "bytes", "--connect", "127.0.0.1:1", "--primitive", primitive],
-        ] {
-            one_line(&under(arguments), 2, &[&cannot, reason]);
+    for (forbidden, call) in
+        [(libc::SYS_io_uring_setup, "io_uring_setup"), (libc::SYS_io_uring_enter, "io_uring_enter")]
+    {
+        let under = |arguments: &[&str]| {
+            let mut command = engine();
+            seccomp::forbid(command.args(arguments), forbidden, libc::EPERM);
+            run(&mut command)
+        };
+        let listed: Vec<Value> = serde_json::from_str(&under(&["list", "primitives", "--json"]).output).unwrap();
+        for primitive in ["uring_send", "uring_send_zc"] {
+            let entry = listed.iter().find(|entry| entry["name"] == primitive).unwrap();
+            let reason = entry["reason"].as_str().unwrap_or_else(|| panic!("{call}: {entry}"));
+            assert!(reason.contains(call), "{entry}");
+            assert_eq!(entry["available"], false, "{entry}");
+            let cannot = format!("{primitive} cannot run here");
+            for arguments in [
+                &["serve", "epoll", "--listen", "127.0.0.1:0", "--primitive", primitive][..],
+                &["load", "bytes", "--connect", "127.0.0.1:1", "--primitive", primitive],
+            ] {
+                one_line(&under(arguments), 2, &[&cannot, reason]);
+            }
+            assert!(under(&["list", "--matrix"]).output.contains(&cannot));
         }
-        assert!(under(&["list", "--matrix"]).output.contains(&cannot));
+        let others =
+            listed.iter().filter(|entry| !name(entry).starts_with("uring")).all(|entry| entry["available"] == true);
+        assert!(others, "{listed:?}");
     }
-    let others =
-        listed.iter().filter(|entry| !name(entry).starts_with("uring")).all(|entry| entry["available"] == true);
-    assert!(others, "{listed:?}");
 }
 
 /// Connects with a receive buffer so small that most of a reply stays with the server, and asks for the last one.
@@ -241,7 +243,7 @@ fn asks_and_reads_nothing(port: u16) -> TcpStream {
 #[test]
 fn connections_that_linger_keep_nobody_waiting_and_leave_nothing() {
     let catalogue = catalogue();
-    for primitive in list(&catalogue, "primitives").iter().filter(|each| WITHOUT_COPYING.contains(&name(each))) {
+    for primitive in list(&catalogue, "primitives").iter().filter(completes) {
         if primitive["available"] != true {
             println!("{} is left out: {}", name(primitive), primitive["reason"]);
             continue;

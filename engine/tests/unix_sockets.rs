@@ -6,6 +6,7 @@ use std::fs;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use support::both_ends::{list, name};
 use support::server::Server;
 use support::{Ran, engine, eventually, one_line, process, run};
 
@@ -15,15 +16,6 @@ fn serve(design: &str, workload: &str, options: &[&str]) -> Server {
 
 fn load(arguments: &str, connect: &str) -> Ran {
     run(engine().args(["load", "--connect", connect, "--json"]).args(arguments.split_whitespace()))
-}
-
-fn listed(kind: &str) -> Vec<Value> {
-    let listed = run(engine().args(["list", kind, "--json"]));
-    serde_json::from_str(&listed.output).unwrap()
-}
-
-fn name(entry: &Value) -> &str {
-    entry["name"].as_str().unwrap()
 }
 
 /// Whether the kernel knows a socket of this address in this network namespace (/proc/net/unix).
@@ -41,7 +33,7 @@ fn answered(ran: &Ran, requests: u64) {
 
 #[test]
 fn every_design_but_those_that_share_a_port_serves_every_load() {
-    for design in listed("designs").iter().filter(|design| design["available"] == true) {
+    for design in list("designs").iter().filter(|design| design["available"] == true) {
         if let Some(reason) = design["tcp_only"].as_str() {
             let ran = run(engine().args(["serve", name(design), "--listen", "unix:@"]));
             one_line(&ran, 2, &[name(design), "over TCP alone", reason]);
@@ -72,7 +64,7 @@ fn every_design_but_those_that_share_a_port_serves_every_load() {
 
 #[test]
 fn every_primitive_but_those_of_tcp_moves_the_bytes() {
-    for primitive in listed("primitives").iter().filter(|primitive| primitive["available"] == true) {
+    for primitive in list("primitives").iter().filter(|primitive| primitive["available"] == true) {
         let option = if primitive["moves"] == "out" { "--primitive" } else { "--receive" };
         let way = [option, name(primitive)];
         if let Some(reason) = primitive["tcp_only"].as_str() {

@@ -180,6 +180,10 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
     assert server.returncode == 0
 
 
+def test_the_new_primitives_stand_the_tests_of_primitives(extended: Path) -> None:
+    cargo("test", extended, "--lib", "--", "primitives::")
+
+
 def test_the_new_workload_conforms_on_the_new_design(extended: Path) -> None:
     cargo("test", extended, "--test", "conformance", "--", "prefork_flock::ping")
 

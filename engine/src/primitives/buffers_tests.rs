@@ -133,12 +133,15 @@ fn the_primitives_that_lend_memory_say_so() {
     }
 }
 
-const WITHOUT_COPYING: [&str; 2] = ["zerocopy", "uring_send_zc"];
+/// Those that this machine has whose sends end in a completion.
+fn that_complete() -> impl Iterator<Item = &'static str> {
+    primitives(Direction::Out).into_iter().filter(|entry| entry.item.completes).map(|entry| entry.name)
+}
 
 /// Those attempts that found no room count neither as sends nor as completions.
 #[test]
 fn every_send_without_copying_has_one_completion() {
-    for name in WITHOUT_COPYING.into_iter().filter(|name| has(name)) {
+    for name in that_complete() {
         let (peer, own) = connection(Buffers { send: Some(1), receive: Some(16 << 10) });
         own.set_nonblocking(true).unwrap();
         let (mut peer, mut reading) = (Some(peer), None);
@@ -178,7 +181,7 @@ fn every_send_without_copying_has_one_completion() {
 fn more_notifications_than_a_ring_has_room_for() {
     const CONNECTIONS: usize = 4;
     const SENDS: usize = 2000;
-    for name in WITHOUT_COPYING.into_iter().filter(|name| has(name)) {
+    for name in that_complete() {
         let tally = Tally::new(0).unwrap();
         let mut openers = openers(name, "recv");
         let buffers: Vec<Arc<[u8]>> = (0..SENDS).map(|index| noise(index as u64, 11).into()).collect();
@@ -281,7 +284,7 @@ fn a_worker_that_waits_keeps_nobody_from_his_end() {
 /// Longer than it may take nothing, but never so long at a time.
 #[test]
 fn a_peer_that_is_slow_is_not_deaf() {
-    for name in WITHOUT_COPYING.into_iter().filter(|name| has(name)) {
+    for name in that_complete() {
         let (mut peer, own) = connection(Buffers { receive: Some(4096), ..Buffers::default() });
         own.set_nonblocking(true).unwrap();
         let (mut channel, _) = channel(own, name, "recv");
@@ -305,7 +308,7 @@ fn a_peer_that_is_slow_is_not_deaf() {
 /// Where no completion will ever come the peer still gets all that was sent before, and the end, at once.
 #[test]
 fn the_peer_is_told_the_end_before_the_last_completion() {
-    for name in WITHOUT_COPYING.into_iter().filter(|name| has(name)) {
+    for name in that_complete() {
         let (mut peer, own) = connection(Buffers { receive: Some(16 << 10), ..Buffers::default() });
         own.set_nonblocking(true).unwrap();
         let (mut channel, _) = channel(own, name, "recv");

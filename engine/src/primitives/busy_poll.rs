@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_once};
+use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_once, receive_stored};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
@@ -26,22 +26,14 @@ struct BusyPoll;
 
 impl Receiver for BusyPoll {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        receive_once(
-            inbox,
-            |inbox| {
-                inbox.receive(want.most(), |room| {
-                    let until = Instant::now() + LONGEST;
-                    loop {
-                        match socket::recv(socket, room, libc::MSG_DONTWAIT) {
-                            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                            Ok(bytes) => return Ok(bytes),
-                            Err(_) if Instant::now() >= until => return socket::recv(socket, room, 0),
-                            Err(_) => std::hint::spin_loop(),
-                        }
-                    }
-                })
-            },
-            Received::Bytes,
-        )
+        let until = Instant::now() + LONGEST;
+        loop {
+            let without_waiting = |room: &mut [u8]| socket::recv(socket, room, libc::MSG_DONTWAIT);
+            match receive_once(inbox, |inbox| inbox.receive(want.most(), without_waiting), Received::Bytes)? {
+                Received::Blocked if Instant::now() < until => std::hint::spin_loop(),
+                Received::Blocked => return receive_stored(socket, want.most(), inbox),
+                received => return Ok(received),
+            }
+        }
     }
 }

@@ -54,8 +54,8 @@ pub fn openers(out: &str, into: &str) -> Openers {
 pub fn openers_with(out: &str, into: &str, given: &BTreeMap<&str, Value>) -> Openers {
     let find = |name| PRIMITIVES.iter().find(|entry| entry.name == name).unwrap();
     let (out, into) = (find(out), find(into));
-    let declared = [out.item.settings, into.item.settings].concat();
-    Way { out, into }.prepare(&Settings::new(&declared, given)).unwrap()
+    let way = Way { out, into };
+    way.prepare(&Settings::new(&way.settings(), given)).unwrap()
 }
 
 /// Sizes of the kernel's buffers, in bytes as asked for (socket(7)); `None` is the system's own choice.

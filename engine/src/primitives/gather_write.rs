@@ -10,11 +10,13 @@ use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive::sending::<GatherWrite>(About {
-    summary: "The pieces of a message copied together, then one write",
-    source: "write(2)",
-})
-.gathering();
+pub static ENTRY: Primitive = Primitive {
+    gathers: true,
+    ..Primitive::sending::<GatherWrite>(About {
+        summary: "The pieces of a message copied together, then one write",
+        source: "write(2)",
+    })
+};
 
 thread_local! {
     /// The buffer that was last given back in this thread: idle connections have none.

@@ -5,13 +5,13 @@ use crate::primitive::Primitive;
 #[cfg(test)]
 mod buffers_tests;
 #[cfg(test)]
+mod connection_tests;
+#[cfg(test)]
 mod fixtures;
 #[cfg(test)]
 mod receiving_tests;
 #[cfg(test)]
 mod sending_tests;
-#[cfg(test)]
-mod transfer_forms;
 
 crate::register! {
     /// All primitives.

@@ -15,7 +15,6 @@ pub static ENTRY: Primitive = Primitive {
         summary: "One send a piece, with MSG_MORE until the last of a message",
         source: "send(2), MSG_MORE",
     })
-    .gathering()
 };
 
 #[derive(Default)]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fixtures::{
-    Buffers, PATIENCE, TINY, awkward_messages, channel, compare, connection, file, in_memory, noise, openers,
+    Buffers, PATIENCE, TINY, awkward_messages, channel, compare, connection, file, has, in_memory, noise, openers,
     primitives, put, reader, send_all,
 };
 use crate::outbox::Piece;
@@ -161,6 +161,48 @@ fn stuck(name: &str, blocking: bool) -> (TcpStream, crate::channel::Channel, Vec
         assert!(took > Duration::from_millis(90), "{name}: {took:?}");
     }
     (peer, channel, bytes.to_vec(), message)
+}
+
+/// As long as its socket, and no longer, whatever it is interrupted by: the second send is into a socket that takes nothing.
+#[test]
+fn a_call_waits_as_long_as_the_socket() {
+    with_every_primitive(|name, blocking| {
+        let (_peer, mut channel, _, _lent) = stuck(name, blocking);
+        let took = || {
+            let began = Instant::now();
+            assert_eq!(channel.send().unwrap(), Sent::Blocked, "{name}");
+            began.elapsed()
+        };
+        // The machine may be busy, but not each time.
+        let took = std::iter::repeat_with(took).take(5).min().unwrap().as_millis();
+        let allowed = if blocking { 95..170 } else { 0..50 };
+        assert!(allowed.contains(&took), "{name}, blocking: {blocking}: {took} ms");
+    });
+}
+
+/// Of a call of the kernel's a signal begins the time anew: it comes back, and is made again. A ring is waited for until the
+/// same moment.
+#[test]
+fn signals_do_not_prolong_the_wait_for_a_ring() {
+    signal::allow_interruption().unwrap();
+    for name in ["uring_send", "uring_send_zc"].into_iter().filter(|name| has(name)) {
+        let (_peer, mut channel, _, _lent) = stuck(name, true);
+        let sender = thread::spawn(move || {
+            let began = Instant::now();
+            assert_eq!(channel.send().unwrap(), Sent::Blocked, "{name}");
+            began.elapsed()
+        });
+        // Longer than it may take; but it ends, whatever it does with them.
+        for _ in 0..100 {
+            if sender.is_finished() {
+                break;
+            }
+            signal::interrupt_thread(&sender).unwrap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        let took = sender.join().unwrap();
+        assert!(took < Duration::from_secs(1), "{name}: {took:?}");
+    }
 }
 
 #[test]

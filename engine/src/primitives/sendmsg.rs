@@ -13,11 +13,13 @@ use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive::sending::<Sendmsg>(About {
-    summary: "One sendmsg a message, gathered by the kernel from a table that is filled for each call",
-    source: "sendmsg(2)",
-})
-.gathering();
+pub static ENTRY: Primitive = Primitive {
+    gathers: true,
+    ..Primitive::sending::<Sendmsg>(About {
+        summary: "One sendmsg a message, gathered by the kernel from a table that is filled for each call",
+        source: "sendmsg(2)",
+    })
+};
 
 #[derive(Default)]
 struct Sendmsg;

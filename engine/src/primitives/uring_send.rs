@@ -11,6 +11,7 @@ use crate::setting::Settings;
 use crate::sys::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
+    gathers: true,
     unavailable: || sends::refusal(false).map(|refusal| refusal.to_string()),
     ..Primitive::moving(
         About {
@@ -19,7 +20,6 @@ pub static ENTRY: Primitive = Primitive {
         },
         Moves::Out(prepare),
     )
-    .gathering()
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {

@@ -3,15 +3,16 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use crate::about::About;
 use crate::outbox::Outbox;
 use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::setting::Settings;
-use crate::sys::sends::{self, Patience, SendRing};
+use crate::sys::sends::{self, Owner, Patience, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
+    completes: true,
     tcp_only: Some("IORING_OP_SEND_ZC is refused on Unix sockets"),
     unavailable: || sends::refusal(true).map(|refusal| refusal.to_string()),
     ..Primitive::moving(
@@ -24,39 +25,35 @@ pub static ENTRY: Primitive = Primitive {
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
-    Ok(Box::new(OneRing { ring: Arc::new(Mutex::new(SendRing::new()?)), opened: 0 }))
+    Ok(Box::new(OneRing(Arc::new(Mutex::new(SendRing::new()?)))))
 }
 
-/// The ring is the worker's, and knows its connections by number.
-struct OneRing {
-    ring: Arc<Mutex<SendRing>>,
-    opened: u64,
-}
+/// The ring is the worker's.
+struct OneRing(Arc<Mutex<SendRing>>);
 
 impl Opener<dyn Sender> for OneRing {
     fn open(&mut self, socket: BorrowedFd<'_>) -> io::Result<Box<dyn Sender>> {
-        self.opened += 1;
         let patience = Patience::of(socket)?;
-        let (ring, owner) = (Arc::clone(&self.ring), self.opened);
-        Ok(Box::new(UringSendZc { ring, owner, patience, copied: 0 }))
+        Ok(Box::new(UringSendZc { ring: Arc::clone(&self.0), owner: Arc::default(), patience, copied: 0 }))
     }
 }
 
 struct UringSendZc {
     ring: Arc<Mutex<SendRing>>,
-    owner: u64,
+    owner: Arc<Owner>,
     patience: Patience,
     /// Sends that this program had to have copied, of which nobody has been told.
     copied: u64,
 }
 
 impl UringSendZc {
-    /// The ring, unless its worker uses it just now: that may wait for another peer, and for as long as that peer likes.
-    fn ring_if_free(&self) -> Option<MutexGuard<'_, SendRing>> {
+    /// Takes what has come from the ring, unless its worker uses it just now: that takes it then, but may wait for another
+    /// peer, and for as long as that peer likes.
+    fn collect(&self) {
         match self.ring.try_lock() {
-            Ok(ring) => Some(ring),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+            Ok(mut ring) => ring.notify(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().notify(),
+            Err(TryLockError::WouldBlock) => {}
         }
     }
 }
@@ -67,7 +64,7 @@ impl Sender for UringSendZc {
         let UringSendZc { owner, patience, copied, .. } = self;
         send_all(outbox, |outbox| {
             let (bytes, range) = outbox.first().in_memory()?;
-            match ring.send_zc(*owner, socket, &bytes, range.clone(), *patience) {
+            match ring.send_zc(owner, socket, &bytes, range.clone(), *patience) {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENOBUFS)) => {
                     // No more memory may be pinned. Waiting could wait for the peer, so this one is copied, and counts as
                     // such.
@@ -81,21 +78,92 @@ impl Sender for UringSendZc {
         })
     }
 
+    fn reap(&mut self, _socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.collect();
+        Ok(())
+    }
+
     fn take_completions(&mut self) -> Completions {
+        self.collect();
         let here = std::mem::take(&mut self.copied);
-        let (completed, copied) = self.ring_if_free().map_or((0, 0), |mut ring| ring.notifications(self.owner));
+        let (completed, copied) = self.owner.take_notifications();
         Completions { completed: completed + here, copied: copied + here }
     }
 
     fn holds(&self) -> bool {
-        self.ring_if_free().is_none_or(|ring| ring.holds(self.owner))
+        self.owner.holds()
     }
 }
 
-impl Drop for UringSendZc {
-    fn drop(&mut self) {
-        if let Some(mut ring) = self.ring_if_free() {
-            ring.forget(self.owner);
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::outbox::Piece;
+
+    /// A sender of this ring, its socket and the peer's.
+    fn opened(ring: &mut OneRing) -> (Box<dyn Sender>, TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let own = listener.accept().unwrap().0;
+        (ring.open(own.as_fd()).unwrap(), own, peer)
+    }
+
+    fn sends(sender: &mut dyn Sender, own: &TcpStream) -> Arc<[u8]> {
+        let (mut outbox, bytes) = (Outbox::default(), Arc::from([7; 4000]));
+        outbox.push(Piece::Bytes(Arc::clone(&bytes), 0..4000));
+        assert_eq!(sender.send(own.as_fd(), &mut outbox).unwrap(), Sent::Done);
+        bytes
+    }
+
+    /// As a worker that waits in a send of another connection: it has the ring, and takes what comes until the bytes are free.
+    fn until_free(ring: &mut SendRing, bytes: &Arc<[u8]>) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while Arc::strong_count(bytes) > 1 {
+            assert!(Instant::now() < deadline, "bytes are held for ever");
+            ring.notify();
         }
+    }
+
+    fn ring() -> Option<OneRing> {
+        match sends::refusal(true) {
+            None => Some(OneRing(Arc::new(Mutex::new(SendRing::new().unwrap())))),
+            Some(refusal) => {
+                println!("skipped: {refusal}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn completions_are_told_while_the_worker_uses_the_ring() {
+        let Some(mut one) = ring() else { return };
+        let (mut sender, own, mut peer) = opened(&mut one);
+        let bytes = sends(sender.as_mut(), &own);
+        peer.read_exact(&mut [0; 4000]).unwrap();
+        let ring = Arc::clone(&one.0);
+        let mut in_use = ring.lock().unwrap();
+        until_free(&mut in_use, &bytes);
+        assert!(!sender.holds());
+        assert_eq!(sender.take_completions().completed, 1);
+    }
+
+    #[test]
+    fn a_sender_that_goes_while_the_worker_uses_the_ring_leaves_nothing() {
+        let Some(mut one) = ring() else { return };
+        let (mut sender, own, mut peer) = opened(&mut one);
+        let bytes = sends(sender.as_mut(), &own);
+        let ring = Arc::clone(&one.0);
+        let mut in_use = ring.lock().unwrap();
+        let users = Arc::strong_count(&ring);
+        drop(sender);
+        assert_eq!(Arc::strong_count(&ring), users - 1);
+        peer.read_exact(&mut [0; 4000]).unwrap();
+        until_free(&mut in_use, &bytes);
+        assert!(in_use.is_empty(), "what is known of a sender that has gone stays for good");
     }
 }

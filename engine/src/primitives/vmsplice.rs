@@ -15,6 +15,7 @@ use crate::setting::Settings;
 use crate::sys::zero_copy;
 
 pub static ENTRY: Primitive = Primitive {
+    gathers: true,
     lends: true,
     ..Primitive::moving(
         About {
@@ -23,7 +24,6 @@ pub static ENTRY: Primitive = Primitive {
         },
         Moves::Out(prepare),
     )
-    .gathering()
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {

@@ -10,13 +10,13 @@ use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
 pub static ENTRY: Primitive = Primitive {
+    gathers: true,
     laid_out: true,
     original: Some("3"),
     ..Primitive::sending::<WriteOnce>(About {
         summary: "One write a message that was laid out beforehand",
         source: "write(2)",
     })
-    .gathering()
 };
 
 #[derive(Default)]

@@ -9,12 +9,12 @@ use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
 pub static ENTRY: Primitive = Primitive {
+    gathers: true,
     original: Some("2"),
     ..Primitive::sending::<Writev>(About {
         summary: "One writev a message, gathered by the kernel",
         source: "writev(2)",
     })
-    .gathering()
 };
 
 #[derive(Default)]

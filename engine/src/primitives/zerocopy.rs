@@ -12,6 +12,8 @@ use crate::setting::Settings;
 use crate::sys::{socket, zero_copy};
 
 pub static ENTRY: Primitive = Primitive {
+    gathers: true,
+    completes: true,
     tcp_only: Some("SO_ZEROCOPY is refused on Unix sockets"),
     ..Primitive::moving(
         About {
@@ -20,7 +22,6 @@ pub static ENTRY: Primitive = Primitive {
         },
         Moves::Out(prepare),
     )
-    .gathering()
 };
 
 /// Sends in flight from which on each further send collects completions first: the kernel's notes of them take memory of

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::Arc;
-use std::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
@@ -26,25 +27,58 @@ const REPORT_USAGE: u16 = 1 << 3;
 /// The mark of a cancellation among the results.
 const CANCELLATION: u64 = u64::MAX;
 
-/// Whose a send was that nobody asks about any more.
-const NOBODY: u64 = 0;
-
 /// A ring of a worker: to be made where it is used, after every fork.
 pub struct SendRing {
     ring: IoUring,
     /// What was sent without being copied and has no notification yet, by the number of its send.
     held: HashMap<u64, Held>,
     sends: u64,
-    /// Notifications that their owners have not asked for: how many, and how many of them say that the bytes were copied.
-    notified: HashMap<u64, (u64, u64)>,
 }
 
 struct Held {
-    owner: u64,
+    owner: Arc<Owner>,
     /// Nothing of it was sent, and its notification is of no interest.
     failed: bool,
     /// Nobody reads it here; it must not go while the kernel may.
     _bytes: Arc<[u8]>,
+}
+
+/// Whoever sends without copying. It is asked without the ring, which may be waiting for another's peer just now: whatever
+/// a worker takes from the ring meanwhile is noted here, for as long as anybody asks.
+#[derive(Debug, Default)]
+pub struct Owner(Mutex<Notes>);
+
+#[derive(Debug, Default)]
+struct Notes {
+    /// Sends whose bytes are held.
+    held: u64,
+    /// Notifications since they were last taken, and how many of them say that the bytes were copied.
+    notified: (u64, u64),
+}
+
+impl Owner {
+    /// Whether bytes are held. Once they are not, and nothing more is sent, no notification is to come.
+    pub fn holds(&self) -> bool {
+        self.with(|notes| notes.held > 0)
+    }
+
+    /// Notifications since this was last asked: how many, and how many of them say that the bytes were copied after all.
+    pub fn take_notifications(&self) -> (u64, u64) {
+        self.with(|notes| std::mem::take(&mut notes.notified))
+    }
+
+    /// One send ends whose bytes were held; `copied` is what its notification says, where it is of interest.
+    fn ended(&self, copied: Option<bool>) {
+        self.with(|notes| {
+            notes.held -= 1;
+            notes.notified.0 += u64::from(copied.is_some());
+            notes.notified.1 += u64::from(copied == Some(true));
+        });
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Notes) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// How long a socket has its callers wait. The ring looks at neither O_NONBLOCK nor SO_SNDTIMEO, so it has to be told.
@@ -87,16 +121,59 @@ pub fn refusal(without_copying: bool) -> Option<Refusal> {
         false => (opcode::Send::CODE, "IORING_OP_SEND"),
         true => (opcode::SendZc::CODE, "IORING_OP_SEND_ZC"),
     };
-    let ring = match IoUring::new(1) {
-        Ok(ring) => ring,
-        Err(error) => return Some(Refusal { call: "io_uring_setup", error }),
-    };
+    tried(code, name).err()
+}
+
+fn tried(code: u8, name: &'static str) -> Result<(), Refusal> {
+    let refused = |call| move |error| Refusal { call, error };
+    let mut ring = IoUring::new(1).map_err(refused("io_uring_setup"))?;
     let mut probe = Probe::new();
-    if let Err(error) = ring.submitter().register_probe(&mut probe) {
-        return Some(Refusal { call: "io_uring_register", error });
+    ring.submitter().register_probe(&mut probe).map_err(refused("io_uring_register"))?;
+    if !probe.is_supported(code) {
+        return Err(refused(name)(io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
     }
-    let missing = || Refusal { call: name, error: io::Error::from_raw_os_error(libc::EOPNOTSUPP) };
-    (!probe.is_supported(code)).then(missing)
+    // A send that is given up after a time takes two things more, which no probe tells of: to wait for so long and no
+    // longer (IORING_FEAT_EXT_ARG), and to cancel whatever is under way on a socket (IORING_ASYNC_CANCEL_FD).
+    let (socket, _peer) = UnixStream::pair().map_err(refused("socketpair"))?;
+    // SAFETY: the entry points to nothing.
+    let pushed = unsafe { ring.submission().push(&cancel(socket.as_fd())) };
+    pushed.expect("an empty ring has a place");
+    wait(&ring, Some(Instant::now() + TRIAL)).map_err(refused("io_uring_enter"))?;
+    let result = ring.completion().next().map(|entry| entry.result());
+    match result {
+        // None was under way: by the number of them (IORING_ASYNC_CANCEL_ALL), or as an error.
+        Some(0..) => Ok(()),
+        Some(error) if error == -libc::ENOENT => Ok(()),
+        Some(error) => Err(refused("IORING_ASYNC_CANCEL_FD")(io::Error::from_raw_os_error(-error))),
+        None => Err(refused("io_uring_enter")(io::Error::from_raw_os_error(libc::ETIME))),
+    }
+}
+
+/// How long a cancellation of nothing may take, which comes back at once.
+const TRIAL: Duration = Duration::from_secs(1);
+
+/// Cancels all that is under way on a socket.
+fn cancel(socket: BorrowedFd<'_>) -> squeue::Entry {
+    let all = CancelBuilder::fd(Fd(socket.as_raw_fd())).all();
+    opcode::AsyncCancel2::new(all).build().user_data(CANCELLATION)
+}
+
+/// Submits, and waits for a completion until then. The kernel tells how many were submitted, if any were, and not that the
+/// time was over meanwhile, nor of a signal (io_uring_enter(2)): who waits for something looks whether it has come, and
+/// waits again until the same moment.
+fn wait(ring: &IoUring, until: Option<Instant>) -> io::Result<()> {
+    let waited = retry(|| match until {
+        None => ring.submit_and_wait(1),
+        Some(until) => {
+            let time = Timespec::from(until.saturating_duration_since(Instant::now()));
+            ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
+        }
+    });
+    match waited {
+        // There are more completions than the ring has places for: they are about to be taken.
+        Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EBUSY)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 impl SendRing {
@@ -106,7 +183,7 @@ impl SendRing {
             .setup_cqsize(4096)
             .build(SENDS_AT_A_TIME as u32)
             .map_err(|error| Refusal { call: "io_uring_setup", error })?;
-        Ok(SendRing { ring, held: HashMap::new(), sends: 0, notified: HashMap::new() })
+        Ok(SendRing { ring, held: HashMap::new(), sends: 0 })
     }
 
     /// Sends pieces one after another by one io_uring_enter, as linked operations: a piece that is not taken in full ends the
@@ -144,12 +221,12 @@ impl SendRing {
         Ok(sent)
     }
 
-    /// Sends without copying, for an owner of a number of its own choice other than 0, and holds the bytes until the kernel
-    /// is done with them. Says how many bytes were taken; EAGAIN where the time was over, ENOMEM where the user may not pin
-    /// so much memory (RLIMIT_MEMLOCK; Linux, io_uring/notif.h, io_notif_account_mem).
+    /// Sends without copying, and holds the bytes until the kernel is done with them; its owner is told then. Says how many
+    /// bytes were taken; EAGAIN where the time was over, ENOMEM where the user may not pin so much memory (RLIMIT_MEMLOCK;
+    /// Linux, io_uring/notif.h, io_notif_account_mem).
     pub fn send_zc(
         &mut self,
-        owner: u64,
+        owner: &Arc<Owner>,
         socket: BorrowedFd<'_>,
         bytes: &Arc<[u8]>,
         range: Range<usize>,
@@ -162,7 +239,8 @@ impl SendRing {
             .flags(patience.flags())
             .zc_flags(REPORT_USAGE)
             .build();
-        self.held.insert(number, Held { owner, failed: false, _bytes: Arc::clone(bytes) });
+        owner.with(|notes| notes.held += 1);
+        self.held.insert(number, Held { owner: Arc::clone(owner), failed: false, _bytes: Arc::clone(bytes) });
         self.push(&entry.user_data(number));
         let mut found = None;
         self.wait_for(socket, patience.time(), |of, result| {
@@ -174,22 +252,15 @@ impl SendRing {
         taken(found.expect("it was waited for"))
     }
 
-    /// Notifications of an owner since this was last asked: how many, and how many of them say that the bytes were copied
-    /// after all.
-    pub fn notifications(&mut self, owner: u64) -> (u64, u64) {
+    /// Tells the owners what the kernel has said since.
+    pub fn notify(&mut self) {
         self.collect(&mut |_, _| {});
-        self.notified.remove(&owner).unwrap_or_default()
     }
 
-    /// Whether bytes of an owner are held.
-    pub fn holds(&self, owner: u64) -> bool {
-        self.held.values().any(|held| held.owner == owner)
-    }
-
-    /// An owner will not ask again. What is held of its bytes still is.
-    pub fn forget(&mut self, owner: u64) {
-        self.notified.remove(&owner);
-        self.held.values_mut().filter(|held| held.owner == owner).for_each(|held| held.owner = NOBODY);
+    /// Whether no bytes are held, of anybody.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// Waits until the results of sends are complete, as the callback says that takes them. What has not been done after so
@@ -200,17 +271,22 @@ impl SendRing {
         patience: Option<Duration>,
         mut complete: impl FnMut(u64, i32) -> bool,
     ) {
+        let mut until = patience.map(|patience| Instant::now() + patience);
         let (mut done, mut cancelling, mut cancelled) = (false, false, false);
         while !done || cancelling && !cancelled {
-            if !self.wait(patience.filter(|_| !cancelling)) && !cancelling {
-                let all = CancelBuilder::fd(Fd(socket.as_raw_fd())).all();
-                self.push(&opcode::AsyncCancel2::new(all).build().user_data(CANCELLATION));
-                cancelling = true;
+            if let Err(error) = wait(&self.ring, until) {
+                // The kernel may go on reading what is borrowed: there is no way back to the caller.
+                eprintln!("thunderherd-engine: io_uring_enter: {error}");
+                std::process::abort();
             }
             self.collect(&mut |number, result| match number {
                 CANCELLATION => cancelled = true,
                 _ => done |= complete(number, result),
             });
+            if !done && until.is_some_and(|until| Instant::now() >= until) {
+                self.push(&cancel(socket));
+                (until, cancelling) = (None, true);
+            }
         }
     }
 
@@ -233,40 +309,17 @@ impl SendRing {
             let number = entry.user_data();
             if cqueue::notif(entry.flags()) {
                 let held = self.held.remove(&number).expect("a notification comes once");
-                if held.owner != NOBODY && !held.failed {
-                    let (notified, copied) = self.notified.entry(held.owner).or_default();
-                    *notified += 1;
-                    *copied += u64::from(entry.result() as u32 & COPIED != 0);
-                }
+                let copied = entry.result() as u32 & COPIED != 0;
+                held.owner.ended((!held.failed).then_some(copied));
                 continue;
             }
             if !cqueue::more(entry.flags()) {
-                // It failed, and no notification follows.
-                self.held.remove(&number);
+                // No notification follows: it failed, or was a send that copies.
+                self.held.remove(&number).iter().for_each(|held| held.owner.ended(None));
             } else if let Some(held) = self.held.get_mut(&number) {
                 held.failed = entry.result() < 0;
             }
             sent(number, entry.result());
-        }
-    }
-
-    /// Waits for a completion; `false` when the time is over.
-    fn wait(&self, patience: Option<Duration>) -> bool {
-        let time = patience.map(Timespec::from);
-        let waited = retry(|| match &time {
-            None => self.ring.submit_and_wait(1),
-            Some(time) => self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(time)),
-        });
-        match waited {
-            Ok(_) => true,
-            Err(error) if error.raw_os_error() == Some(libc::ETIME) => false,
-            // There are more completions than the ring has places for: they are about to be taken.
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => true,
-            Err(error) => {
-                // The kernel may go on reading what is borrowed: there is no way back to the caller.
-                eprintln!("thunderherd-engine: io_uring_enter: {error}");
-                std::process::abort();
-            }
         }
     }
 

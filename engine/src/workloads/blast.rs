@@ -2,8 +2,9 @@
 //! pieces and by the calls that are to be compared; the server answers with the number of its read calls.
 //!
 //! The server never reads past the end of an iteration, and the calls that read the count are not counted: so there are as
-//! many reads as iterations at least. Only the design `io_uring`, whose operations take what has come, may need fewer: there a
-//! completed operation counts as a read.
+//! many reads as iterations at least. Those that found nothing count, as they are system calls like any other: a server whose
+//! sockets do not block makes some, and one that spins makes many. Only the design `io_uring`, whose operations take what has
+//! come, may need fewer than iterations: there a completed operation counts as a read.
 
 mod client;
 #[cfg(test)]
@@ -60,7 +61,8 @@ const REPETITION_LIMIT: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 1_000_000 },
 };
 
-/// So many that the count of reads fits into 4 bytes, even if each read brought one byte.
+/// So many that the count of reads fits into 4 bytes, even if each read brought one byte; of more reads, which brought nothing,
+/// as many are told, and accounted for.
 const MOST_REPETITIONS: u64 = u32::MAX as u64 / ITERATION as u64;
 
 /// Bytes of an iteration.
@@ -237,7 +239,7 @@ impl Session for BlastSession {
             return Ok(Next::Receive(self.want()));
         }
         // What came together with its count, which only operations of a ring bring, came by one.
-        let reads = self.reads.max(1);
+        let reads = self.reads.clamp(1, u32::MAX.into());
         self.blast.reads[0].fetch_add(reads, Relaxed);
         let reply = self.blast.form.encode(reads);
         let length = reply.len();

@@ -140,16 +140,6 @@ pub fn cpu_nanoseconds_of_group(group: i32) -> u64 {
     of_group(group).into_iter().map(|process| of(process.id)).sum()
 }
 
-/// Nanoseconds that each thread of a process has run on a CPU (/proc/ID/task/ID/schedstat).
-pub fn thread_cpu_nanoseconds(id: i32) -> Vec<u64> {
-    let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("the process is there");
-    let time = |task: fs::DirEntry| {
-        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse().ok()
-    };
-    tasks.filter_map(|task| time(task.ok()?)).collect()
-}
-
 /// KiB of memory that a process has resident; all of it is its own (/proc/ID/status).
 pub fn resident_kib(id: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{id}/status")).expect("the process is there");
