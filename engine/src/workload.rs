@@ -26,6 +26,8 @@ pub struct Workload {
     pub client_settings: &'static [Setting],
     /// Which settings of both ends must agree: where they do not, requests fail.
     pub agreements: &'static [Agreement],
+    /// Settings of the asking end whose product is given.
+    pub products: &'static [Product],
     /// The ends that only count what comes where a primitive does not store it; the others have to read it.
     pub takes_unstored: &'static [End],
     /// The ends of which each message lies in one buffer.
@@ -51,6 +53,7 @@ pub const COMMON: Workload = Workload {
     service_settings: &[],
     client_settings: &[],
     agreements: &[],
+    products: &[],
     takes_unstored: &[],
     laid_out: &[End::Service, End::Client],
     lasting: &[],
@@ -101,6 +104,16 @@ pub struct Agreement {
     pub relation: Relation,
     /// The setting of the serving end.
     pub service: Setting,
+}
+
+/// Two whole numbers among the settings of the asking end whose product is given, such as pieces and the size of each of
+/// something whole. A load with others is refused; whoever makes up settings is told beforehand by `list --json`.
+#[derive(Debug, Clone, Copy)]
+pub struct Product {
+    /// The two.
+    pub settings: [Setting; 2],
+    /// Their product.
+    pub product: u64,
 }
 
 /// How a client's setting must stand to its server's.

@@ -153,8 +153,7 @@ class Resolver:
                 (each, made.settings, made.load.settings)
                 for each, made in zip(chosen, contenders, strict=True)
             ]
-            agreements = {each.name: each.agreements for each in self.catalogue.workloads}
-            checks.check_agreements(loads, agreements, problems)
+            checks.check_agreements(loads, self.catalogue, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:

@@ -15,7 +15,7 @@ use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
 use crate::workload::{
     Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,
-    PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, REQUESTS, last,
+    PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, Product, REQUESTS, last,
 };
 
 /// How many iterations a request has.
@@ -42,6 +42,9 @@ pub const BUFFER_SIZE: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 100 },
 };
 
+/// An iteration is cut into pieces of one size.
+pub const PIECES: Product = Product { settings: [BUFFERS, BUFFER_SIZE], product: ITERATION as u64 };
+
 /// Iterations that are put into the outbox at a time.
 const IN_A_PART: u64 = (PART / ITERATION) as u64;
 
@@ -53,7 +56,7 @@ const ROUND_TRIP: &str = "round_trip_ns";
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let [repetitions, buffers, buffer_size] =
         [REPETITIONS, BUFFERS, BUFFER_SIZE].map(|setting| settings.integer(setting.name));
-    if buffers * buffer_size != ITERATION as u64 {
+    if buffers * buffer_size != PIECES.product {
         let (fitting, size) = nearest(buffers, buffer_size);
         return Err(mistake(format!(
             "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
