@@ -13,10 +13,17 @@ pub fn list(kind: &str) -> Vec<Value> {
     serde_json::from_str(&run(engine().args(["list", kind, "--json"])).output).unwrap()
 }
 
+/// The name of what is listed.
+pub fn name(entry: &Value) -> &str {
+    entry["name"].as_str().unwrap_or_else(|| panic!("{entry} has no name"))
+}
+
 /// The designs that can run here.
 pub fn designs() -> Vec<String> {
-    let available = list("designs").into_iter().filter(|design| design["available"] == true);
-    available.map(|design| design["name"].as_str().unwrap().to_owned()).collect()
+    let (there, not_there): (Vec<_>, Vec<_>) =
+        list("designs").into_iter().partition(|design| design["available"] == true);
+    not_there.iter().for_each(|design| eprintln!("{} is left out: {}", name(design), design["reason"]));
+    there.iter().map(|design| name(design).to_owned()).collect()
 }
 
 /// A number of a line.
