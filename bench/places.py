@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from common import PATIENCE_SECONDS, two_places
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
-from thunderherd.namespaces import site_of
+from thunderherd.sites import site_of
 from thunderherd.study import Lab
 
 NAMES = tuple(kind.name for kind in KINDS.values() if kind.has_tcp)

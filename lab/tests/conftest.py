@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_studies import head
 
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import find_engine
@@ -21,25 +22,10 @@ BUILT = [
     TESTS.parents[1] / "engine" / "target" / kind / "thunderherd-engine" for kind in ("release", "debug")
 ]
 
-SMALL_STUDY = """\
-name = "small"
-title = "A small study"
-question = "Does it run?"
-[measure]
-metric = "server_cpu_per_connection"
-baseline = "iterative"
-normalise_connections = 5000
-[server]
-workload = "bytes"
-primitive = "send_each"
-[load]
-kind = "closed"
-processes = 2
-warm_up_connections = 10
-settings = { children = 2, loops = 25, bytes = 4000 }
-[noise]
-steal_percent = 100
-foreign_percent = 100
+MEASURE = 'baseline = "iterative"\nnormalise_connections = 5000\n'
+SMALL_STUDY = (
+    head("small", measure=MEASURE)
+    + """\
 [sizes.quick]
 looks = [10]
 alpha_split = [1.0]
@@ -57,6 +43,7 @@ name = "prefork"
 design = "prefork"
 settings = { pool = 3 }
 """
+)
 
 
 @pytest.fixture(scope="session")

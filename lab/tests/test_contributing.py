@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md: added to a copy of the engine as printed, built, and run."""
+"""The worked examples of CONTRIBUTING.md: added to a copy of both halves as printed, built, and run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from compiled import target_of_its_own
 
 ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "lab" / "thunderherd"
 GUIDE = ROOT / "CONTRIBUTING.md"
 
 FILE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*\n```\w+\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
@@ -25,6 +27,8 @@ EXCHANGES = re.compile(
 )
 REGISTRY_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, one line: `(?P<name>\w+),`", re.MULTILINE)
 
+LAB_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, imported, and one line: `(?P<name>\w+),`", re.MULTILINE)
+
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -32,6 +36,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("contributing")
     guide = GUIDE.read_text()
     shutil.copytree(ROOT / "engine", folder / "engine", ignore=shutil.ignore_patterns("target"))
+    shutil.copytree(LAB, folder / LAB.relative_to(ROOT), ignore=shutil.ignore_patterns("__pycache__"))
     files = list(FILE.finditer(guide))
     assert [match["path"].rsplit("/", 1)[-1] for match in files] == [
         "prefork_flock.rs",
@@ -40,6 +45,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ping.rs",
         "one_client.rs",
         "minor_faults.rs",
+        "loopback6.py",
         "ping.toml",
         "ping_claims.toml",
     ]
@@ -55,6 +61,17 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         assert additions == 1, f"{match['path']} has no one list to add a line to"
         registry.write_text(text)
+    lab = LAB_LINE.search(guide)
+    assert lab
+    registry = folder / lab["path"]
+    text, additions = re.subn(
+        r"^(from thunderherd\.labs import .*)$|^(    for each in \(\n)",
+        lambda found: f"{found[1]}, {lab['name']}" if found[1] else f"{found[2]}        {lab['name']},\n",
+        registry.read_text(),
+        flags=re.MULTILINE,
+    )
+    assert additions == 2, f"{lab['path']} has no one import and no one list to add a name to"
+    registry.write_text(text)
     exchanges = EXCHANGES.search(guide)
     assert exchanges
     protocol = folder / exchanges["path"]
@@ -86,10 +103,10 @@ def cargo(command: str, folder: Path, *arguments: str) -> None:
 
 
 @pytest.fixture
-def environment() -> dict[str, str]:
-    """The environment in which the lab finds the extended engine."""
+def environment(extended: Path) -> dict[str, str]:
+    """The environment of the extended laboratory, in which it finds the extended engine."""
     engine = target() / "debug" / "thunderherd-engine"
-    return os.environ | {"THUNDERHERD_ENGINE": str(engine)}
+    return os.environ | {"THUNDERHERD_ENGINE": str(engine), "PYTHONPATH": str(extended / "lab")}
 
 
 def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path) -> str:
@@ -102,7 +119,10 @@ def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path)
 
 def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
     listed = thunderherd(["list"], environment, extended)
-    for name in ("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "minor_faults"):
+    for name in (
+        *("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "minor_faults"),
+        "loopback6",
+    ):
         assert name in listed
 
 
@@ -184,3 +204,26 @@ def test_the_new_study_runs_the_new_workload_on_the_new_design(
     judged = thunderherd(["claims", "ping.toml", "out"], environment, extended)
     assert "H1" in judged
     assert re.search(r"30 workers .* 4: \d", " ".join(judged.split()))
+
+
+def test_the_new_lab_is_where_a_study_runs(extended: Path, environment: dict[str, str]) -> None:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            pass
+    except OSError as error:
+        pytest.skip(f"there is no ::1 here: {error}")
+    study = [
+        "run",
+        "ping.toml",
+        "--quick",
+        "--seed",
+        "1",
+        "--out",
+        "ipv6",
+        "--set",
+        "sizes.quick.parts=['main']",
+    ]
+    thunderherd([*study, "--lab", "loopback6"], environment, extended)
+    summary = json.loads((extended / "ipv6" / "summary.json").read_text())
+    assert summary["machine"]["labs"] == {"loopback6": {"address": "[::1]"}}
+    assert summary["trials"]["invalid"] == 0

@@ -24,7 +24,7 @@ METRIC = "server_cpu_per_connection"
 WORDS = ["prefork", "iterative", "--over", "pool=1..256", "--load", "closed", "--metric", METRIC]
 
 
-class Bench:
+class Rig:
     """Trials that never happened: an iterative server costs 20 µs a connection, a pool as its size has it."""
 
     def __init__(self) -> None:
@@ -47,11 +47,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Bench:
+def rig(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Rig:
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
     monkeypatch.setattr(machine, "describe", lambda engine=None: here)
-    made = Bench()
+    made = Rig()
     monkeypatch.setattr(runner, "run_trial", made.run_trial)
     return made
 
@@ -79,7 +79,7 @@ def answer(directory: Path) -> dict[str, Any]:
     return found
 
 
-def test_both_stages_and_the_answer(bench: Bench, typed: Typed, tmp_path: Path) -> None:
+def test_both_stages_and_the_answer(rig: Rig, typed: Typed, tmp_path: Path) -> None:
     out = tmp_path / "found"
     status, printed, said = typed("crossover", *WORDS, "--out", str(out), "--seed", "5")
     assert status == 0, said
@@ -92,7 +92,7 @@ def test_both_stages_and_the_answer(bench: Bench, typed: Typed, tmp_path: Path) 
     }  # fmt: skip
     assert str(out / "dense" / "report.html") in printed and (out / "dense" / "report.html").exists()
     assert load(out / "coarse").run.seed == load(out / "dense").run.seed == 5
-    sizes = {int(name.partition("=")[2]) for name in bench.ran if "@dense=" in name}
+    sizes = {int(name.partition("=")[2]) for name in rig.ran if "@dense=" in name}
     assert sizes == set(map(int, answer(out / "coarse")["next_sizes"]))
     # What was run can be run and shown again by the other commands.
     assert typed("table", str(out / "dense"))[1].count("prefork beats iterative") == 1
@@ -101,8 +101,8 @@ def test_both_stages_and_the_answer(bench: Bench, typed: Typed, tmp_path: Path) 
     assert answer(tmp_path / "again") == found
 
 
-def test_none_is_an_answer(bench: Bench, typed: Typed, tmp_path: Path) -> None:
-    bench.cost = lambda pool: 10e-6
+def test_none_is_an_answer(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+    rig.cost = lambda pool: 10e-6
     status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
     assert status == 0
     said = "None in this range (server CPU per connection, less is better): prefork beats iterative"
@@ -111,8 +111,8 @@ def test_none_is_an_answer(bench: Bench, typed: Typed, tmp_path: Path) -> None:
     assert "Picture   " in printed
 
 
-def test_no_answer_is_a_failure(bench: Bench, typed: Typed, tmp_path: Path) -> None:
-    bench.invalid = lambda name: name.startswith("prefork")
+def test_no_answer_is_a_failure(rig: Rig, typed: Typed, tmp_path: Path) -> None:
+    rig.invalid = lambda name: name.startswith("prefork")
     status, printed, _ = typed("crossover", *WORDS, "--out", str(tmp_path / "none"))
     assert status == 1
     assert "It cannot be told where prefork and iterative change places: " in " ".join(printed.split())
@@ -120,30 +120,30 @@ def test_no_answer_is_a_failure(bench: Bench, typed: Typed, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("stop_after", [7, 100, 150], ids=lambda count: f"after {count} trials")
 def test_an_interrupted_search_goes_on_where_it_was(
-    bench: Bench, typed: Typed, tmp_path: Path, stop_after: int
+    rig: Rig, typed: Typed, tmp_path: Path, stop_after: int
 ) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     words = [*WORDS, "--points", "5", "--blocks", "10", "--seed", "5"]
     assert typed("crossover", *words, "--out", str(whole))[0] == 0
-    ran, bench.ran, bench.stop_after = bench.ran, [], stop_after
+    ran, rig.ran, rig.stop_after = rig.ran, [], stop_after
     status, _, said = typed("crossover", *words, "--out", str(parts))
     assert status == 130
     again = shlex.split(said.partition("go on with: ")[2])
     assert again == ["thunderherd", "crossover", *words, "--out", str(parts), "--resume"]
-    bench.stop_after = 10**9
+    rig.stop_after = 10**9
     status, _, said = typed(*again[1:])
     assert status == 0, said
-    assert bench.ran == ran
+    assert rig.ran == ran
     assert answer(parts / "dense") == answer(whole / "dense")
     # And once more, when nothing is left to be done.
-    assert typed(*again[1:])[0] == 0 and bench.ran == ran
+    assert typed(*again[1:])[0] == 0 and rig.ran == ran
 
 
 def test_a_directory_of_its_own_is_named_in_what_to_type(
-    bench: Bench, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    bench.stop_after = 3
+    rig.stop_after = 3
     _, _, said = typed("crossover", *WORDS)
     again = shlex.split(said.partition("go on with: ")[2])
     assert again[-3] == "--out" and again[-2].startswith("results/crossover-") and again[-1] == "--resume"
@@ -161,18 +161,18 @@ def test_a_directory_of_its_own_is_named_in_what_to_type(
     ],
 )
 def test_only_the_same_search_goes_on(
-    bench: Bench, typed: Typed, tmp_path: Path, change: list[str], said: str
+    rig: Rig, typed: Typed, tmp_path: Path, change: list[str], said: str
 ) -> None:
     out = str(tmp_path / "out")
-    bench.stop_after = 5
+    rig.stop_after = 5
     typed("crossover", *WORDS, "--seed", "5", "--out", out)
     status, _, told = typed("crossover", *WORDS, *change, "--out", out, "--resume")
     assert status == 2 and said in told and told.count("\n") == 1
 
 
-def test_a_directory_that_is_taken(bench: Bench, typed: Typed, tmp_path: Path) -> None:
+def test_a_directory_that_is_taken(rig: Rig, typed: Typed, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    bench.stop_after = 5
+    rig.stop_after = 5
     typed("crossover", *WORDS, "--out", str(out))
     status, _, said = typed("crossover", *WORDS, "--out", str(out))
     assert status == 2 and "already holds a search; add --resume" in said
@@ -186,7 +186,7 @@ def test_a_directory_that_is_taken(bench: Bench, typed: Typed, tmp_path: Path) -
     third = tmp_path / "third"
     status, _, said = typed("crossover", *WORDS, "--set", "noise.foreign_percent=900", "--out", str(third))
     assert status == 2 and "noise.foreign_percent" in said and (third / "coarse.toml").exists()
-    bench.stop_after = 10**9
+    rig.stop_after = 10**9
     assert typed("crossover", *WORDS, "--out", str(third))[0] == 0
 
 

@@ -14,7 +14,7 @@ from thunderherd import engine
 from thunderherd.catalogue import Catalogue
 from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims, load_questions
-from thunderherd.labs import is_like
+from thunderherd.lab_words import is_like
 from thunderherd.records import ClaimSummary, Summary
 from thunderherd.runner import run_study
 from thunderherd.statistics import first_look_blocks

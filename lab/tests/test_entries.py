@@ -13,12 +13,14 @@ import pytest
 from test_architecture import (
     ENGINE,
     ENTRIES,
+    LAB,
     NOT_CODE,
     ROOT,
     TEST_FILE,
     engine_files,
     is_test,
-    lab_modules,
+    lab_files,
+    place_in_lab,
     rust_code,
     rust_code_that_ships,
     without_tests,
@@ -82,7 +84,7 @@ def entries_of(registry: str) -> set[str]:
     return {path.stem for path in (ENGINE / registry).glob("*.rs")} - {"mod"}
 
 
-@pytest.mark.parametrize("path", lab_modules(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", lab_files(), ids=place_in_lab)
 def test_the_lab_says_no_entrys_name(path: Path) -> None:
     names = set().union(*(entries_of(registry) for registry in ENTRIES if registry != "counters"))
     said = {
@@ -96,8 +98,10 @@ def test_the_lab_says_no_entrys_name(path: Path) -> None:
     assert allowed <= set(said), "an exception that nothing needs any more"
 
 
+LABS = LAB / "labs"
 LABS_SAID = {
     ("holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",
+    ("lab_words", "unix"): "what an address of the engine's begins with",
     ("claims_file", "veth"): "an example of a condition, in the words that explain the key",
 }
 """Names of labs that a module may say, with the reason."""
@@ -112,16 +116,19 @@ def texts_of(path: Path) -> Iterator[str]:
             yield node.value
 
 
+def test_a_kind_of_lab_is_called_what_its_file_is() -> None:
+    assert set(KINDS) == {path.stem for path in LABS.glob("*.py")} - {"__init__"}
+
+
 @pytest.mark.parametrize(
-    "path",
-    [path for path in (*lab_modules(), *sorted((ROOT / "bench").glob("*.py"))) if path.stem != "labs"],
-    ids=lambda path: path.stem,
+    "path", [*lab_files(), *sorted((ROOT / "bench").glob("*.py"))], ids=lambda path: path.stem
 )
 def test_a_kind_of_lab_is_one_entry(path: Path) -> None:
-    names = re.compile(rf"\b({'|'.join(KINDS)})\b")
+    own = {path.stem} if path.parent == LABS else set()
+    names = re.compile(rf"\b({'|'.join({*KINDS} - own)})\b")
     said = {name for text in texts_of(path) for name in names.findall(text)}
     allowed = {name for module, name in LABS_SAID if module == path.stem}
-    assert said == allowed, "what tells a kind from others is in its entry (labs.KINDS)"
+    assert said == allowed, "what tells a kind from others is in its entry, in labs/"
 
 
 def test_what_is_usual_is_so_at_both_ends() -> None:

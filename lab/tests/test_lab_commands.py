@@ -16,7 +16,8 @@ from conftest import processes_of
 from thunderherd import lab_commands, lab_option
 from thunderherd.engine import catalogue
 from thunderherd.errors import UserError
-from thunderherd.labs import KINDS, QUANTITIES
+from thunderherd.lab_words import QUANTITIES
+from thunderherd.labs import KINDS
 from thunderherd.study_overrides import parse_override
 
 PATIENCE = 20.0

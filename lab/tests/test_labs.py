@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.labs import KINDS, QUANTITIES, in_words, parse
+from thunderherd.lab_words import QUANTITIES, in_words, parse
+from thunderherd.labs import KINDS
 
 
 @pytest.mark.parametrize(

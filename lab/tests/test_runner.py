@@ -32,7 +32,7 @@ Outcome = Callable[[str, int, int], dict[str, Any]]
 """Contender, block and attempt: what its trial is made of, besides its cost."""
 
 
-class Bench:
+class Rig:
     """A study run on trials that never happened, with a log of what was asked for."""
 
     def __init__(self, study: Study, directory: Path) -> None:
@@ -59,13 +59,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench(
+def rig(
     small_study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]
-) -> Bench:
+) -> Rig:
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
     monkeypatch.setattr(machine, "describe", lambda engine=None: here)
-    made = Bench(small_study, tmp_path / "run")
+    made = Rig(small_study, tmp_path / "run")
     monkeypatch.setattr(runner, "run_trial", made.run_trial)
     return made
 
@@ -78,91 +78,91 @@ def blocks_in_order(study: Study, seed: int, blocks: int) -> list[tuple[int, str
 # Order, looks, noise
 
 
-def test_blocks_run_in_the_seeds_order(bench: Bench) -> None:
-    summary = bench.run()
-    assert bench.ran == blocks_in_order(bench.study, 5, 10)
+def test_blocks_run_in_the_seeds_order(rig: Rig) -> None:
+    summary = rig.run()
+    assert rig.ran == blocks_in_order(rig.study, 5, 10)
     assert summary.study.complete
     assert summary.study.seed == 5
     assert summary.trials.valid == 30
-    positions = [trial.position for trial in thunderherd.load(bench.directory).trials]
+    positions = [trial.position for trial in thunderherd.load(rig.directory).trials]
     assert positions == [1, 2, 3] * 10
 
 
-def test_a_seed_is_drawn_and_recorded(bench: Bench) -> None:
-    summary = bench.run(seed=None)
-    assert bench.ran == blocks_in_order(bench.study, summary.study.seed, 10)
-    assert f"seed {summary.study.seed}" in bench.said.getvalue()
+def test_a_seed_is_drawn_and_recorded(rig: Rig) -> None:
+    summary = rig.run(seed=None)
+    assert rig.ran == blocks_in_order(rig.study, summary.study.seed, 10)
+    assert f"seed {summary.study.seed}" in rig.said.getvalue()
 
 
-def test_a_look_that_decides_everything_is_the_last(bench: Bench, small_full_study: Study) -> None:
-    bench.study = small_full_study
-    summary = bench.run()
-    assert len(bench.ran) == 30
+def test_a_look_that_decides_everything_is_the_last(rig: Rig, small_full_study: Study) -> None:
+    rig.study = small_full_study
+    summary = rig.run()
+    assert len(rig.ran) == 30
     assert [look.taken for look in summary.study.looks] == [True, False, False]
     assert summary.study.complete
 
 
-def test_looks_go_on_while_something_is_undecided(bench: Bench, small_full_study: Study) -> None:
-    bench.study = small_full_study
+def test_looks_go_on_while_something_is_undecided(rig: Rig, small_full_study: Study) -> None:
+    rig.study = small_full_study
 
     def alternating(name: str, block: int, attempt: int) -> dict[str, Any]:
         return {"cost": 30e-6 * (1.2 if block % 2 else 0.8) if name == "prefork" else 30e-6}
 
-    bench.outcome = alternating
-    summary = bench.run()
-    assert len(bench.ran) == 16 * 3
+    rig.outcome = alternating
+    summary = rig.run()
+    assert len(rig.ran) == 16 * 3
     assert [look.taken for look in summary.study.looks] == [True, True, True]
     assert summary.study.complete
 
 
-def test_noisy_blocks_are_replaced_up_to_a_quarter(bench: Bench) -> None:
-    limits = bench.study.noise.model_copy(update={"foreign_percent": 10.0})
-    bench.study = bench.study.model_copy(update={"noise": limits})
-    bench.outcome = lambda name, block, attempt: {"foreign": 0.4 if block in (2, 5) else 0.0}
-    summary = bench.run()
+def test_noisy_blocks_are_replaced_up_to_a_quarter(rig: Rig) -> None:
+    limits = rig.study.noise.model_copy(update={"foreign_percent": 10.0})
+    rig.study = rig.study.model_copy(update={"noise": limits})
+    rig.outcome = lambda name, block, attempt: {"foreign": 0.4 if block in (2, 5) else 0.0}
+    summary = rig.run()
     assert summary.trials.rejected_blocks == [2, 5]
-    assert {block for block, _, _ in bench.ran} == set(range(1, 13))
-    assert "block 2/11: 3 trials valid, noisy (" in bench.said.getvalue()
-    bench.ran.clear()
-    bench.directory = bench.directory.with_name("noisier")
-    bench.outcome = lambda name, block, attempt: {"foreign": 0.4}
-    summary = bench.run()
-    assert {block for block, _, _ in bench.ran} == set(range(1, 14))  # 10 / 0.75, rounded down
+    assert {block for block, _, _ in rig.ran} == set(range(1, 13))
+    assert "block 2/11: 3 trials valid, noisy (" in rig.said.getvalue()
+    rig.ran.clear()
+    rig.directory = rig.directory.with_name("noisier")
+    rig.outcome = lambda name, block, attempt: {"foreign": 0.4}
+    summary = rig.run()
+    assert {block for block, _, _ in rig.ran} == set(range(1, 14))  # 10 / 0.75, rounded down
     assert len(summary.trials.noisy_blocks_kept) == 10
     assert summary.study.complete
 
 
-def test_an_invalid_trial_is_repeated_at_the_end_of_its_block(bench: Bench) -> None:
-    bench.outcome = lambda name, block, attempt: {"valid": (name, block, attempt) != ("iterative", 3, 1)}
-    summary = bench.run()
-    third = [each for each in bench.ran if each[0] == 3]
-    assert third == [*blocks_in_order(bench.study, 5, 3)[-3:], (3, "iterative", 2)]
+def test_an_invalid_trial_is_repeated_at_the_end_of_its_block(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": (name, block, attempt) != ("iterative", 3, 1)}
+    summary = rig.run()
+    third = [each for each in rig.ran if each[0] == 3]
+    assert third == [*blocks_in_order(rig.study, 5, 3)[-3:], (3, "iterative", 2)]
     assert (summary.trials.valid, summary.trials.invalid) == (30, 1)
     assert summary.trials.incomplete_blocks == []
-    assert "block 3: iterative: invalid: load: errors: 2 refused" in bench.said.getvalue()
+    assert "block 3: iterative: invalid: load: errors: 2 refused" in rig.said.getvalue()
 
 
-def test_a_contender_that_stays_invalid_is_given_up(bench: Bench) -> None:
-    bench.outcome = lambda name, block, attempt: {"valid": name != "prefork"}
-    summary = bench.run()
-    assert [each for each in bench.ran if each[1] == "prefork"] == [
+def test_a_contender_that_stays_invalid_is_given_up(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": name != "prefork"}
+    summary = rig.run()
+    assert [each for each in rig.ran if each[1] == "prefork"] == [
         (block, "prefork", attempt) for block in (1, 2, 3) for attempt in (1, 2)
     ]
     assert "prefork" in summary.trials.given_up
     assert summary.study.blocks == 10
 
 
-def test_a_run_in_which_nothing_works_ends(bench: Bench) -> None:
-    bench.outcome = lambda name, block, attempt: {"valid": False}
-    summary = bench.run()
-    assert len(bench.ran) == 18
+def test_a_run_in_which_nothing_works_ends(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": False}
+    summary = rig.run()
+    assert len(rig.ran) == 18
     assert set(summary.trials.given_up) == set(COSTS)
     assert not summary.study.complete
 
 
-def test_progress_is_a_line_a_block(bench: Bench) -> None:
-    bench.run()
-    lines = bench.said.getvalue().splitlines()
+def test_progress_is_a_line_a_block(rig: Rig) -> None:
+    rig.run()
+    lines = rig.said.getvalue().splitlines()
     assert lines[0].startswith("small (quick): 3 contenders, first look after 10 blocks, seed 5, into ")
     assert lines[1] == "block 1/10: 3 trials valid, 0 s left"
     assert lines[10] == "block 10/10: 3 trials valid"
@@ -172,15 +172,15 @@ def test_progress_is_a_line_a_block(bench: Bench) -> None:
 # Interrupting and resuming
 
 
-def test_an_interrupted_run_keeps_what_it_has_and_says_how_to_go_on(bench: Bench) -> None:
-    bench.stop_after = 8
+def test_an_interrupted_run_keeps_what_it_has_and_says_how_to_go_on(rig: Rig) -> None:
+    rig.stop_after = 8
     with pytest.raises(KeyboardInterrupt):
-        bench.run()
-    said = bench.said.getvalue()
-    assert f"stopped; 8 trials are kept in {bench.directory}" in said
-    command = f"thunderherd run {bench.study.path} --quick --out {bench.directory} --resume"
+        rig.run()
+    said = rig.said.getvalue()
+    assert f"stopped; 8 trials are kept in {rig.directory}" in said
+    command = f"thunderherd run {rig.study.path} --quick --out {rig.directory} --resume"
     assert f"go on with: {command}" in said
-    loaded = thunderherd.load(bench.directory)
+    loaded = thunderherd.load(rig.directory)
     assert len(loaded.trials) == 8
     assert loaded.summary is not None
     assert not loaded.summary.study.complete
@@ -188,101 +188,101 @@ def test_an_interrupted_run_keeps_what_it_has_and_says_how_to_go_on(bench: Bench
 
 
 @pytest.mark.parametrize("done", [0, 1, 3, 8, 29])
-def test_resuming_gives_the_run_that_would_have_been(bench: Bench, done: int) -> None:
-    bench.stop_after = done
+def test_resuming_gives_the_run_that_would_have_been(rig: Rig, done: int) -> None:
+    rig.stop_after = done
     with pytest.raises(KeyboardInterrupt):
-        bench.run()
-    bench.stop_after = 10**9
-    summary = bench.run(resume=True, seed=None)
-    assert bench.ran == blocks_in_order(bench.study, 5, 10)
+        rig.run()
+    rig.stop_after = 10**9
+    summary = rig.run(resume=True, seed=None)
+    assert rig.ran == blocks_in_order(rig.study, 5, 10)
     assert summary.study.seed == 5
     assert summary.study.complete
     assert summary.trials.valid == 30
     assert any("resumed at" in note for note in summary.study.notes)
 
 
-def test_an_invalid_trial_is_not_repeated_twice_by_resuming(bench: Bench) -> None:
-    bench.outcome = lambda name, block, attempt: {"valid": (name, block) != ("prefork", 1)}
-    bench.stop_after = 4  # the block's three trials, and prefork's second attempt
+def test_an_invalid_trial_is_not_repeated_twice_by_resuming(rig: Rig) -> None:
+    rig.outcome = lambda name, block, attempt: {"valid": (name, block) != ("prefork", 1)}
+    rig.stop_after = 4  # the block's three trials, and prefork's second attempt
     with pytest.raises(KeyboardInterrupt):
-        bench.run()
-    bench.stop_after = 10**9
-    bench.run(resume=True)
-    assert [each for each in bench.ran if each[:2] == (1, "prefork")] == [
+        rig.run()
+    rig.stop_after = 10**9
+    rig.run(resume=True)
+    assert [each for each in rig.ran if each[:2] == (1, "prefork")] == [
         (1, "prefork", 1),
         (1, "prefork", 2),
     ]
 
 
-def test_resuming_a_finished_run_measures_nothing(bench: Bench) -> None:
-    first = bench.run()
-    bench.ran.clear()
-    again = bench.run(resume=True)
-    assert bench.ran == []
+def test_resuming_a_finished_run_measures_nothing(rig: Rig) -> None:
+    first = rig.run()
+    rig.ran.clear()
+    again = rig.run(resume=True)
+    assert rig.ran == []
     assert again.pairs == first.pairs
 
 
-def test_resuming_where_nothing_is_begins(bench: Bench) -> None:
-    assert bench.run(resume=True).study.complete
-    assert "nothing was measured there yet" in bench.said.getvalue()
+def test_resuming_where_nothing_is_begins(rig: Rig) -> None:
+    assert rig.run(resume=True).study.complete
+    assert "nothing was measured there yet" in rig.said.getvalue()
 
 
-def test_a_run_is_not_begun_over_another(bench: Bench) -> None:
-    bench.run()
+def test_a_run_is_not_begun_over_another(rig: Rig) -> None:
+    rig.run()
     with pytest.raises(UserError, match="already holds a run; add --resume"):
-        bench.run()
+        rig.run()
 
 
 def test_another_study_is_refused_and_what_changed_is_said(
-    bench: Bench, small_study_file: Path, some_catalogue: Catalogue
+    rig: Rig, small_study_file: Path, some_catalogue: Catalogue
 ) -> None:
-    bench.stop_after = 2
+    rig.stop_after = 2
     with pytest.raises(KeyboardInterrupt):
-        bench.run()
+        rig.run()
     overrides = ["load.settings.loops=26", "contenders.prefork.settings.pool=4"]
-    bench.study = load_study(str(small_study_file), "quick", overrides, some_catalogue)
+    rig.study = load_study(str(small_study_file), "quick", overrides, some_catalogue)
     with pytest.raises(UserError) as refused:
-        bench.run(resume=True)
+        rig.run(resume=True)
     assert "load.settings.loops was 25, is 26" in str(refused.value)
     assert "contenders[prefork].settings.pool was 3, is 4" in str(refused.value)
     assert "another --out" in str(refused.value)
 
 
-def test_another_seed_engine_or_kernel_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.stop_after = 2
+def test_another_seed_engine_or_kernel_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.stop_after = 2
     with pytest.raises(KeyboardInterrupt):
-        bench.run()
+        rig.run()
     with pytest.raises(UserError, match="the run has seed 5, --seed says 6; leave --seed out"):
-        bench.run(resume=True, seed=6)
+        rig.run(resume=True, seed=6)
     now = {"kernel": "Linux", "engine": {"sha256": "1"}, "cpu": {"model": "A CPU"}}
     monkeypatch.setattr(machine, "describe", lambda engine=None: now)
     with pytest.raises(UserError, match=r"the engine is not that of the run so far \(0 then, 1 now\)"):
-        bench.run(resume=True)
+        rig.run(resume=True)
     now = {"kernel": "Linux 2", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
     with pytest.raises(UserError, match="the kernel is not that of the run so far"):
-        bench.run(resume=True)
+        rig.run(resume=True)
 
 
-def test_an_engine_built_anew_in_mid_run_is_noticed(bench: Bench) -> None:
+def test_an_engine_built_anew_in_mid_run_is_noticed(rig: Rig) -> None:
     def rebuild(name: str, block: int, attempt: int) -> dict[str, Any]:
         if block == 2:
             os.utime(os.environ["THUNDERHERD_ENGINE"])
         return {}
 
-    bench.outcome = rebuild
+    rig.outcome = rebuild
     with pytest.raises(UserError, match="was built anew during the run"):
-        bench.run()
+        rig.run()
 
 
-def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(bench: Bench) -> None:
+def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(rig: Rig) -> None:
     def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
         if block == 2:
             raise UserError("too few processes are allowed; raise `ulimit -u`")
         return {}
 
-    bench.outcome = refuse
+    rig.outcome = refuse
     with pytest.raises(UserError, match=r"raise `ulimit -u`; 3 trials are kept, go on with: .* --resume"):
-        bench.run()
+        rig.run()
 
 
 # Progress

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_studies import head
 
 from thunderherd.engine import catalogue
 from thunderherd.engine_lines import Counted, LoadResult
@@ -16,25 +17,7 @@ from thunderherd.study import load_study
 from thunderherd.trial import run_trial
 from thunderherd.trial_metrics import figures_of, flow_of
 
-STUDY = """\
-name = "transfers"
-title = "Bytes"
-question = "How many?"
-[measure]
-metric = "gigabits_per_second"
-[server]
-workload = "{workload}"
-primitive = "send_each"
-settings = {{ {service} }}
-[load]
-kind = "{load}"
-primitive = "sendmsg"
-processes = {processes}
-warm_up_connections = {warm_up}
-settings = {{ {client} }}
-[noise]
-steal_percent = 100
-foreign_percent = 100
+CONTENDERS = """\
 [sizes.quick]
 looks = [10]
 alpha_split = [1.0]
@@ -57,8 +40,18 @@ def trial(tmp_path: Path, use_engine: Path) -> Trial:
         workload: str, load: str, client: str, service: str = "", warm_up: int = 0, processes: int = 1
     ) -> TrialRecord:
         path = tmp_path / "transfers.toml"
-        given = {"workload": workload, "load": load, "client": client, "service": service}
-        path.write_text(STUDY.format(**given, warm_up=warm_up, processes=processes))
+        path.write_text(
+            head(
+                "transfers",
+                metric="gigabits_per_second",
+                workload=workload,
+                server=f"settings = {{ {service} }}\n",
+                kind=load,
+                load=f'processes = {processes}\nprimitive = "sendmsg"\nwarm_up_connections = {warm_up}\n',
+                settings=client,
+            )
+            + CONTENDERS
+        )
         study = load_study(str(path), "quick", [], catalogue(use_engine))
         found = run_trial(study, study.contender("a"), block=1, position=1, seed=1)
         assert found.valid, found.invalid_reasons

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from small_studies import head
 from swept import STUDY, loaded
 
 from thunderherd import engine, trial
@@ -232,23 +233,9 @@ def test_a_run_with_a_sweep_is_judged_with_it(fake_engine: Fake, tmp_path: Path)
     assert sorted(each.rank for each in main if each.rank) == [1, 2, 3]
 
 
-REAL = """\
-name = "real-sweep"
-title = "A sweep over the pool, on the engine itself"
-question = "Does it run?"
-[measure]
-metric = "server_cpu_per_connection"
-[server]
-workload = "bytes"
-primitive = "send_each"
-[load]
-kind = "closed"
-processes = 1
-warm_up_connections = 10
-settings = { children = 2, loops = 25, bytes = 4000 }
-[noise]
-steal_percent = 100
-foreign_percent = 100
+REAL = (
+    head("real-sweep", load="processes = 1\nwarm_up_connections = 10\n")
+    + """\
 [sizes.quick]
 repetitions = 2
 [[sweeps]]
@@ -263,6 +250,7 @@ design = "prefork"
 name = "threads"
 design = "prethread"
 """
+)
 
 
 def test_a_sweep_runs_on_the_engine(
@@ -281,18 +269,15 @@ def test_a_sweep_runs_on_the_engine(
         assert len(each.worker_connections or []) == int(each.point or 0)
 
 
-FORMS_OF_THE_ENGINE = """\
-counters = ["context_switches", "task_clock"]
-[server]
-workload = "bytes"
-primitive = "send_each"
-[load]
-kind = "closed_threads"
-processes = 1
-settings = { clients = 2, milliseconds = 1000, warm_up_milliseconds = 50, bytes = 4000 }
-[noise]
-steal_percent = 100
-foreign_percent = 100
+FORMS_OF_THE_ENGINE = (
+    head(
+        "real-forms",
+        measure='counters = ["context_switches", "task_clock"]\n',
+        kind="closed_threads",
+        load="processes = 1\n",
+        settings="clients = 2, milliseconds = 1000, warm_up_milliseconds = 50, bytes = 4000",
+    )
+    + """\
 [sizes.quick]
 repetitions = 1
 [[sweeps]]
@@ -311,11 +296,12 @@ trial = "whole_life"
 metrics = ["server.user_seconds"]
 contenders = [{ name = "threads", design = "thread_per_client" }]
 """
+)
 
 
 def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
     path = tmp_path / "real-sweep.toml"
-    path.write_text(REAL.partition("[server]")[0] + FORMS_OF_THE_ENGINE)
+    path.write_text(FORMS_OF_THE_ENGINE)
     study = load_study(str(path), "quick", [], engine.catalogue())
     trials = {each.name: tried(study, each.name) for each in study.contenders}
     timed, kept = trials["threads@kept=per_request"], trials["threads@kept=kept"]

@@ -117,77 +117,84 @@ def _contender(
     rank: int | None,
     shared: str,
 ) -> ContenderSummary:
-    name, shown, baseline = contender.name, study.measure.normalise_connections, study.measure.baseline
-    confidence = 1 - study.measure.alpha
-
-    def interval(column: Column | None) -> Interval | None:
-        if not (there := known(column or [])):
-            return None
-        found = hodges_lehmann(there, confidence)
-        return Interval(
-            value=found.value, low=found.low, high=found.high, confidence=found.confidence, blocks=found.n
-        )
-
-    def column(metric: str) -> Column | None:
-        return values.get(metric, {}).get(name)
-
-    def normalised(metric: str) -> list[float] | None:
-        seconds, connections = column(metric), column("connections")
-        if seconds is None or connections is None:
-            return None
-        return [
-            value / count * shown
-            for value, count in zip(seconds, connections, strict=True)
-            if value is not None and count
-        ]
-
-    costs = values.get("server_cpu_per_connection", {})
-    measured = next((columns[name] for columns in values.values() if name in columns), [])
-    control: Interval | None = None
-    if name == baseline and name in costs:
-        control = Interval(value=0.0, low=None, high=None)
-    elif name in costs and baseline in costs:
-        paired = together({each: costs[each] for each in (name, baseline)})
-        control = interval(
-            [(own - base) * shown for own, base in zip(paired[name], paired[baseline], strict=True)]
-        )
-    runs = _runs(study, contender, blocks)
+    name, shown, confidence = contender.name, study.measure.normalise_connections, 1 - study.measure.alpha
+    columns = {metric: of_all[name] for metric, of_all in values.items() if name in of_all}
+    intervals = {
+        metric: found
+        for metric in in_order(values)
+        if (found := _interval(columns.get(metric, []), confidence)) is not None
+    }
+    trials, runs = _valid(contender, blocks), _runs(study, contender, blocks)
     spread, workers = _workers(contender, blocks)
     return ContenderSummary(
-        name=name,
-        label=contender.label,
-        base=contender.base,
-        sweep=contender.sweep,
-        point=contender.point,
-        row=contender.row,
-        control_of=contender.control_of,
-        design=contender.design,
-        primitive=contender.primitive,
-        receive=contender.receive,
-        workload=contender.workload,
-        settings=dict(contender.settings),
-        load=None if contender.load == study.load else contender.load.model_dump(mode="json"),
-        lab=None if contender.lab == study.lab else contender.lab.model_dump(mode="json"),
-        connections=connections_of(trials[-1]) if (trials := _valid(contender, blocks)) else {},
-        trial=contender.trial,
-        scale=contender.scale,
-        metric=contender.metric,
-        blocks=len(measured),
-        metrics={
-            metric: found for metric in in_order(values) if (found := interval(column(metric))) is not None
-        },
+        **_described(study, contender),
+        connections=connections_of(trials[-1]) if trials else {},
+        blocks=len(next(iter(columns.values()), [])),
+        metrics=intervals,
         runs=[trial.metrics or {} for trial in runs],
         spread=_spread(runs) if study.repetitions is not None else {},
-        cpu_seconds=interval([cost * shown for cost in known(costs.get(name, []))]),
-        process_control_seconds=control,
+        cpu_seconds=_interval(
+            [cost * shown for cost in known(columns.get("server_cpu_per_connection", []))], confidence
+        ),
+        process_control_seconds=_process_control(
+            study, name, values.get("server_cpu_per_connection", {}), confidence
+        ),
         clients_per_worker=spread,
         worker_connections=workers,
         rank=rank,
         letters=shared,
-        voluntary_switches_per_connection=interval(column("voluntary_switches_per_connection")),
-        connections_per_second=interval(column("connections_per_second")),
-        client_cpu_seconds=interval(normalised("client_cpu_seconds")),
-        machine_cpu_seconds=interval(normalised("machine_cpu_seconds")),
+        voluntary_switches_per_connection=intervals.get("voluntary_switches_per_connection"),
+        connections_per_second=intervals.get("connections_per_second"),
+        client_cpu_seconds=_interval(_normalised(columns, "client_cpu_seconds", shown), confidence),
+        machine_cpu_seconds=_interval(_normalised(columns, "machine_cpu_seconds", shown), confidence),
+    )
+
+
+def _described(study: Study, contender: Contender) -> dict[str, Any]:
+    """What a contender is: the fields of its summary that no trial has a say in."""
+    same = ("name", "label", "base", "sweep", "point", "row", "control_of", "design", "primitive", "receive")
+    return {
+        **{field: getattr(contender, field) for field in (*same, "workload", "trial", "scale", "metric")},
+        "settings": dict(contender.settings),
+        "load": None if contender.load == study.load else contender.load.model_dump(mode="json"),
+        "lab": None if contender.lab == study.lab else contender.lab.model_dump(mode="json"),
+    }
+
+
+def _interval(column: Column, confidence: float) -> Interval | None:
+    """The median of what a column knows, with its interval; None where it knows nothing."""
+    if not (there := known(column)):
+        return None
+    found = hodges_lehmann(there, confidence)
+    return Interval(
+        value=found.value, low=found.low, high=found.high, confidence=found.confidence, blocks=found.n
+    )
+
+
+def _normalised(columns: Mapping[str, Column], metric: str, shown: int) -> Column:
+    """Each trial's seconds of a contender for the number of connections that figures are shown for."""
+    seconds, connections = columns.get(metric), columns.get("connections")
+    if seconds is None or connections is None:
+        return []
+    return [
+        value / count * shown
+        for value, count in zip(seconds, connections, strict=True)
+        if value is not None and count
+    ]
+
+
+def _process_control(
+    study: Study, name: str, costs: Mapping[str, Column], confidence: float
+) -> Interval | None:
+    """What a contender's CPU time is above the baseline's of the same block; None where either is unknown."""
+    shown, baseline = study.measure.normalise_connections, study.measure.baseline
+    if baseline is None or name not in costs or baseline not in costs:
+        return None
+    if name == baseline:
+        return Interval(value=0.0, low=None, high=None)
+    paired = together({each: costs[each] for each in (name, baseline)})
+    return _interval(
+        [(own - base) * shown for own, base in zip(paired[name], paired[baseline], strict=True)], confidence
     )
 
 

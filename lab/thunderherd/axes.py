@@ -68,19 +68,19 @@ class NumberAxis:
             for each, label in (labels or {}).items()
         }
         expression = f"({json.dumps(texts)})[datum.value] || format(datum.value, '{FIGURES}')"
-        axis = alt.Axis(
+        axis = dict(
             values=self.numbers,
             grid=False,
             labelOverlap="greedy",
             labelFlush=False,
             format=FIGURES,
-            labelExpr=expression if texts else alt.Undefined,
+            **({"labelExpr": expression} if texts else {}),
         )
         ends = list(self.ends)
         scale = {
-            "linear": alt.Scale(domain=ends, nice=False, zero=False),
-            "log": alt.Scale(type="log", domain=ends, nice=False),
-            "symlog": alt.Scale(type="symlog", constant=self.smallest, domain=ends, nice=False),
+            "linear": {"domain": ends, "nice": False, "zero": False},
+            "log": {"type": "log", "domain": ends, "nice": False},
+            "symlog": {"type": "symlog", "constant": self.smallest, "domain": ends, "nice": False},
         }[self.type]
         return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
 

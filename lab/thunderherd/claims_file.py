@@ -27,7 +27,8 @@ from thunderherd.contrasts_file import (
     resolved_contrast,
     resolved_figure,
 )
-from thunderherd.labs import is_like, unfit
+from thunderherd.lab_words import is_like
+from thunderherd.labs import unfit
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric

@@ -20,7 +20,7 @@ from typer.core import TyperCommand
 
 from thunderherd import __version__
 from thunderherd.errors import UserError
-from thunderherd.labs import OPTION, OPTION_HELP
+from thunderherd.lab_words import OPTION, OPTION_HELP
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1

@@ -16,9 +16,18 @@ from thunderherd.contrasts_file import (
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
-from thunderherd.metrics import BOTH, OF_A_LIFE, PER, RATIOS, SIDES, counters_of, figures_of_sides, metric
+from thunderherd.metrics import (
+    BOTH,
+    OF_A_LIFE,
+    PER,
+    RATIOS,
+    SIDES,
+    UNITS_OF_TIME,
+    counters_of,
+    figures_of_sides,
+    metric,
+)
 from thunderherd.observation import unavailable_of_sides
-from thunderherd.papers import UNITS_OF_TIME
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown

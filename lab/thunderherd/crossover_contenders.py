@@ -18,7 +18,7 @@ from thunderherd.study_file import assign, near, show
 from thunderherd.study_form import LOAD_PROCESSES
 from thunderherd.study_overrides import parse_override
 
-__all__ = ["SIDES", "Bench", "Swept", "contender", "swept"]
+__all__ = ["SIDES", "Common", "Swept", "contender", "swept"]
 
 SIDES = ("server", "client", "both")
 """Who moves bytes by a primitive that is a contender."""
@@ -32,7 +32,7 @@ _SUCH_AS = "pool=30, load.processes=2 or lab.server_cpus=[0, 1]"
 
 
 @dataclass(frozen=True)
-class Bench:
+class Common:
     """What both contenders stand on: the workload, the load, and what each has where it says nothing."""
 
     catalogue: Catalogue
@@ -80,22 +80,22 @@ def _way(table: Mapping[str, Any], usual: Way) -> Way:
 # Contenders -------------------------------------------------------------------------------------------------
 
 
-def contender(typed: str, bench: Bench, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def contender(typed: str, common: Common, of_study: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """The table of a contender. Raises UserError for what is not there, with what is."""
     if "=" in typed:
-        return _made_of(typed, bench)
+        return _made_of(typed, common)
     if typed in of_study:
         return {"name": typed, **of_study[typed]}
-    designs = [each.name for each in bench.catalogue.designs]
-    primitives = [each.name for each in bench.catalogue.primitives]
+    designs = [each.name for each in common.catalogue.designs]
+    primitives = [each.name for each in common.catalogue.primitives]
     if typed in designs and typed in primitives:
         raise UserError(
             f"crossover: {typed} is a design and a primitive; write design={typed} or primitive={typed}"
         )
     if typed in designs:
         return {"name": typed, "design": typed}
-    if primitive := bench.catalogue.primitive(typed):
-        return {"name": typed, "design": bench.design, **_moved(primitive, bench.mover(primitive))}
+    if primitive := common.catalogue.primitive(typed):
+        return {"name": typed, "design": common.design, **_moved(primitive, common.mover(primitive))}
     known = [*of_study, *designs, *primitives]
     of = "contender of the study, design or primitive" if of_study else "design or primitive"
     raise UserError(
@@ -112,7 +112,7 @@ def _moved(primitive: Primitive, side: str) -> dict[str, Any]:
     return own if side == "server" else {**own, "load": how}
 
 
-def _made_of(typed: str, bench: Bench) -> dict[str, Any]:
+def _made_of(typed: str, common: Common) -> dict[str, Any]:
     """A contender from `key=value`, commas between; a value may be a list."""
     where = f"crossover: {typed}"
     said: dict[str, Any] = {}
@@ -132,17 +132,17 @@ def _made_of(typed: str, bench: Bench) -> dict[str, Any]:
             table[key] = said.pop(key)
     for key in [each for each in said if each in ("load.kind", *(f"load.{field}" for field in Way._fields))]:
         assign(table, tuple(key.split(".")), said.pop(key))
-    table.setdefault("design", bench.design)
+    table.setdefault("design", common.design)
     for key, value in said.items():
-        assign(table, _path(key, table, bench, where), value)
+        assign(table, _path(key, table, common, where), value)
     return {"name": name or _named(typed), **table}
 
 
-def _path(key: str, table: Mapping[str, Any], bench: Bench, where: str) -> tuple[str, ...]:
+def _path(key: str, table: Mapping[str, Any], common: Common, where: str) -> tuple[str, ...]:
     """Where the value of a key stands in a contender's table; a setting may be written short."""
     if key.startswith(("settings.", "load.", "lab.")) or key == "trial":
         return tuple(key.split("."))
-    server, load = bench.settings_of_server(table), bench.settings_of_load(table)
+    server, load = common.settings_of_server(table), common.settings_of_load(table)
     places: list[tuple[str, ...]] = [("settings", key)] if key in server else []
     places += [("load", "settings", key)] if key in load else []
     if not places:
@@ -185,7 +185,7 @@ class Swept:
     raised: Mapping[str, int]
 
 
-def swept(asked: Range, bench: Bench, tables: list[dict[str, Any]], given: Mapping[str, Any]) -> Swept:
+def swept(asked: Range, common: Common, tables: list[dict[str, Any]], given: Mapping[str, Any]) -> Swept:
     """The setting that is swept. Raises UserError where there is none, or where the range goes beyond it.
 
     Parameters
@@ -198,15 +198,15 @@ def swept(asked: Range, bench: Bench, tables: list[dict[str, Any]], given: Mappi
         The settings that the study gives every server.
     """
     leaf = asked.name.rpartition(".")[2]
-    found = _places(leaf, bench, tables)
+    found = _places(leaf, common, tables)
     if "." in asked.name:
         found = {key: own for key, own in found.items() if key == asked.name}
     if not found:
-        raise UserError(_no_such_setting(asked, bench, tables))
-    keys = _agreeing(leaf, found, bench)
+        raise UserError(_no_such_setting(asked, common, tables))
+    keys = _agreeing(leaf, found, common)
     setting = next(iter(found[keys[0]].values()))
     if not isinstance(setting, IntegerSetting):
-        numeric = ", ".join(_numeric(bench, tables))
+        numeric = ", ".join(_numeric(common, tables))
         raise UserError(
             f"crossover: --over {asked.name}: it is no number but {setting.allowed()}; numbers: {numeric}"
         )
@@ -217,16 +217,16 @@ def swept(asked: Range, bench: Bench, tables: list[dict[str, Any]], given: Mappi
                 f"{own.allowed()}"
             )
     by_all = all(len(found[key]) == len(tables) for key in keys)
-    return Swept(leaf, keys, by_all, setting, _raised(leaf, keys, asked, bench, tables, given))
+    return Swept(leaf, keys, by_all, setting, _raised(leaf, keys, asked, common, tables, given))
 
 
-def _places(leaf: str, bench: Bench, tables: list[dict[str, Any]]) -> dict[str, dict[int, Setting]]:
+def _places(leaf: str, common: Common, tables: list[dict[str, Any]]) -> dict[str, dict[int, Setting]]:
     """The keys of that last name: for each contender, by place, that has it, the setting."""
     found: dict[str, dict[int, Setting]] = {}
     for place, table in enumerate(tables):
         for key, known in (
-            (f"load.settings.{leaf}", bench.settings_of_load(table)),
-            (f"settings.{leaf}", bench.settings_of_server(table)),
+            (f"load.settings.{leaf}", common.settings_of_load(table)),
+            (f"settings.{leaf}", common.settings_of_server(table)),
             (f"load.{leaf}", {PROCESSES.name: PROCESSES}),
         ):
             if leaf in known:
@@ -234,12 +234,12 @@ def _places(leaf: str, bench: Bench, tables: list[dict[str, Any]]) -> dict[str, 
     return found
 
 
-def _agreeing(leaf: str, found: Mapping[str, Any], bench: Bench) -> tuple[str, ...]:
+def _agreeing(leaf: str, found: Mapping[str, Any], common: Common) -> tuple[str, ...]:
     """The keys that take a value together: both ends' where the workload says that they must be equal, else
     the key of the end that sends."""
     if len(found) == 1:
         return tuple(found)
-    workload = bench.catalogue.workload(bench.workload)
+    workload = common.catalogue.workload(common.workload)
     equal = [
         each
         for each in (workload.agreements if workload else ())
@@ -249,7 +249,7 @@ def _agreeing(leaf: str, found: Mapping[str, Any], bench: Bench) -> tuple[str, .
         return tuple(found)
     ends = {"server": f"settings.{leaf}", "client": f"load.settings.{leaf}"}
     if set(found) == set(ends.values()):
-        side = bench.side or bench.sender
+        side = common.side or common.sender
         return tuple(found) if side == "both" else (ends[side],)
     raise UserError(f"crossover: --over {leaf} could be {' or '.join(found)}; write which one")
 
@@ -258,17 +258,17 @@ def _raised(
     leaf: str,
     keys: tuple[str, ...],
     asked: Range,
-    bench: Bench,
+    common: Common,
     tables: list[dict[str, Any]],
     given: Mapping[str, Any],
 ) -> dict[str, int]:
     """The limits of the server that the clients' setting must not exceed, where they are too low."""
-    workload = bench.catalogue.workload(bench.workload)
+    workload = common.catalogue.workload(common.workload)
     raised: dict[str, int] = {}
     for each in workload.agreements if workload else ():
         if keys != (f"load.settings.{leaf}",) or each.client != leaf or each.relation != "at_most":
             continue
-        limit = bench.settings_of_server(tables[0]).get(each.service)
+        limit = common.settings_of_server(tables[0]).get(each.service)
         if not isinstance(limit, IntegerSetting) or each.service in given:
             continue
         if limit.default < asked.high and limit.accepts(asked.high):
@@ -276,27 +276,27 @@ def _raised(
     return raised
 
 
-def _numeric(bench: Bench, tables: list[dict[str, Any]]) -> list[str]:
+def _numeric(common: Common, tables: list[dict[str, Any]]) -> list[str]:
     """The names of all settings that are numbers."""
     settings = {
         name: setting
         for table in tables
-        for known in (bench.settings_of_load(table), bench.settings_of_server(table))
+        for known in (common.settings_of_load(table), common.settings_of_server(table))
         for name, setting in known.items()
     }
     numbers = [name for name, setting in settings.items() if isinstance(setting, IntegerSetting)]
     return [*numbers, PROCESSES.name]
 
 
-def _no_such_setting(asked: Range, bench: Bench, tables: list[dict[str, Any]]) -> str:
-    numeric = _numeric(bench, tables)
+def _no_such_setting(asked: Range, common: Common, tables: list[dict[str, Any]]) -> str:
+    numeric = _numeric(common, tables)
     leaf = asked.name.rpartition(".")[2]
-    full = list(_places(leaf, bench, tables))
+    full = list(_places(leaf, common, tables))
     if full:
         return f"crossover: --over {asked.name}: no such key; {leaf} is {' and '.join(full)}"
     elsewhere = [
         each.name
-        for each in bench.catalogue.workloads
+        for each in common.catalogue.workloads
         if leaf in {own.name for own in (*each.client_settings, *each.service_settings)}
     ]
     hint = (
@@ -305,6 +305,6 @@ def _no_such_setting(asked: Range, bench: Bench, tables: list[dict[str, Any]]) -
         else near(leaf, numeric)
     )
     return (
-        f"crossover: --over {asked.name}: neither contender, nor workload {bench.workload}, nor load "
-        f"{bench.load} has such a setting; numbers: {', '.join(numeric)}{hint}"
+        f"crossover: --over {asked.name}: neither contender, nor workload {common.workload}, nor load "
+        f"{common.load} has such a setting; numbers: {', '.join(numeric)}{hint}"
     )

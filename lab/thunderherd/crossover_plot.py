@@ -60,8 +60,8 @@ def crossover_chart(summary: Summary, sweep: SweepSummary, *, narrow: bool = Fal
     x, (y, domain) = axis.encoding("size", sweep.x_label, _labels(found)), _y(found, summary)
     colour = alt.Color(
         "ahead:N",
-        scale=alt.Scale(domain=names, range=[colours[found.a], colours[found.b], MUTED]),
-        legend=alt.Legend(title="shown to be ahead", orient="top", symbolSize=70),
+        scale={"domain": names, "range": [colours[found.a], colours[found.b], MUTED]},
+        legend={"title": "shown to be ahead", "orient": "top", "symbolSize": 70},
     )
     rows = [_row(found, point) for point in found.points]
     points = alt.Chart(inline(rows)).encode(x=x, color=colour)
@@ -71,8 +71,8 @@ def crossover_chart(summary: Summary, sweep: SweepSummary, *, narrow: bool = Fal
         layers.append(bars.mark_rule(strokeWidth=1.6, opacity=0.75).encode(y=_of(y, "low"), y2="high:Q"))
     shape = alt.Shape(
         "stage:N",
-        scale=alt.Scale(domain=["coarse", "dense"], range=["circle", "diamond"]),
-        legend=alt.Legend(title="stage", orient="top", symbolSize=70, symbolFillColor=MUTED)
+        scale={"domain": ["coarse", "dense"], "range": ["circle", "diamond"]},
+        legend={"title": "stage", "orient": "top", "symbolSize": 70, "symbolFillColor": MUTED}
         if found.stage == "dense"
         else None,
     )
@@ -151,8 +151,8 @@ def _y(found: CrossoverSummary, summary: Summary) -> tuple[alt.Y, tuple[float, f
     room = (high / low) ** 0.05
     domain = (low / room, high * room)
     ticks = [1.0, *_ticks(BELOW, domain), *_ticks(ABOVE, domain)]
-    axis = alt.Axis(values=sorted(ticks), grid=False, format=FIGURES)
-    scale = alt.Scale(type="log", domain=list(domain), nice=False, clamp=True)
+    axis = {"values": sorted(ticks), "grid": False, "format": FIGURES}
+    scale = {"type": "log", "domain": list(domain), "nice": False, "clamp": True}
     return alt.Y("ratio:Q", title=None, axis=axis, scale=scale), domain
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from thunderherd.catalogue import USUAL_DESIGN, Catalogue, ChoiceSetting, Way
 from thunderherd.crossover import DENSE_POINTS, grid
-from thunderherd.crossover_contenders import SIDES, Bench, Swept, contender, swept
+from thunderherd.crossover_contenders import SIDES, Common, Swept, contender, swept
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
@@ -87,15 +87,15 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
     """The study of the first stage. Raises UserError for every mistake that can be told from the words."""
     range_ = parse_range(asked.over, "crossover: --over")
     tables, of_study = _taken_over(asked) if asked.study else ({}, {})
-    bench = _bench(asked, range_, tables, catalogue)
-    pair = [contender(typed, bench, of_study) for typed in (asked.a, asked.b)]
+    common = _common(asked, range_, tables, catalogue)
+    pair = [contender(typed, common, of_study) for typed in (asked.a, asked.b)]
     _check_pair(asked, pair)
     given = tables.get("server", {}).get("settings", {})
-    over = swept(range_, bench, pair, given)
+    over = swept(range_, common, pair, given)
     sizes = _coarse_sizes(asked, range_)
     _check_blocks(asked, len(sizes))
     _check_metrics(asked, tables)
-    metric = asked.metric or tables.get("measure", {}).get("metric") or _usual_metric(bench)
+    metric = asked.metric or tables.get("measure", {}).get("metric") or _usual_metric(common)
     names, unit = [table["name"] for table in pair], over.setting.unit or ""
     study: dict[str, Any] = {
         "name": name_of(*names),
@@ -107,8 +107,8 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
             "metric": metric,
             "alpha": ALPHA,
         },
-        "server": _server(bench, tables, over),
-        "load": _load(asked, bench, tables),
+        "server": _server(common, tables, over),
+        "load": _load(asked, common, tables),
         "lab": {**tables.get("lab", {}), **read_lab(asked.lab, command="crossover: ")},
         "noise": tables.get("noise", {}),
         "sizes": {"quick": {"looks": [asked.blocks], "alpha_split": [1.0], **_own_set(tables)}},
@@ -134,7 +134,7 @@ def name_of(a: str, b: str) -> str:
     return "-".join(["crossover", a.replace("_", "-"), b.replace("_", "-")]).strip("-")
 
 
-def _bench(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: Catalogue) -> Bench:
+def _common(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: Catalogue) -> Common:
     server, load = tables.get("server", {}), tables.get("load", {})
     workload = asked.workload or server.get("workload") or _workload_with(range_, catalogue)
     _check_known("workload", workload, [each.name for each in catalogue.workloads])
@@ -144,7 +144,7 @@ def _bench(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: Ca
     _check_known("design", design, [each.name for each in catalogue.designs])
     if asked.side is not None:
         _check_known("side", asked.side, SIDES)
-    return Bench(
+    return Common(
         catalogue=catalogue,
         workload=workload,
         load=kind,
@@ -160,8 +160,8 @@ def _way(table: Mapping[str, Any]) -> Way:
     return Way(*(table.get(field, usual[field].default) for field in Way._fields))
 
 
-def _usual_metric(bench: Bench) -> str:
-    workload = bench.catalogue.workload(bench.workload)
+def _usual_metric(common: Common) -> str:
+    workload = common.catalogue.workload(common.workload)
     return METRICS[workload.measured_by if workload else "requests"]
 
 
@@ -220,22 +220,22 @@ def _check_blocks(asked: Asked, sizes: int) -> None:
         )
 
 
-def _server(bench: Bench, tables: Mapping[str, Any], over: Swept) -> dict[str, Any]:
+def _server(common: Common, tables: Mapping[str, Any], over: Swept) -> dict[str, Any]:
     own = tables.get("server", {})
     return {
         **own,
-        "workload": bench.workload,
-        **bench.server_way._asdict(),
+        "workload": common.workload,
+        **common.server_way._asdict(),
         "settings": {**own.get("settings", {}), **over.raised},
     }
 
 
-def _load(asked: Asked, bench: Bench, tables: Mapping[str, Any]) -> dict[str, Any]:
+def _load(asked: Asked, common: Common, tables: Mapping[str, Any]) -> dict[str, Any]:
     """That of the study; without one, a load that ends by time, its connections kept for two primitives."""
     if "load" in tables:
         return dict(tables["load"])
-    known = bench.settings_of_load({})
-    kind = bench.catalogue.load(bench.load)
+    known = common.settings_of_load({})
+    kind = common.catalogue.load(common.load)
     settings: dict[str, Any] = {}
     if kind and kind.duration:
         milliseconds = asked.milliseconds or 500
@@ -244,14 +244,14 @@ def _load(asked: Asked, bench: Bench, tables: Mapping[str, Any]) -> dict[str, An
             settings[WARM_UP] = round(milliseconds * WARM_UP_SHARE)
     elif asked.milliseconds is not None:
         raise UserError(
-            f"crossover: --milliseconds {asked.milliseconds}: load {bench.load} does not end by time; give "
+            f"crossover: --milliseconds {asked.milliseconds}: load {common.load} does not end by time; give "
             f"another --load, or --set load.settings.{(kind.requests if kind else ('loops',))[-1]}=..."
         )
-    primitives = {each.name for each in bench.catalogue.primitives}
+    primitives = {each.name for each in common.catalogue.primitives}
     kept = known.get(CONNECTIONS)
     if {asked.a, asked.b} <= primitives and isinstance(kept, ChoiceSetting) and KEPT in kept.choices:
         settings[CONNECTIONS] = KEPT
-    return {"kind": bench.load, "processes": 1, "settings": settings}
+    return {"kind": common.load, "processes": 1, "settings": settings}
 
 
 def _label(over: Swept) -> str:

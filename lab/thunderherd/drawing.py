@@ -5,6 +5,9 @@ of one design, that tells nothing apart, and they have colours that are far from
 keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every
 common form of colour blindness. Within a family colours are near each other, which is why a contender is
 always named beside its mark, and has a shape of its own in a chart of lines.
+
+Axes, scales and legends are dictionaries: as an object of Altair each holds every property that there is, and
+Altair copies a chart at every step. Those of a large report are built in two thirds of the time without them.
 """
 
 from __future__ import annotations

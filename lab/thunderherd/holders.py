@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from thunderherd.labs import UNIX_ADDRESS
+from thunderherd.lab_words import UNIX_ADDRESS
 from thunderherd.socket_diagnosis import State, tcp_sockets
 
 PROC = Path("/proc")

@@ -19,18 +19,10 @@ from thunderherd import lab_option
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.holders import is_listening
-from thunderherd.labs import (
-    KINDS,
-    OPTION,
-    OPTION_HELP,
-    QUANTITIES,
-    USUAL,
-    Kind,
-    in_words,
-    parse,
-    with_namespaces,
-)
-from thunderherd.namespaces import Site, site_of
+from thunderherd.lab_kind import Kind, Site
+from thunderherd.lab_words import OPTION, OPTION_HELP, QUANTITIES, in_words, parse
+from thunderherd.labs import KINDS, USUAL, with_namespaces
+from thunderherd.sites import site_of
 from thunderherd.study import Lab
 
 PROC = Path("/proc")

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from thunderherd.errors import UserError
-from thunderherd.labs import KINDS, OPTION
+from thunderherd.lab_words import OPTION
+from thunderherd.labs import KINDS
 from thunderherd.study_file import near, show, unknown
 from thunderherd.study_form import LabTable
 from thunderherd.study_overrides import parse_override

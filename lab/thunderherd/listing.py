@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from thunderherd.catalogue import Catalogue
+
 SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "studies")
 
 HEADINGS = {
@@ -79,27 +81,27 @@ def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
     if wanted != ("studies",):
         from thunderherd.engine import catalogue
 
-        offered = catalogue().model_dump(mode="json", by_alias=True)
-    if "labs" in wanted:
-        offered["labs"] = _labs(offered["namespace"])
+        engine = catalogue()
+        offered = engine.model_dump(mode="json", by_alias=True)
+        if "labs" in wanted:
+            offered["labs"] = _labs(engine)
     if "studies" in wanted:
         offered["studies"] = _studies()
     return offered
 
 
-def _labs(pair: dict[str, Any] | None) -> list[Entry]:
-    """The kinds of lab; `pair` is what the engine says of the pair of interfaces that one of them takes."""
-    from thunderherd.labs import KINDS, with_namespaces
+def _labs(catalogue: Catalogue) -> list[Entry]:
+    """The kinds of lab, and whether this machine has what the engine needs for them."""
+    from thunderherd.labs import KINDS
 
-    reasons = {each.name: pair["reason"] for each in with_namespaces()} if pair else {}
     return [
         {
             "name": each.name,
             "summary": each.summary,
             "source": each.source,
             "keys": list(each.keys),
-            "available": reasons.get(each.name) is None,
-            "reason": reasons.get(each.name),
+            "available": each.unavailable(catalogue) is None,
+            "reason": each.unavailable(catalogue),
         }
         for each in KINDS.values()
     ]

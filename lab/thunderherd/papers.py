@@ -18,11 +18,9 @@ from thunderherd.figures import (
     shows_process_control,
     superscript,
 )
-from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.records import PROCESS_CONTROL, PaperFigure, Summary
 
 __all__ = [
-    "UNITS_OF_TIME",
     "Notes",
     "as_printed",
     "notes_by_mark",

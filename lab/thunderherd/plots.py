@@ -213,20 +213,21 @@ def _bars(
     starts = [row["low"] for row in data if row["low"] is not None] + [0.0]
     span = (max(ends) - min(starts)) or 1.0
     # Room behind the longest bar for its figure.
-    scale = alt.Scale(
-        domain=[min(starts) * 1.05, max(ends) + span * (0.42 if width < 250 else 0.26)], nice=False
-    )
+    scale = {
+        "domain": [min(starts) * 1.05, max(ends) + span * (0.42 if width < 250 else 0.26)],
+        "nice": False,
+    }
     y = alt.Y(
         "name:N",
         sort=order,
         title=None,
-        axis=alt.Axis(labels=names, ticks=False, domain=False, labelLimit=190, labelPadding=7),
+        axis={"labels": names, "ticks": False, "domain": False, "labelLimit": 190, "labelPadding": 7},
     )
     x = alt.X(
         "value:Q",
         title=axis,
         scale=scale,
-        axis=alt.Axis(tickCount=4 if width < 250 else 5, grid=False, format=FIGURES),
+        axis={"tickCount": 4 if width < 250 else 5, "grid": False, "format": FIGURES},
     )
     tooltip = [
         alt.Tooltip("label:N", title="design"),
@@ -283,17 +284,17 @@ def _strip(data: list[dict[str, Any]], narrow: bool) -> alt.LayerChart:
             "name:N",
             sort=order,
             title=None,
-            axis=alt.Axis(ticks=False, domain=False, labelLimit=190, labelPadding=7, grid=True),
+            axis={"ticks": False, "domain": False, "labelLimit": 190, "labelPadding": 7, "grid": True},
         ),
         x=alt.X(
             "share:Q",
             title="connections of a worker; 1 is an even share"
             if narrow
             else "connections of a worker, as multiples of an even share",
-            scale=alt.Scale(zero=True, nice=True),
-            axis=alt.Axis(tickCount=5, grid=False, format=FIGURES),
+            scale={"zero": True, "nice": True},
+            axis={"tickCount": 5, "grid": False, "format": FIGURES},
         ),
-        yOffset=alt.YOffset("whose:N", sort=whose, scale=alt.Scale(paddingOuter=0.2)),
+        yOffset=alt.YOffset("whose:N", sort=whose, scale={"paddingOuter": 0.2}),
         color=alt.Color("colour:N", scale=None),
         description=alt.Description("spoken:N"),
         tooltip=[

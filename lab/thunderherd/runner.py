@@ -17,10 +17,11 @@ from thunderherd import __version__, analysis, machine, noise, progress, source_
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.figures import count
-from thunderherd.namespaces import Site, sites_of
+from thunderherd.lab_kind import Site
 from thunderherd.records import RunInfo, Summary, TrialRecord
 from thunderherd.results import RunDirectory, default_directory, write_text
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
+from thunderherd.sites import sites_of
 from thunderherd.statistics import block_order
 from thunderherd.study import Study, asked_for, typed
 from thunderherd.trial import run_trial

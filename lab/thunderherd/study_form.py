@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.crossover_form import CrossoverTable
-from thunderherd.labs import KINDS, QUANTITIES, USUAL, with_namespaces
+from thunderherd.lab_words import QUANTITIES
+from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable

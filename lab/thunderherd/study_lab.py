@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from thunderherd import noise
 from thunderherd.catalogue import Catalogue, Setting, SettingValue, defaults
-from thunderherd.labs import KINDS, QUANTITIES, USUAL, Kind, named, parse, with_namespaces
+from thunderherd.lab_kind import Kind
+from thunderherd.lab_words import QUANTITIES, parse
+from thunderherd.labs import KINDS, USUAL, named, with_namespaces
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_file import KeyPath, Problems, show, unknown
 from thunderherd.study_form import Cpus, LabTable
@@ -43,7 +43,7 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
             why = f"lab {show(kind.name)} has no {key}, which is a key of {owners}; {takes}"
             problems.add(place, f"{key} = {show(value)}: {why}")
         elif key in QUANTITIES:
-            _check_quantity(key, value, place, catalogue, problems)
+            _check_quantity(key, value, place, kind.settings(catalogue), problems)
         elif (setting := _congestion(catalogue)) and not setting.accepts(value):
             problems.add(place, f"{key} = {show(value)}; allowed: {setting.allowed()}")
     if not kind.has_tcp:
@@ -66,14 +66,14 @@ def _given(each: Configuration, problems: Problems) -> list[str]:
 
 
 def _check_quantity(
-    key: str, value: object, place: KeyPath, catalogue: Catalogue, problems: Problems
+    key: str, value: object, place: KeyPath, settings: Mapping[str, Setting], problems: Problems
 ) -> None:
     try:
         number = parse(key, value)
     except ValueError as error:
         problems.add(place, f"{key} = {show(value)}: {error}")
         return
-    setting = _pair_settings(catalogue).get(QUANTITIES[key].setting)
+    setting = settings.get(QUANTITIES[key].setting)
     if setting is not None and not setting.accepts(number):
         problems.add(place, f"{key} = {show(value)}; allowed: {setting.allowed()}")
 
@@ -102,19 +102,17 @@ def _check_without_tcp(kind: Kind, each: Configuration, catalogue: Catalogue, pr
 
 def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, str]]:
     """What this machine does not have of what a lab takes: the key to blame, and the reason."""
-    kind, pair = _kind(each.lab), catalogue.namespace
-    if kind.has_namespaces and pair is not None:
-        if not pair.available:
-            yield each.where("lab", "kind"), f"lab {show(kind.name)} cannot be had here: {pair.reason}"
-        for key, quantity in QUANTITIES.items():
-            reason = pair.unavailable_settings.get(quantity.setting)
-            if reason and getattr(each.lab, key) is not None:
-                yield each.where("lab", key), f"{key} = {show(getattr(each.lab, key))}: {reason}"
+    kind = _kind(each.lab)
+    if reason := kind.unavailable(catalogue):
+        yield each.where("lab", "kind"), f"lab {show(kind.name)} cannot be had here: {reason}"
+    for key, quantity in QUANTITIES.items():
+        reason = kind.unavailable_settings(catalogue).get(quantity.setting)
+        if reason and getattr(each.lab, key) is not None:
+            yield each.where("lab", key), f"{key} = {show(getattr(each.lab, key))}: {reason}"
     controls = catalogue.congestion_controls
     if controls is None or not kind.has_tcp:
         return
-    # In namespaces of one's own all are allowed that the kernel has.
-    usable = controls.available if kind.has_namespaces else controls.allowed
+    usable = kind.congestion_controls(controls)
     for place, name in _congestion_controls(each):
         setting = _congestion(catalogue)
         is_default = setting is not None and name == setting.default
@@ -144,16 +142,14 @@ def _congestion_controls(each: Configuration) -> Iterator[tuple[KeyPath, str]]:
 def lab_of(table: LabTable, catalogue: Catalogue) -> Lab:
     """The lab with all its settings, and the CPUs of both sides with what `apart` means on this machine."""
     kind = _kind(table)
-    settings: dict[str, int] = {}
-    if kind.has_namespaces:
-        settings = {name: int(value) for name, value in defaults(_pair_settings(catalogue)).items()}
-        for key, quantity in QUANTITIES.items():
-            value = getattr(table, key)
-            if value is not None:
-                try:
-                    settings[quantity.setting] = parse(key, value)
-                except ValueError:
-                    continue  # it has been complained about
+    settings = {name: int(value) for name, value in defaults(kind.settings(catalogue)).items()}
+    for key, quantity in QUANTITIES.items():
+        value = getattr(table, key)
+        if value is not None and key in kind.keys:
+            try:
+                settings[quantity.setting] = parse(key, value)
+            except ValueError:
+                continue  # it has been complained about
     server, client = table.server_cpus, table.client_cpus
     usable = sorted(os.sched_getaffinity(0))
     if table.placement == "apart" and len(usable) > 1:
@@ -183,13 +179,7 @@ def common_settings(table: LabTable) -> dict[str, SettingValue]:
 
 def local_ports(table: LabTable, catalogue: Catalogue) -> int | None:
     """How many ports the kernel has there for connections; None where they take none."""
-    kind = _kind(table)
-    if not kind.has_tcp:
-        return None
-    if kind.has_namespaces and catalogue.namespace is not None:
-        first, last = catalogue.namespace.local_ports
-        return last - first + 1
-    return noise.local_ports()
+    return _kind(table).local_ports(catalogue)
 
 
 def notes_of(lab: Lab, placement: str) -> Iterator[str]:
@@ -210,10 +200,6 @@ def _kind(table: LabTable) -> Kind:
 
 def _congestion(catalogue: Catalogue) -> Setting | None:
     return next((each for each in catalogue.server_settings if each.name == CONGESTION), None)
-
-
-def _pair_settings(catalogue: Catalogue) -> dict[str, Any]:
-    return {each.name: each for each in catalogue.namespace.settings} if catalogue.namespace else {}
 
 
 def _named(cpus: Cpus) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ from thunderherd.catalogue import SettingValue
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
-from thunderherd.labs import QUANTITIES, USUAL, in_words
+from thunderherd.lab_words import QUANTITIES, in_words
+from thunderherd.labs import USUAL
 from thunderherd.metrics import Better
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable

@@ -144,50 +144,26 @@ class Resolver:
             for sweep in form.sweeps
             if sweep.name in self.parts()
         ]
-        size = form.sizes[self.size]
-        family = [] if size.repetitions else self._family(chosen)
-        if not len(problems):  # a wrong value is not divided either, and that is no second mistake
-            check_remainders(form.scale, self.remainders, problems)
-        if self.whole:
-            loads = [
-                (each, made.settings, made.load.settings)
-                for each, made in zip(chosen, contenders, strict=True)
-            ]
-            checks.check_agreements(loads, self.catalogue, problems)
+        family = [] if form.sizes[self.size].repetitions else self._family(chosen)
+        resolved = list(zip(chosen, contenders, strict=True))
+        self._check_ends(resolved)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
-            for each, made in zip(chosen, contenders, strict=True):
-                ports = local_ports(each.lab, self.catalogue)
-                planned = made.load.connections_per_trial
-                checks.check_ports(each, made.load.requests, planned, ports, problems)
-            if not chosen and not len(problems):
-                problems.add(
-                    ("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine"
-                )
+            self._check_ports(resolved)
         if len(problems) or not self.whole:
             return None
-        units = {each.name: each.unit for each in self.catalogue.counters}
-        measure = form.measure.model_dump(exclude={"trial", "counters_to_come", "at_least"}) | {
-            "better": better_of(form.measure.metric),
-            "counters": {name: units.get(name) or "" for name in self._counters()},
-            "uncounted": {
-                name: why
-                for name, why in form.measure.counters_to_come.items()
-                if name not in self._counters()
-            },
-        }
         return Study(
             **form.model_dump(include={"name", "title", "question", "source"}),
             size=self.size,
-            measure=Measure.model_validate(measure),
+            measure=self._measure(),
             contenders=tuple(contenders),
             sweeps=tuple(sweeps),
             paper=tuple(self._figures(paper)),
             absent=absent,
             comparisons=tuple(family),
             looks=self._looks(),
-            repetitions=size.repetitions,
+            repetitions=form.sizes[self.size].repetitions,
             load=load,
             lab=lab_of(form.lab, self.catalogue),
             noise=Noise.model_validate(form.noise.model_dump()),
@@ -198,6 +174,37 @@ class Resolver:
             paper_counters=form.paper_counters,
             source_csv=form.source_csv,
             overrides=self.overrides,
+        )
+
+    def _check_ends(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
+        """Whether what is divided comes out even, and both ends of each contender agree."""
+        if not len(self.problems):  # a wrong value is not divided either, and that is no second mistake
+            check_remainders(self.form.scale, self.remainders, self.problems)
+        if self.whole:
+            loads = [(each, made.settings, made.load.settings) for each, made in resolved]
+            checks.check_agreements(loads, self.catalogue, self.problems)
+
+    def _check_ports(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
+        """Whether this machine has the ports that each contender's clients take, and runs anything at all."""
+        problems = self.problems
+        for each, made in resolved:
+            ports = local_ports(each.lab, self.catalogue)
+            checks.check_ports(each, made.load.requests, made.load.connections_per_trial, ports, problems)
+        if not resolved and not len(problems):
+            problems.add(("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine")
+
+    def _measure(self) -> Measure:
+        """What is compared, with the counters that are asked for and those that are still to come."""
+        measure, asked_for = self.form.measure, self._counters()
+        units = {each.name: each.unit for each in self.catalogue.counters}
+        to_come = measure.counters_to_come.items()
+        return Measure.model_validate(
+            measure.model_dump(exclude={"trial", "counters_to_come", "at_least"})
+            | {
+                "better": better_of(measure.metric),
+                "counters": {name: units.get(name) or "" for name in asked_for},
+                "uncounted": {name: why for name, why in to_come if name not in asked_for},
+            }
         )
 
     def parts(self, size: str | None = None) -> list[str]:

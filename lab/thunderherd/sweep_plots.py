@@ -18,7 +18,8 @@ from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed, heading
 from thunderherd.figures import Unit, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
-from thunderherd.papers import UNITS_OF_TIME, as_printed, papers_of
+from thunderherd.metrics import UNITS_OF_TIME
+from thunderherd.papers import as_printed, papers_of
 from thunderherd.records import PaperFigure, Summary, SweepSummary
 
 __all__ = ["sweep_chart"]
@@ -245,17 +246,22 @@ class _Drawing:
         colours = colours_of(summary)
         names = [printable(base) for base in bases]
         columns = max(1, across // (LEGEND_WIDTH + int(6.5 * max((len(name) for name in names), default=1))))
-        legend = alt.Legend(
-            title=None, orient="top", columns=columns, symbolSize=70, symbolOpacity=1, labelLimit=size.width
-        )
+        legend = {
+            "title": None,
+            "orient": "top",
+            "columns": columns,
+            "symbolSize": 70,
+            "symbolOpacity": 1,
+            "labelLimit": size.width,
+        }
         self.colour = alt.Color(
             "name:N",
-            scale=alt.Scale(domain=names, range=[colours[base] for base in bases]),
+            scale={"domain": names, "range": [colours[base] for base in bases]},
             legend=legend,
         )
         self.shape = alt.Shape(
             "name:N",
-            scale=alt.Scale(domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))]),
+            scale={"domain": names, "range": [SHAPES[place % len(SHAPES)] for place in range(len(names))]},
             legend=legend,
         )
         self.names, self.places = names, {base: place for place, base in enumerate(bases)}
@@ -271,9 +277,7 @@ class _Drawing:
             row["beside"] = self.axis.beside(row["x"], self.places[row["base"]])
         base = alt.Chart().encode(x=self._x(), y=y, color=self.colour)
         if self.is_named:
-            base = base.encode(
-                xOffset=alt.XOffset("name:N", sort=self.names, scale=alt.Scale(paddingOuter=0.8))
-            )
+            base = base.encode(xOffset=alt.XOffset("name:N", sort=self.names, scale={"paddingOuter": 0.8}))
         tooltip = [
             alt.Tooltip("name:N", title="contender"),
             alt.Tooltip("place:N", title="measured on"),
@@ -321,16 +325,16 @@ class _Drawing:
         label = self.sweep.x_label
         if self.is_named:
             order = [printable(point.name) for point in self.sweep.points]
-            axis = alt.Axis(labelAngle=0, ticks=False)
-            return alt.X("point:N", sort=order, title=label, axis=axis, scale=alt.Scale(paddingInner=0.3))
+            axis = {"labelAngle": 0, "ticks": False}
+            return alt.X("point:N", sort=order, title=label, axis=axis, scale={"paddingInner": 0.3})
         return self.axis.encoding("beside", label)
 
     def _y(self, rows: Sequence[dict[str, Any]]) -> alt.Y:
         """Linear from zero; logarithmic where figures are decades apart, or the study says so."""
         values = [row["value"] for row in rows]
         if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
-            axis = alt.Axis(grid=True, tickCount=5, format=FIGURES)
-            return alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=axis)
+            axis = {"grid": True, "tickCount": 5, "format": FIGURES}
+            return alt.Y("value:Q", title=None, scale={"zero": True, "nice": True}, axis=axis)
         for row in rows:
             # An end at or below zero has no place on the axis; the tooltip has it.
             if row["low"] is not None and row["low"] <= 0:
@@ -339,8 +343,10 @@ class _Drawing:
         steps = (1, 2, 5) if highest < 1000 * lowest else (1,)
         decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
         ticks = [step * 10.0**decade for decade in decades for step in steps]
-        axis = alt.Axis(
-            grid=True, values=[tick for tick in ticks if lowest <= tick <= highest], format=FIGURES
-        )
-        scale = alt.Scale(type="log", domain=[lowest, highest], nice=False, clamp=True)
+        axis = {
+            "grid": True,
+            "values": [tick for tick in ticks if lowest <= tick <= highest],
+            "format": FIGURES,
+        }
+        scale = {"type": "log", "domain": [lowest, highest], "nice": False, "clamp": True}
         return alt.Y("value:Q", title=None, scale=scale, axis=axis)

@@ -20,7 +20,8 @@ from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Server, start_load
 from thunderherd.engine_lines import LoadResult, Ready, Snapshot
 from thunderherd.holders import holders_of_listener
-from thunderherd.namespaces import Site
+from thunderherd.lab_kind import Site
+from thunderherd.labs import USUAL
 from thunderherd.observation import Observation
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, LoadPlan, Study
@@ -62,7 +63,7 @@ def run_trial(
     began = time.monotonic()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
     seen = Observation(contender, study.measure.counters)
-    trial = _Trial(contender, study.measure.counters, engine, site or Site(), seen)
+    trial = _Trial(contender, study.measure.counters, engine, site or Site(USUAL), seen)
     try:
         if seen.is_whole_life:
             trial.run_whole_life()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::test_bench::{
+use super::fixtures::{
     Buffers, PATIENCE, TINY, channel, compare, connection, has, in_a_network_of_its_own, in_memory, noise, openers,
     primitives, put, reader, send_all,
 };

@@ -5,11 +5,11 @@ use crate::primitive::Primitive;
 #[cfg(test)]
 mod buffers_tests;
 #[cfg(test)]
+mod fixtures;
+#[cfg(test)]
 mod receiving_tests;
 #[cfg(test)]
 mod sending_tests;
-#[cfg(test)]
-mod test_bench;
 #[cfg(test)]
 mod transfer_forms;
 

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::test_bench::{Buffers, PATIENCE, TINY, channel, compare, connection, has, noise, primitives, put, send_all};
+use super::fixtures::{Buffers, PATIENCE, TINY, channel, compare, connection, has, noise, primitives, put, send_all};
 use crate::channel::Channel;
 use crate::outbox::Piece;
 use crate::primitive::{Direction, Received, Want};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::test_bench::{
+use super::fixtures::{
     Buffers, PATIENCE, TINY, awkward_messages, channel, compare, connection, file, in_memory, noise, openers,
     primitives, put, reader, send_all,
 };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::bench::{Bench, Case, Listed, RESET};
 use crate::faults;
+use crate::rig::{Case, Listed, RESET, Rig};
 use crate::support::client::Client;
 use crate::support::process;
 
@@ -34,65 +34,65 @@ pub const FAULTS: &[Listed] = faults![
 ];
 
 fn resets_in_mid_reply(case: &Case) {
-    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, case.protocol.large_options);
     let large = case.large();
     for _ in 0..3 {
-        let mut client = bench.connect_slow();
+        let mut client = rig.connect_slow();
         client.send(&large.request);
         client.receive(&large.reply[..100_000]);
         client.reset();
     }
-    bench.expected.error(RESET, 3);
-    bench.finish();
+    rig.expected.error(RESET, 3);
+    rig.finish();
 }
 
 fn resets_before_the_request_is_complete(case: &Case) {
-    let mut bench = Bench::new(case, &[]);
+    let mut rig = Rig::new(case, &[]);
     for _ in 0..10 {
-        let mut client = bench.connect();
+        let mut client = rig.connect();
         client.send(case.protocol.incomplete);
         client.reset();
     }
-    bench.expected.error(RESET, 10);
-    bench.finish();
+    rig.expected.error(RESET, 10);
+    rig.finish();
 }
 
 /// Connections that their clients have reset before the server looks at them, among others that are all right. The
 /// server is stopped meanwhile, as with Ctrl-Z, so that it is certain which comes first.
 fn resets_before_accept(case: &Case) {
-    let mut bench = Bench::new(case, &[]);
+    let mut rig = Rig::new(case, &[]);
     let exchange = case.exchange();
-    process::freeze(bench.server.first);
+    process::freeze(rig.server.first);
     let mut waiting = Vec::new();
     for _ in 0..20 {
-        bench.connect().reset();
-        let mut client = bench.connect();
+        rig.connect().reset();
+        let mut client = rig.connect();
         client.send(&exchange.request);
         client.half_close();
-        bench.connect().reset();
+        rig.connect().reset();
         waiting.push(client);
     }
-    process::thaw(bench.server.first);
+    process::thaw(rig.server.first);
     for mut client in waiting {
         client.receive_to_end(&exchange.reply);
-        bench.expected.requests += 1;
+        rig.expected.requests += 1;
     }
     // Linux hands such a connection to accept all the same, and the first call on it says that it was reset.
-    bench.expected.error(RESET, 40);
-    bench.finish();
+    rig.expected.error(RESET, 40);
+    rig.finish();
 }
 
 /// As [`resets_before_accept`], with the server in whatever it is just doing.
 fn resets_at_once(case: &Case) {
-    let mut bench = Bench::new(case, &[]);
+    let mut rig = Rig::new(case, &[]);
     for round in 0..200 {
-        bench.connect().reset();
+        rig.connect().reset();
         if round % 20 == 0 {
-            bench.serves();
+            rig.serves();
         }
     }
-    bench.expected.error(RESET, 200);
-    bench.finish();
+    rig.expected.error(RESET, 200);
+    rig.finish();
 }
 
 /// Connections that are reset before a request, amid it, after it, and amid the reply, many of them open at once; which and
@@ -102,12 +102,12 @@ fn a_thousand_resets_at_random_moments(case: &Case) {
     const OPEN: usize = 50;
     let mut exchanges = (case.protocol.exchanges)();
     exchanges.extend(case.protocol.large.map(|large| large()));
-    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, case.protocol.large_options);
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let mut open: Vec<(Client, &[u8])> = Vec::new();
     for _ in 0..RESETS {
         let request = &exchanges[chance.below(exchanges.len())].request;
-        open.push((bench.connect_slow(), request));
+        open.push((rig.connect_slow(), request));
         while chance.below(4) > 0 {
             let one = chance.below(open.len());
             let (client, unsent) = &mut open[one];
@@ -121,9 +121,9 @@ fn a_thousand_resets_at_random_moments(case: &Case) {
         }
     }
     open.into_iter().for_each(|(client, _)| client.reset());
-    bench.catches_up_with_whatever_was_answered();
-    bench.expected.errors_allowed = RESET;
-    bench.finish();
+    rig.catches_up_with_whatever_was_answered();
+    rig.expected.errors_allowed = RESET;
+    rig.finish();
 }
 
 /// Numbers as a die would throw them (xorshift64, G. Marsaglia 2003).
@@ -141,48 +141,48 @@ impl Chance {
 /// Connections that are idle, amid a request, amid a reply that nobody reads, half closed, reset: there is nothing to do,
 /// and a server that is woken again and again by what it does not handle takes a CPU for itself.
 fn nothing_to_do(case: &Case) {
-    let mut bench = Bench::new(case, case.protocol.large_options);
-    let mut idle = bench.connect();
-    bench.asks(&mut idle, &case.exchange());
-    let mut incomplete = bench.connect();
+    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut idle = rig.connect();
+    rig.asks(&mut idle, &case.exchange());
+    let mut incomplete = rig.connect();
     incomplete.send(case.protocol.incomplete);
     let unread = case.protocol.large.map(|large| {
-        let mut unread = bench.connect_slow();
+        let mut unread = rig.connect_slow();
         unread.send(&large().request);
         unread.half_close();
         unread
     });
-    bench.connect().reset();
-    bench.server.sleeps();
-    bench.does_not_spin();
-    bench.expected.error(RESET, 1 + u64::from(unread.is_some()));
+    rig.connect().reset();
+    rig.server.sleeps();
+    rig.does_not_spin();
+    rig.expected.error(RESET, 1 + u64::from(unread.is_some()));
     unread.into_iter().for_each(Client::reset);
     incomplete.half_close();
-    bench.expected.error(&["truncated"], u64::from(!case.protocol.incomplete.is_empty()));
+    rig.expected.error(&["truncated"], u64::from(!case.protocol.incomplete.is_empty()));
     drop(idle);
     incomplete.receive_to_end(b"");
-    bench.finish();
+    rig.finish();
 }
 
 /// A client that has sent very many requests, takes the answers as they come, and could keep a server to itself for
 /// seconds: another is answered long before the end. The server is stopped at first, as with Ctrl-Z, so that it finds both.
 fn a_client_with_very_many_requests(case: &Case) {
-    let mut bench = Bench::new(case, &[]);
+    let mut rig = Rig::new(case, &[]);
     let (exchange, times) = case.many_quick_requests();
     let many = 5 * times;
-    let mut greedy = bench.connect();
-    bench.asks(&mut greedy, &exchange);
-    process::freeze(bench.server.first);
+    let mut greedy = rig.connect();
+    rig.asks(&mut greedy, &exchange);
+    process::freeze(rig.server.first);
     greedy.send(&exchange.request.repeat(many));
-    let mut other = bench.connect();
+    let mut other = rig.connect();
     other.send(&exchange.request);
     let mut takes = greedy.also();
     std::thread::scope(|scope| {
         scope.spawn(|| takes.take_everything());
-        process::thaw(bench.server.first);
+        process::thaw(rig.server.first);
         let requests = catch_unwind(AssertUnwindSafe(|| {
             other.receive(&exchange.reply);
-            bench.server.snapshot()["tally"]["requests"].as_u64().expect("a count")
+            rig.server.snapshot()["tally"]["requests"].as_u64().expect("a count")
         }));
         greedy.shut_down();
         let requests = requests.unwrap_or_else(|panic| resume_unwind(panic)) as usize;
@@ -190,46 +190,46 @@ fn a_client_with_very_many_requests(case: &Case) {
     });
     drop((takes, other));
     greedy.reset();
-    bench.catches_up_with_whatever_was_answered();
-    bench.expected.errors_allowed = RESET;
-    bench.finish();
+    rig.catches_up_with_whatever_was_answered();
+    rig.expected.errors_allowed = RESET;
+    rig.finish();
 }
 
 /// Clients that connect and say nothing: others are served meanwhile. The iterative server serves them when the silent
 /// one leaves; that is its nature.
 fn silent_clients(case: &Case) {
-    let mut bench = Bench::new(case, &case.pool("6"));
+    let mut rig = Rig::new(case, &case.pool("6"));
     let exchange = case.exchange();
     if case.one_at_a_time() {
-        let silent = bench.connect();
-        let mut other = bench.connect();
+        let silent = rig.connect();
+        let mut other = rig.connect();
         other.send(&exchange.request);
         other.receive_nothing_for(Duration::from_millis(200));
         drop(silent);
         other.receive(&exchange.reply);
-        bench.expected.requests += 1;
+        rig.expected.requests += 1;
     } else {
         // One worker of a pool is left.
-        let silent: Vec<Client> = (0..5).map(|_| bench.connect()).collect();
+        let silent: Vec<Client> = (0..5).map(|_| rig.connect()).collect();
         for _ in 0..20 {
-            bench.serves();
+            rig.serves();
         }
         let mut second_thoughts = silent;
         for client in &mut second_thoughts {
-            bench.asks(client, &exchange);
+            rig.asks(client, &exchange);
         }
     }
-    bench.finish();
+    rig.finish();
 }
 
 /// Every setting of the design at its least, and more clients than it can look after: nobody is lost, and all are served
 /// as the silent ones leave.
 fn more_silent_clients_than_workers(case: &Case) {
     let options = case.smallest();
-    let mut bench = Bench::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut rig = Rig::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
     let exchange = case.exchange();
-    let silent: Vec<Client> = (0..3).map(|_| bench.connect()).collect();
-    let mut others: Vec<Client> = (0..6).map(|_| bench.connect()).collect();
+    let silent: Vec<Client> = (0..3).map(|_| rig.connect()).collect();
+    let mut others: Vec<Client> = (0..6).map(|_| rig.connect()).collect();
     for client in &mut others {
         client.send(&exchange.request);
         client.half_close();
@@ -237,32 +237,32 @@ fn more_silent_clients_than_workers(case: &Case) {
     drop(silent);
     for mut client in others {
         client.receive_to_end(&exchange.reply);
-        bench.expected.requests += 1;
+        rig.expected.requests += 1;
     }
-    bench.finish();
+    rig.finish();
 }
 
 fn two_hundred_clients_at_once(case: &Case) {
-    let mut bench = Bench::new(case, &[]);
+    let mut rig = Rig::new(case, &[]);
     let exchanges = (case.protocol.exchanges)();
-    let mut clients: Vec<Client> = (0..200).map(|_| bench.connect()).collect();
+    let mut clients: Vec<Client> = (0..200).map(|_| rig.connect()).collect();
     for (client, exchange) in clients.iter_mut().zip(exchanges.iter().cycle()) {
         client.send(&exchange.request);
         client.half_close();
     }
     for (mut client, exchange) in clients.into_iter().zip(exchanges.iter().cycle()) {
         client.receive_to_end(&exchange.reply);
-        bench.expected.requests += 1;
+        rig.expected.requests += 1;
     }
-    bench.finish();
+    rig.finish();
 }
 
 /// A client that takes a large reply byte by byte: others are served meanwhile where one connection does not make all
 /// others wait, and in the end every byte has come.
 fn a_slow_reader(case: &Case) {
-    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, case.protocol.large_options);
     let large = case.large();
-    let mut slow = bench.connect_slow();
+    let mut slow = rig.connect_slow();
     slow.send(&large.request);
     let mut taken = 0;
     for _ in 0..20 {
@@ -271,52 +271,52 @@ fn a_slow_reader(case: &Case) {
             taken += 1;
         }
         if !case.one_at_a_time() {
-            bench.serves();
+            rig.serves();
         }
     }
     slow.half_close();
     slow.receive_to_end(&large.reply[taken..]);
-    bench.expected.requests += 1;
-    bench.finish();
+    rig.expected.requests += 1;
+    rig.finish();
 }
 
 /// A server that is stopped and continued in the middle of everything (Ctrl-Z and `fg`, a debugger, a frozen group)
 /// notices nothing.
 fn stopped_and_continued(case: &Case) {
-    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, case.protocol.large_options);
     let large = case.large();
     for _ in 0..3 {
-        process::freeze(bench.server.first);
-        process::thaw(bench.server.first);
-        bench.serves();
+        process::freeze(rig.server.first);
+        process::thaw(rig.server.first);
+        rig.serves();
     }
-    let mut client = bench.connect_slow();
+    let mut client = rig.connect_slow();
     client.send(&large.request);
     client.receive(&large.reply[..50_000]);
-    process::freeze(bench.server.first);
-    process::thaw(bench.server.first);
+    process::freeze(rig.server.first);
+    process::thaw(rig.server.first);
     client.half_close();
     client.receive_to_end(&large.reply[50_000..]);
-    bench.expected.requests += 1;
-    bench.finish();
+    rig.expected.requests += 1;
+    rig.finish();
 }
 
 /// Signals that are ignored by default: no process of a server may take one for the end of a call.
 fn signals_that_mean_nothing(case: &Case) {
-    let mut bench = Bench::new(case, &case.pool("3"));
-    let mut client = (!case.one_at_a_time()).then(|| bench.connect());
+    let mut rig = Rig::new(case, &case.pool("3"));
+    let mut client = (!case.one_at_a_time()).then(|| rig.connect());
     let exchange = case.exchange();
     for signal in [Signal::SIGCHLD, Signal::SIGWINCH, Signal::SIGCONT] {
-        for id in bench.server.processes() {
+        for id in rig.server.processes() {
             // A child that has served its client may have ended meanwhile.
             let _ = kill(Pid::from_raw(id), signal);
         }
-        bench.server.signal(signal);
-        bench.serves();
+        rig.server.signal(signal);
+        rig.serves();
         if let Some(client) = &mut client {
-            bench.asks(client, &exchange);
+            rig.asks(client, &exchange);
         }
     }
     drop(client);
-    bench.finish();
+    rig.finish();
 }

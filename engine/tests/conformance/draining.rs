@@ -21,8 +21,8 @@ use thunderherd_engine::sys::descriptor::set_nonblocking;
 use thunderherd_engine::sys::epoll::{self, Epoll, EpollFlags};
 use thunderherd_engine::workloads::WORKLOADS;
 
-use crate::bench::{Bench, Case, Kind, Workers};
 use crate::requests;
+use crate::rig::{Case, Kind, Rig, Workers};
 use crate::support::protocol::PROTOCOLS;
 use crate::support::server::Server;
 
@@ -56,9 +56,9 @@ fn check(design: &str) {
     let case = Case { design: entry, kind, protocol: &PROTOCOLS[0] };
     let mut itself = Command::new(std::env::current_exe().expect("this program has a path"));
     let server = Server::launch(&mut itself, design, case.protocol.name, &[]);
-    let mut bench = Bench::of(&case, server);
-    requests::arrive_before_the_first_read(&mut bench, &case.exchange(), 1, PATIENCE);
-    bench.finish();
+    let mut rig = Rig::of(&case, server);
+    requests::arrive_before_the_first_read(&mut rig, &case.exchange(), 1, PATIENCE);
+    rig.finish();
 }
 
 /// Where this program is run as a server: `serve DESIGN --workload WORKLOAD`, as [`Server::launch`] has it.

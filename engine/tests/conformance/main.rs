@@ -6,17 +6,17 @@
 //! (`--include-ignored`).
 //!
 //! Whatever happens to it, a server goes on, answers the next request byte by byte, keeps a right tally, loses no
-//! descriptor and no process, and ends with exit status 0 when it is told to: [`Bench::finish`] checks that at the end
+//! descriptor and no process, and ends with exit status 0 when it is told to: [`Rig::finish`] checks that at the end
 //! of every test.
 
 #[path = "../support/mod.rs"]
 mod support;
 
-mod bench;
 mod clients;
 mod draining;
 mod primitives;
 mod requests;
+mod rig;
 mod shortages;
 mod stopping;
 mod workers;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 
-use bench::{Case, Fault, Kind, Listed, Workers};
+use rig::{Case, Fault, Kind, Listed, Workers};
 use support::protocol::{Exchange, PROTOCOLS};
 use support::server::Server;
 

@@ -8,7 +8,7 @@
 use libtest_mimic::{Completion, Trial};
 use serde_json::Value;
 
-use crate::bench::{Bench, Case, Kind, Listed};
+use crate::rig::{Case, Kind, Listed, Rig};
 use crate::support::protocol::{Exchange, PROTOCOLS, Protocol};
 use crate::support::{self, engine, one_line, process};
 use crate::{clients, faults, name};
@@ -99,8 +99,8 @@ fn refused(title: &str, protocol: &'static Protocol, reason: String) -> Trial {
 /// Small replies and one larger than all buffers, several on a connection, byte by byte; and all bytes and completions are
 /// counted.
 fn right_replies_and_a_right_account(case: &Case) {
-    let mut bench = Bench::new(case, case.protocol.large_options);
-    let mut client = bench.connect();
+    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut client = rig.connect();
     // With the options for a large reply only the first of the others is known.
     let exchanges = match case.protocol.large {
         Some(large) => vec![case.exchange(), large(), case.exchange()],
@@ -109,9 +109,9 @@ fn right_replies_and_a_right_account(case: &Case) {
     client.send(&exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<_>>());
     for exchange in &exchanges {
         client.receive(&exchange.reply);
-        bench.expected.requests += 1;
+        rig.expected.requests += 1;
     }
-    bench.asks(&mut client, &case.exchange());
+    rig.asks(&mut client, &case.exchange());
     client.half_close();
     client.receive_to_end(b"");
     // The same once at the beginning and once at the end.
@@ -121,7 +121,7 @@ fn right_replies_and_a_right_account(case: &Case) {
     let (sent, received) = (bytes(|exchange| &exchange.reply), bytes(|exchange| &exchange.request));
     let without_copying = ["--primitive zerocopy", "--primitive uring_send_zc"];
     let without_copying = without_copying.iter().any(|option| case.name().ends_with(option));
-    let tally = bench.finish_with_tally();
+    let tally = rig.finish_with_tally();
     assert_eq!((&tally["bytes_sent"], &tally["bytes_received"]), (&sent.into(), &received.into()), "{tally}");
     let [requests, completions, copied] =
         ["requests", "completions", "completions_copied"].map(|name| tally[name].as_u64().expect("a count"));
@@ -136,23 +136,23 @@ fn right_replies_and_a_right_account(case: &Case) {
 /// A thousand connections, some of them kept for a while, and the server has no descriptor, process or thread more than
 /// after the first of them.
 fn a_thousand_connections_leave_nothing_behind(case: &Case) {
-    let mut bench = Bench::new(case, &[]);
+    let mut rig = Rig::new(case, &[]);
     let exchange = case.exchange();
     let mut kept = std::collections::VecDeque::new();
     for _ in 0..1000 {
-        let mut client = bench.connect();
-        bench.asks(&mut client, &exchange);
+        let mut client = rig.connect();
+        rig.asks(&mut client, &exchange);
         kept.push_back(client);
         if kept.len() > 20 {
             kept.pop_front();
         }
     }
     drop(kept);
-    bench.catches_up();
+    rig.catches_up();
     support::eventually("the server's threads are those that it had, and one that waits for completions", || {
-        let threads = process::thread_states(bench.server.first).len();
+        let threads = process::thread_states(rig.server.first).len();
         let own = if case.name().starts_with("tokio") { threads } else { 1 };
         (threads <= own + 1).then_some(())
     });
-    bench.finish();
+    rig.finish();
 }

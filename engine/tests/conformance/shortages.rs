@@ -4,8 +4,8 @@ use libtest_mimic::{Completion, Failed};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::bench::{Bench, Case, Listed, Workers};
 use crate::faults;
+use crate::rig::{Case, Listed, Rig, Workers};
 use crate::support::client::Client;
 use crate::support::server::Server;
 use crate::support::{Unprivileged, engine_with_descriptors, eventually, process};
@@ -27,16 +27,16 @@ const DESCRIPTORS: u32 = 40;
 /// More clients than the server may have descriptors: meanwhile it does not ask for more again and again, and goes on to
 /// serve those that it has; when they have gone, it takes the others, and serves as before.
 fn descriptors_run_out(case: &Case) {
-    let (mut bench, mut silent) = with_descriptors_run_out(case);
-    wait_until_nothing_changes(&mut bench.server);
-    bench.does_not_spin();
+    let (mut rig, mut silent) = with_descriptors_run_out(case);
+    wait_until_nothing_changes(&mut rig.server);
+    rig.does_not_spin();
     if !case.protocol.opens_files {
-        (0..5).for_each(|_| bench.asks(&mut silent[0], &case.exchange()));
+        (0..5).for_each(|_| rig.asks(&mut silent[0], &case.exchange()));
     }
     drop(silent);
-    the_pool_shrinks(case, &bench.server);
-    bench.expected.errors_allowed = &["resource_limit"];
-    bench.finish();
+    the_pool_shrinks(case, &rig.server);
+    rig.expected.errors_allowed = &["resource_limit"];
+    rig.finish();
 }
 
 /// A thread that waits in accept(2) holds a descriptor already. Where the rush has made many of them, and an answer takes
@@ -64,18 +64,18 @@ fn descriptors_run_out_as_the_server_starts(case: &Case) {
 
 /// That process meets the limit, and says so.
 fn descriptors_run_out_and_that_is_tallied(case: &Case) {
-    let (mut bench, silent) = with_descriptors_run_out(case);
-    bench.server.snapshot_when("a tally that says so", |snapshot| resource_limits(snapshot) > 0);
+    let (mut rig, silent) = with_descriptors_run_out(case);
+    rig.server.snapshot_when("a tally that says so", |snapshot| resource_limits(snapshot) > 0);
     drop(silent);
-    bench.expected.errors_allowed = &["resource_limit"];
-    bench.finish();
+    rig.expected.errors_allowed = &["resource_limit"];
+    rig.finish();
 }
 
-fn with_descriptors_run_out(case: &Case) -> (Bench<'_>, Vec<Client>) {
+fn with_descriptors_run_out(case: &Case) -> (Rig<'_>, Vec<Client>) {
     let server = case.launch(&mut engine_with_descriptors(DESCRIPTORS), &[]);
-    let mut bench = Bench::of(case, server);
-    let silent = (0..2 * DESCRIPTORS).map(|_| bench.connect()).collect();
-    (bench, silent)
+    let mut rig = Rig::of(case, server);
+    let silent = (0..2 * DESCRIPTORS).map(|_| rig.connect()).collect();
+    (rig, silent)
 }
 
 fn wait_until_nothing_changes(server: &mut Server) {
@@ -100,32 +100,32 @@ fn processes_run_out(case: &Case) -> Result<Completion, Failed> {
         Err(reason) => return Ok(Completion::ignored_with(reason)),
     };
     let server = case.launch(&mut user.command(Some(16)), &case.pool("3"));
-    let mut bench = Bench::of(case, server);
+    let mut rig = Rig::of(case, server);
     let tasks =
         |server: &Server| -> usize { server.processes().into_iter().map(|id| process::thread_states(id).len()).sum() };
-    let before = tasks(&bench.server);
-    let silent: Vec<Client> = (0..40).map(|_| bench.connect()).collect();
+    let before = tasks(&rig.server);
+    let silent: Vec<Client> = (0..40).map(|_| rig.connect()).collect();
     if matches!(case.kind.workers, Workers::ProcessPerClient | Workers::ThreadPerClient) {
-        let clients = bench.expected.connections;
-        let snapshot = bench.server.snapshot_when("every client a connection or a resource_limit", |snapshot| {
+        let clients = rig.expected.connections;
+        let snapshot = rig.server.snapshot_when("every client a connection or a resource_limit", |snapshot| {
             let tally = &snapshot["tally"];
             tally["connections"].as_u64().expect("a count") + resource_limits(snapshot) == clients
         });
         let refused = resource_limits(&snapshot);
         assert!(refused > 20, "40 clients, 16 processes, but: {snapshot}");
-        bench.expected.connections -= refused;
-        bench.expected.error(&["resource_limit"], refused);
+        rig.expected.connections -= refused;
+        rig.expected.error(&["resource_limit"], refused);
     }
     if case.has_setting("maximum_workers") {
         // It says so when it cannot grow; its clients wait for the workers that there are.
-        bench.expected.errors_allowed = &["resource_limit"];
+        rig.expected.errors_allowed = &["resource_limit"];
     }
     drop(silent);
     if !case.has_setting("maximum_workers") {
         // Until the last of them is gone it counts, and the next client may be refused for it.
-        eventually("the clients' processes and threads have ended", || (tasks(&bench.server) <= before).then_some(()));
+        eventually("the clients' processes and threads have ended", || (tasks(&rig.server) <= before).then_some(()));
     }
-    bench.finish();
+    rig.finish();
     Ok(Completion::Completed)
 }
 
@@ -149,15 +149,15 @@ fn a_worker_that_cannot_be_replaced(case: &Case) -> Result<Completion, Failed> {
     };
     let options = ["--pool", "3", "--respawn", "true"];
     let server = case.launch(&mut user.command(None), &options);
-    let mut bench = Bench::of(case, server);
-    user.limit_processes(bench.server.first, 1);
-    process::signal(bench.server.workers()[0], Signal::SIGKILL);
-    bench.until("workers_lost", 1);
-    bench.expected.workers_lost = 1;
-    bench.expected.errors_allowed = &["resource_limit"];
+    let mut rig = Rig::of(case, server);
+    user.limit_processes(rig.server.first, 1);
+    process::signal(rig.server.workers()[0], Signal::SIGKILL);
+    rig.until("workers_lost", 1);
+    rig.expected.workers_lost = 1;
+    rig.expected.errors_allowed = &["resource_limit"];
     for _ in 0..10 {
-        bench.serves();
+        rig.serves();
     }
-    bench.finish();
+    rig.finish();
     Ok(Completion::Completed)
 }

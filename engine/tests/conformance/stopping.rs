@@ -5,8 +5,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::bench::{Bench, Case, Listed};
 use crate::faults;
+use crate::rig::{Case, Listed, Rig};
 use crate::support::client::Client;
 use crate::support::{eventually, process};
 
@@ -26,36 +26,36 @@ pub const FAULTS: &[Listed] = faults![
 ];
 
 fn sigint_drains(case: &Case) {
-    drains(case, |bench| bench.server.signal(Signal::SIGINT));
+    drains(case, |rig| rig.server.signal(Signal::SIGINT));
 }
 
 fn sigterm_drains(case: &Case) {
-    drains(case, |bench| bench.server.signal(Signal::SIGTERM));
+    drains(case, |rig| rig.server.signal(Signal::SIGTERM));
 }
 
 fn the_end_of_standard_input_drains(case: &Case) {
-    drains(case, |bench| bench.server.close_input());
+    drains(case, |rig| rig.server.close_input());
 }
 
 /// A connection in flight still gets its whole reply, and nobody gets a new one.
-fn drains(case: &Case, stop: fn(&mut Bench<'_>)) {
+fn drains(case: &Case, stop: fn(&mut Rig<'_>)) {
     let options = [&["--drain-milliseconds", "600000"], case.protocol.large_options].concat();
-    let mut bench = Bench::new(case, &options);
+    let mut rig = Rig::new(case, &options);
     let large = case.large();
-    let mut client = bench.connect_slow();
+    let mut client = rig.connect_slow();
     client.send(&large.request);
     client.receive(&large.reply[..10_000]);
-    stop(&mut bench);
-    bench.server.stops_listening();
-    let refused = std::net::TcpStream::connect(("127.0.0.1", bench.server.port));
+    stop(&mut rig);
+    rig.server.stops_listening();
+    let refused = std::net::TcpStream::connect(("127.0.0.1", rig.server.port));
     assert_eq!(refused.err().map(|error| error.kind()), Some(std::io::ErrorKind::ConnectionRefused));
-    assert!(!bench.server.has_ended(), "the server did not wait for a connection in flight");
+    assert!(!rig.server.has_ended(), "the server did not wait for a connection in flight");
     client.half_close();
     client.receive_to_end(&large.reply[10_000..]);
-    bench.expected.requests += 1;
-    let ending = bench.server.wait();
+    rig.expected.requests += 1;
+    let ending = rig.server.wait();
     ending.is_good();
-    bench.expected.holds(&ending);
+    rig.expected.holds(&ending);
 }
 
 /// The stop comes while a worker is just done with its client and says so, to whomever it may concern.
@@ -84,10 +84,10 @@ fn no_time_to_drain(case: &Case) {
 }
 
 fn silent_client_at_the_end(case: &Case, drain: &str) {
-    let mut bench = Bench::new(case, &["--drain-milliseconds", drain]);
-    let mut silent = bench.connect();
-    bench.until("connections", bench.expected.connections);
-    let Bench { server, expected, .. } = bench;
+    let mut rig = Rig::new(case, &["--drain-milliseconds", drain]);
+    let mut silent = rig.connect();
+    rig.until("connections", rig.expected.connections);
+    let Rig { server, expected, .. } = rig;
     let ending = server.stop();
     silent.receive_until_cut(b"");
     ending.is_good();
@@ -99,28 +99,28 @@ fn silent_client_at_the_end(case: &Case, drain: &str) {
 
 /// Whoever asks twice does not want to wait for the connections in flight.
 fn a_second_sigint_ends_at_once(case: &Case) {
-    let mut bench = Bench::new(case, &["--drain-milliseconds", "600000"]);
-    let silent = bench.connect();
-    bench.until("connections", bench.expected.connections);
-    bench.server.signal(Signal::SIGINT);
+    let mut rig = Rig::new(case, &["--drain-milliseconds", "600000"]);
+    let silent = rig.connect();
+    rig.until("connections", rig.expected.connections);
+    rig.server.signal(Signal::SIGINT);
     // timeout(1) signals its child, and then its child's group: that is one stop, not two.
-    bench.server.signal(Signal::SIGTERM);
-    bench.server.stops_listening();
+    rig.server.signal(Signal::SIGTERM);
+    rig.server.stops_listening();
     std::thread::sleep(Duration::from_millis(200));
-    assert!(!bench.server.has_ended(), "the first interrupt lets connections in flight end");
-    bench.server.signal(Signal::SIGINT);
-    let ending = bench.server.wait();
+    assert!(!rig.server.has_ended(), "the first interrupt lets connections in flight end");
+    rig.server.signal(Signal::SIGINT);
+    let ending = rig.server.wait();
     ending.is_good();
     drop(silent);
 }
 
 /// Connections that the server never looked at. It is stopped meanwhile, as with Ctrl-Z, so that it cannot.
 fn clients_in_the_queue_are_reset_and_tallied(case: &Case) {
-    let mut bench = Bench::new(case, &["--drain-milliseconds", "50"]);
-    process::freeze(bench.server.first);
-    let mut queued: Vec<Client> = (0..5).map(|_| Client::connect(bench.server.port)).collect();
-    bench.expected.error(&["queued_at_stop"], 5);
-    let Bench { server, expected, .. } = bench;
+    let mut rig = Rig::new(case, &["--drain-milliseconds", "50"]);
+    process::freeze(rig.server.first);
+    let mut queued: Vec<Client> = (0..5).map(|_| Client::connect(rig.server.port)).collect();
+    rig.expected.error(&["queued_at_stop"], 5);
+    let Rig { server, expected, .. } = rig;
     let ending = server.stop();
     ending.is_good();
     expected.holds(&ending);
@@ -132,16 +132,16 @@ fn clients_in_the_queue_are_reset_and_tallied(case: &Case) {
 fn every_client_is_tallied_at_the_end(case: &Case) {
     let mut options = case.smallest();
     options.extend(["--drain-milliseconds".to_owned(), "50".to_owned()]);
-    let mut bench = Bench::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
-    let clients: Vec<Client> = (0..6).map(|_| bench.connect()).collect();
+    let mut rig = Rig::new(case, &options.iter().map(String::as_str).collect::<Vec<_>>());
+    let clients: Vec<Client> = (0..6).map(|_| rig.connect()).collect();
     let mut last = (Value::Null, 0);
     eventually("the server has accepted whom it can", || {
-        let snapshot = bench.server.snapshot();
+        let snapshot = rig.server.snapshot();
         let now = serde_json::json!([snapshot["tally"], snapshot["listen_queue"]]);
         last = if now == last.0 { (now, last.1 + 1) } else { (now, 0) };
         (last.1 > 20).then_some(())
     });
-    let Bench { server, expected, .. } = bench;
+    let Rig { server, expected, .. } = rig;
     let ending = server.stop();
     ending.is_good();
     drop(clients);

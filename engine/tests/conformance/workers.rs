@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::bench::{Bench, Case, Listed};
 use crate::faults;
+use crate::rig::{Case, Listed, Rig};
 use crate::support::client::Client;
 use crate::support::{PATIENCE, eventually, process};
 
@@ -42,23 +42,23 @@ pub const OF_PROCESS_POOLS: &[Listed] = faults![
 /// The supervisor says so and ends, whatever the design: there is nobody left who could accept.
 fn the_server_process_is_killed(case: &Case) {
     for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP] {
-        let bench = Bench::new(case, &[]);
-        process::signal(bench.server.first, signal);
-        let ending = bench.server.wait();
+        let rig = Rig::new(case, &[]);
+        process::signal(rig.server.first, signal);
+        let ending = rig.server.wait();
         ending.is_reported(&[signal.as_str()]);
         assert!(ending.summary()["died"].as_str().is_some_and(|how| how.contains(signal.as_str())));
-        bench.expected.holds(&ending);
+        rig.expected.holds(&ending);
     }
 }
 
 fn the_server_process_is_killed_while_it_serves(case: &Case) {
-    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, case.protocol.large_options);
     let large = case.large();
-    let mut client = bench.connect_slow();
+    let mut client = rig.connect_slow();
     client.send(&large.request);
     client.receive(&large.reply[..1000]);
-    process::signal(bench.server.first, Signal::SIGKILL);
-    let ending = bench.server.wait();
+    process::signal(rig.server.first, Signal::SIGKILL);
+    let ending = rig.server.wait();
     ending.is_reported(&["SIGKILL"]);
     let received = client.receive_until_cut(&large.reply[1000..]);
     assert!(received + 1000 < large.reply.len(), "a server that was killed sent all of its reply");
@@ -69,146 +69,146 @@ fn the_server_process_is_killed_while_it_serves(case: &Case) {
 
 /// A death that the supervisor did not bring about is reported also when the server had been told to stop.
 fn the_server_process_is_killed_while_it_drains(case: &Case) {
-    let mut bench = Bench::new(case, &["--drain-milliseconds", "600000"]);
-    let silent = bench.connect();
-    bench.until("connections", bench.expected.connections);
-    bench.server.close_input();
-    bench.server.stops_listening();
-    process::signal(bench.server.first, Signal::SIGKILL);
-    bench.server.wait().is_reported(&["SIGKILL"]);
+    let mut rig = Rig::new(case, &["--drain-milliseconds", "600000"]);
+    let silent = rig.connect();
+    rig.until("connections", rig.expected.connections);
+    rig.server.close_input();
+    rig.server.stops_listening();
+    process::signal(rig.server.first, Signal::SIGKILL);
+    rig.server.wait().is_reported(&["SIGKILL"]);
     drop(silent);
 }
 
 fn a_child_is_killed_in_mid_request(case: &Case) {
-    let mut bench = Bench::new(case, &[]);
+    let mut rig = Rig::new(case, &[]);
     for _ in 0..3 {
-        let mut client = bench.connect();
+        let mut client = rig.connect();
         client.send(case.protocol.incomplete);
-        let child = bench.worker_of(&client);
-        bench.until("connections", bench.expected.connections);
+        let child = rig.worker_of(&client);
+        rig.until("connections", rig.expected.connections);
         process::signal(child, Signal::SIGKILL);
         client.receive_until_cut(b"");
-        bench.expected.never_closed += 1;
-        bench.expected.workers_lost += 1;
-        bench.catches_up();
-        bench.serves();
+        rig.expected.never_closed += 1;
+        rig.expected.workers_lost += 1;
+        rig.catches_up();
+        rig.serves();
     }
-    bench.finish();
+    rig.finish();
 }
 
 fn children_are_killed_in_mid_reply(case: &Case) {
-    let mut bench = Bench::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, case.protocol.large_options);
     let large = case.large();
-    let mut clients: Vec<Client> = (0..5).map(|_| bench.connect_slow()).collect();
+    let mut clients: Vec<Client> = (0..5).map(|_| rig.connect_slow()).collect();
     for client in &mut clients {
         client.send(&large.request);
         client.receive(&large.reply[..1000]);
     }
     // All at once: several children end for one SIGCHLD.
-    bench.server.workers().into_iter().for_each(|child| process::signal(child, Signal::SIGKILL));
+    rig.server.workers().into_iter().for_each(|child| process::signal(child, Signal::SIGKILL));
     for mut client in clients {
         client.receive_until_cut(&large.reply[1000..]);
-        bench.expected.never_closed += 1;
-        bench.expected.workers_lost += 1;
+        rig.expected.never_closed += 1;
+        rig.expected.workers_lost += 1;
     }
-    bench.finish();
+    rig.finish();
 }
 
 fn an_idle_worker_is_killed(case: &Case) {
-    let mut bench = Bench::new(case, &["--pool", "3"]);
-    let workers = bench.server.workers();
+    let mut rig = Rig::new(case, &["--pool", "3"]);
+    let workers = rig.server.workers();
     // One that is not in accept: it waits for a lock, or for a descriptor, where the design has such things.
     let idle = workers.iter().copied().find(|&id| process::waits_in_accept(id) == Some(false)).unwrap_or(workers[1]);
-    kill(&mut bench, idle);
-    let silent = bench.connect();
+    kill(&mut rig, idle);
+    let silent = rig.connect();
     for _ in 0..10 {
-        bench.serves();
+        rig.serves();
     }
     drop(silent);
-    bench.finish();
+    rig.finish();
 }
 
 /// The worker that waits in accept holds the lock around it, where there is one. It is killed, the next one gets the
 /// lock, is killed, and so on until one is left. Where this machine does not show who waits where, the workers are
 /// killed in turn: as one is left, those who held the lock were among them.
 fn workers_are_killed_one_by_one(case: &Case) {
-    let mut bench = Bench::new(case, &["--pool", "5"]);
+    let mut rig = Rig::new(case, &["--pool", "5"]);
     for left in (1..5).rev() {
-        bench.catches_up();
-        bench.server.sleeps();
-        let workers = bench.server.workers();
+        rig.catches_up();
+        rig.server.sleeps();
+        let workers = rig.server.workers();
         let accepting: Vec<i32> =
             workers.iter().copied().filter(|&id| process::waits_in_accept(id) == Some(true)).collect();
-        kill(&mut bench, *accepting.first().unwrap_or(&workers[0]));
-        assert_eq!(bench.server.workers().len(), left);
+        kill(&mut rig, *accepting.first().unwrap_or(&workers[0]));
+        assert_eq!(rig.server.workers().len(), left);
         for _ in 0..5 {
-            bench.serves();
+            rig.serves();
         }
     }
-    bench.finish();
+    rig.finish();
 }
 
 fn several_workers_are_killed_at_once(case: &Case) {
-    let mut bench = Bench::new(case, &["--pool", "8"]);
-    let workers = bench.server.workers();
+    let mut rig = Rig::new(case, &["--pool", "8"]);
+    let workers = rig.server.workers();
     // Stopped first, so that they die together and whoever waits for them finds several at once.
-    process::freeze(bench.server.first);
+    process::freeze(rig.server.first);
     workers[1..].iter().for_each(|&id| process::signal(id, Signal::SIGKILL));
-    process::thaw(bench.server.first);
-    bench.expected.workers_lost += 7;
-    bench.catches_up();
+    process::thaw(rig.server.first);
+    rig.expected.workers_lost += 7;
+    rig.catches_up();
     for _ in 0..10 {
-        bench.serves();
+        rig.serves();
     }
-    bench.finish();
+    rig.finish();
 }
 
 fn a_worker_is_killed_in_mid_reply(case: &Case) {
     let options = [&["--pool", "3"], case.protocol.large_options].concat();
-    let mut bench = Bench::new(case, &options);
+    let mut rig = Rig::new(case, &options);
     let large = case.large();
-    let mut client = bench.connect_slow();
+    let mut client = rig.connect_slow();
     client.send(&large.request);
     client.receive(&large.reply[..1000]);
-    let worker = bench.worker_of(&client);
-    bench.expected.never_closed += 1;
-    kill(&mut bench, worker);
+    let worker = rig.worker_of(&client);
+    rig.expected.never_closed += 1;
+    kill(&mut rig, worker);
     let received = client.receive_until_cut(&large.reply[1000..]);
     assert!(received + 1000 < large.reply.len(), "a worker that was killed sent all of its reply");
     for _ in 0..10 {
-        bench.serves();
+        rig.serves();
     }
-    bench.finish();
+    rig.finish();
 }
 
 fn a_worker_is_killed_with_a_silent_client(case: &Case) {
-    let mut bench = Bench::new(case, &["--pool", "2"]);
-    let mut client = bench.connect();
-    let worker = bench.worker_of(&client);
-    bench.until("connections", bench.expected.connections);
-    bench.expected.never_closed += 1;
-    kill(&mut bench, worker);
+    let mut rig = Rig::new(case, &["--pool", "2"]);
+    let mut client = rig.connect();
+    let worker = rig.worker_of(&client);
+    rig.until("connections", rig.expected.connections);
+    rig.expected.never_closed += 1;
+    kill(&mut rig, worker);
     // Whoever keeps a copy of the descriptor keeps the client waiting for ever.
     client.receive_until_cut(b"");
     for _ in 0..10 {
-        bench.serves();
+        rig.serves();
     }
-    bench.finish();
+    rig.finish();
 }
 
 /// Its clients lose their connections, those of the other workers keep theirs.
 fn a_worker_is_killed_with_many_clients(case: &Case) {
-    let mut bench = Bench::new(case, &["--pool", "2"]);
+    let mut rig = Rig::new(case, &["--pool", "2"]);
     let exchange = case.exchange();
-    let mut clients: Vec<Client> = (0..12).map(|_| bench.connect()).collect();
+    let mut clients: Vec<Client> = (0..12).map(|_| rig.connect()).collect();
     for client in &mut clients {
-        bench.asks(client, &exchange);
+        rig.asks(client, &exchange);
     }
-    let worker = bench.worker_of(&clients[0]);
-    bench.expected.workers_lost += 1;
+    let worker = rig.worker_of(&clients[0]);
+    rig.expected.workers_lost += 1;
     process::kill_and_wait(worker);
     // Until then its own listener, where it has one, takes connections that nobody will serve.
-    bench.until("workers_lost", 1);
+    rig.until("workers_lost", 1);
     let mut lost = 0;
     for client in &mut clients {
         client.send_in_vain(&exchange.request);
@@ -218,65 +218,65 @@ fn a_worker_is_killed_with_many_clients(case: &Case) {
         }
     }
     assert!(lost > 0, "the worker that was killed had at least one of the connections");
-    bench.expected.never_closed += lost;
-    bench.expected.requests += clients.len() as u64 - lost;
+    rig.expected.never_closed += lost;
+    rig.expected.requests += clients.len() as u64 - lost;
     drop(clients);
     for _ in 0..10 {
-        bench.serves();
+        rig.serves();
     }
-    bench.finish();
+    rig.finish();
 }
 
 fn lost_workers_are_replaced(case: &Case) {
-    let mut bench = Bench::new(case, &["--pool", "3", "--respawn", "true"]);
-    let descriptors = process::descriptors(bench.server.workers()[2]);
+    let mut rig = Rig::new(case, &["--pool", "3", "--respawn", "true"]);
+    let descriptors = process::descriptors(rig.server.workers()[2]);
     for round in 0..6 {
-        let worker = bench.server.workers()[round % 3];
-        bench.expected.workers_replaced += 1;
-        kill(&mut bench, worker);
-        assert!(!bench.server.workers().contains(&worker));
+        let worker = rig.server.workers()[round % 3];
+        rig.expected.workers_replaced += 1;
+        kill(&mut rig, worker);
+        assert!(!rig.server.workers().contains(&worker));
         // Two are busy, so that the third has to be the new one, or one of two.
-        let silent = [bench.connect(), bench.connect()];
+        let silent = [rig.connect(), rig.connect()];
         for _ in 0..3 {
-            bench.serves();
+            rig.serves();
         }
         drop(silent);
         // The next one to be killed must not be closing a connection, which would then never be closed.
-        bench.catches_up();
+        rig.catches_up();
     }
-    for worker in bench.server.workers() {
+    for worker in rig.server.workers() {
         eventually("a new worker has as many descriptors as the others", || {
             (process::descriptors(worker) == descriptors).then_some(())
         });
     }
-    let connections = bench.server.snapshot()["workers"].clone();
+    let connections = rig.server.snapshot()["workers"].clone();
     assert_eq!(connections.as_array().map(Vec::len), Some(3), "a new worker takes the place of the old: {connections}");
     // The first process has as many descriptors as before, for each worker that it lost it has a new one.
-    bench.expected.workers_lost -= 6;
-    bench.leaks_nothing();
-    bench.expected.workers_lost += 6;
-    bench.finish();
+    rig.expected.workers_lost -= 6;
+    rig.leaks_nothing();
+    rig.expected.workers_lost += 6;
+    rig.finish();
 }
 
 /// A client connects at the very moment at which the only worker dies: it is served by the new one, whole and to the
 /// end. The server is stopped meanwhile, as with Ctrl-Z, so that it learns of both at once.
 fn a_client_comes_as_the_last_worker_dies(case: &Case) {
-    let mut bench = Bench::new(case, &["--pool", "1", "--respawn", "true"]);
+    let mut rig = Rig::new(case, &["--pool", "1", "--respawn", "true"]);
     let exchange = case.exchange();
     for _ in 0..3 {
-        process::freeze(bench.server.first);
-        process::kill_and_wait(bench.server.workers()[0]);
-        let mut client = bench.connect();
+        process::freeze(rig.server.first);
+        process::kill_and_wait(rig.server.workers()[0]);
+        let mut client = rig.connect();
         client.send(&exchange.request);
         client.half_close();
-        bench.expected.workers_lost += 1;
-        bench.expected.workers_replaced += 1;
-        bench.expected.requests += 1;
-        process::thaw(bench.server.first);
+        rig.expected.workers_lost += 1;
+        rig.expected.workers_replaced += 1;
+        rig.expected.requests += 1;
+        process::thaw(rig.server.first);
         client.receive_to_end(&exchange.reply);
-        bench.catches_up();
+        rig.catches_up();
     }
-    bench.finish();
+    rig.finish();
 }
 
 /// Workers are killed in whatever they are just doing, many times. Clients lose connections; the server loses nothing.
@@ -284,8 +284,8 @@ fn workers_are_killed_under_load(case: &Case) {
     const KILLS: usize = 30;
     const CLIENTS: usize = 3;
     let server = case.start(&["--pool", "4", "--respawn", "true"]);
-    let mut bench = Bench::of(case, server);
-    let (port, exchange) = (bench.server.port, case.exchange());
+    let mut rig = Rig::of(case, server);
+    let (port, exchange) = (rig.server.port, case.exchange());
     let (over, cut, whole) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
@@ -304,10 +304,10 @@ fn workers_are_killed_under_load(case: &Case) {
             while whole.load(Relaxed) < before + 5 && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            if let Some(&worker) = bench.server.workers().get(round % 4) {
+            if let Some(&worker) = rig.server.workers().get(round % 4) {
                 process::signal(worker, Signal::SIGKILL);
             }
-            bench.server.snapshot_when("lost workers are replaced", |snapshot| {
+            rig.server.snapshot_when("lost workers are replaced", |snapshot| {
                 let tally = &snapshot["tally"];
                 tally["workers_lost"] == round + 1 && tally["workers_replaced"] == round + 1
             });
@@ -320,37 +320,37 @@ fn workers_are_killed_under_load(case: &Case) {
     let lost = (KILLS * with_each) as u64;
     assert!(cut.load(Relaxed) <= 2 * lost, "{KILLS} workers were killed, but {cut:?} connections lost");
     for _ in 0..20 {
-        bench.serves();
+        rig.serves();
     }
-    assert_eq!(bench.server.workers().len(), 4);
-    bench.expected.workers_lost = 0;
-    bench.leaks_nothing();
-    let ending = bench.server.stop();
+    assert_eq!(rig.server.workers().len(), 4);
+    rig.expected.workers_lost = 0;
+    rig.leaks_nothing();
+    let ending = rig.server.stop();
     ending.is_good();
     let tally = &ending.summary()["tally"];
     let number = |name: &str| tally[name].as_u64().expect("a count");
     assert_eq!((number("workers_lost"), number("workers_replaced")), (KILLS as u64, KILLS as u64), "{tally}");
-    let served = whole.load(Relaxed) + bench.expected.requests;
+    let served = whole.load(Relaxed) + rig.expected.requests;
     assert!(number("requests") <= served + lost && number("requests") + lost >= served, "{served}: {tally}");
     assert!(number("connections") - number("closed") <= lost, "{tally}");
 }
 
 /// Without `respawn` the server ends with the last of its workers, and says why.
 fn all_workers_are_killed(case: &Case) {
-    let bench = Bench::new(case, &["--pool", "3"]);
-    let workers = bench.server.workers();
-    process::freeze(bench.server.first);
+    let rig = Rig::new(case, &["--pool", "3"]);
+    let workers = rig.server.workers();
+    process::freeze(rig.server.first);
     workers.iter().for_each(|&id| process::signal(id, Signal::SIGKILL));
-    process::thaw(bench.server.first);
-    let mut expected = bench.expected;
-    let ending = bench.server.wait();
+    process::thaw(rig.server.first);
+    let mut expected = rig.expected;
+    let ending = rig.server.wait();
     ending.is_reported(&["all workers of the pool were lost", "--respawn true"]);
     expected.workers_lost = 3;
     expected.holds(&ending);
 }
 
-fn kill(bench: &mut Bench<'_>, worker: i32) {
-    bench.expected.workers_lost += 1;
+fn kill(rig: &mut Rig<'_>, worker: i32) {
+    rig.expected.workers_lost += 1;
     process::kill_and_wait(worker);
-    bench.catches_up_with_workers();
+    rig.catches_up_with_workers();
 }

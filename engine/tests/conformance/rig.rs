@@ -203,7 +203,7 @@ impl Open {
 }
 
 /// A server under test.
-pub struct Bench<'a> {
+pub struct Rig<'a> {
     pub case: &'a Case,
     pub server: Server,
     /// What the tally has to show.
@@ -230,21 +230,21 @@ pub struct Expected {
 /// How a client's reset is seen by the server: it depends on what the server was doing.
 pub const RESET: &[&str] = &["reset", "broken_pipe"];
 
-impl<'a> Bench<'a> {
+impl<'a> Rig<'a> {
     /// Starts a server and lets it serve once, so that everything is there that it opens for its first client.
     pub fn new(case: &'a Case, options: &[&str]) -> Self {
-        Bench::of(case, case.start(options))
+        Rig::of(case, case.start(options))
     }
 
-    /// As [`Bench::new`], with a server that was started in a way of its own.
+    /// As [`Rig::new`], with a server that was started in a way of its own.
     pub fn of(case: &'a Case, server: Server) -> Self {
-        let mut bench = Bench { case, server, expected: Expected::default(), descriptors: BTreeMap::new() };
-        bench.server.settle();
-        bench.serves();
-        bench.catches_up();
-        bench.server.settle();
-        bench.descriptors = bench.count_descriptors();
-        bench
+        let mut rig = Rig { case, server, expected: Expected::default(), descriptors: BTreeMap::new() };
+        rig.server.settle();
+        rig.serves();
+        rig.catches_up();
+        rig.server.settle();
+        rig.descriptors = rig.count_descriptors();
+        rig
     }
 
     /// Connects.
@@ -328,12 +328,12 @@ impl<'a> Bench<'a> {
         self.finish_with_tally();
     }
 
-    /// As [`Bench::finish`]; returns the tally of the server's whole life.
+    /// As [`Rig::finish`]; returns the tally of the server's whole life.
     pub fn finish_with_tally(mut self) -> Value {
         self.serves();
         self.catches_up();
         self.leaks_nothing();
-        let Bench { case, server, mut expected, .. } = self;
+        let Rig { case, server, mut expected, .. } = self;
         let ending = server.stop();
         ending.is_good();
         assert_eq!(ending.summary()["account_fault"], Value::Null);

@@ -1,0 +1,39 @@
+"""The head of a study that is small enough for a test; its sizes and contenders follow."""
+
+from __future__ import annotations
+
+HEAD = """\
+name = "{name}"
+title = "A small study"
+question = "Does it run?"
+[measure]
+metric = "{metric}"
+{measure}[server]
+workload = "{workload}"
+primitive = "send_each"
+{server}[load]
+kind = "{kind}"
+{load}settings = {{ {settings} }}
+[noise]
+steal_percent = 100
+foreign_percent = 100
+"""
+
+
+def head(
+    name: str,
+    *,
+    metric: str = "server_cpu_per_connection",
+    measure: str = "",
+    workload: str = "bytes",
+    server: str = "",
+    kind: str = "closed",
+    load: str = "processes = 2\nwarm_up_connections = 10\n",
+    settings: str = "children = 2, loops = 25, bytes = 4000",
+) -> str:
+    """A study on which noise has no say, up to its sizes.
+
+    `measure`, `server` and `load` are further lines of these tables, each with its end; `settings` are those
+    of the load, which is of this `kind`.
+    """
+    return HEAD.format_map(locals())

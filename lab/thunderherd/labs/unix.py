@@ -1,0 +1,51 @@
+"""Both sides on this machine, over Unix stream sockets, which have no ports."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from thunderherd.catalogue import Catalogue
+from thunderherd.engine_lines import Ready
+from thunderherd.lab_kind import Kind, Site
+from thunderherd.lab_words import UNIX_ADDRESS
+
+
+class Unix(Kind):
+    """Over Unix sockets."""
+
+    def local_ports(self, catalogue: Catalogue) -> int | None:
+        return None
+
+    @contextlib.contextmanager
+    def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
+        yield UnixSite(self)
+
+
+class UnixSite(Site):
+    """This machine, where names take the place of ports."""
+
+    def facts(self) -> dict[str, Any]:
+        # The name of a Unix socket goes with it.
+        return {"address": f"{self.address} and a name of the kernel's choice"}
+
+    def local_ports(self) -> int | None:
+        return None
+
+    def time_wait(self, ready: Ready) -> int:
+        return 0
+
+    def time_wait_in_the_way(self, ready: Ready) -> int:
+        return 0
+
+
+KIND = Unix(
+    name="unix",
+    summary="Server and clients on this machine, over Unix stream sockets",
+    source="unix(7)",
+    keys=(),
+    address=f"{UNIX_ADDRESS}@",
+    has_tcp=False,
+)

@@ -1,0 +1,134 @@
+"""Each side in a network namespace of its own, joined by a pair of interfaces.
+
+Everything that is asked about ports, sockets in TIME_WAIT and the kernel's settings is asked of the network
+namespaces that a trial's server and clients are in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from thunderherd import noise
+from thunderherd.catalogue import Catalogue, CongestionControls, Setting, by_name
+from thunderherd.engine import NamespaceHolder
+from thunderherd.engine_lines import NamespaceEnd, Ready
+from thunderherd.errors import UserError
+from thunderherd.lab_kind import Kind, Site
+from thunderherd.lab_words import in_words
+from thunderherd.machine import SYSCTLS
+
+TIME_WAIT_LIMIT, PORT_RANGE = "net.ipv4.tcp_max_tw_buckets", "net.ipv4.ip_local_port_range"
+NETWORK_SYSCTLS = tuple(name.replace("/", ".") for name in SYSCTLS if name.startswith("net/"))
+"""The kernel settings that a network namespace may have of its own, of those that a run records."""
+
+
+class Veth(Kind):
+    """With namespaces and a pair of interfaces, which the engine makes."""
+
+    def unavailable(self, catalogue: Catalogue) -> str | None:
+        pair = catalogue.namespace
+        return None if pair is None or pair.available else str(pair.reason)
+
+    def settings(self, catalogue: Catalogue) -> dict[str, Setting]:
+        return by_name(catalogue.namespace.settings) if catalogue.namespace else {}
+
+    def unavailable_settings(self, catalogue: Catalogue) -> Mapping[str, str]:
+        return catalogue.namespace.unavailable_settings if catalogue.namespace else {}
+
+    def congestion_controls(self, controls: CongestionControls) -> tuple[str, ...]:
+        # In namespaces of one's own all are allowed that the kernel has.
+        return controls.available
+
+    def local_ports(self, catalogue: Catalogue) -> int | None:
+        if catalogue.namespace is None:
+            return super().local_ports(catalogue)
+        first, last = catalogue.namespace.local_ports
+        return last - first + 1
+
+    @contextlib.contextmanager
+    def site(self, settings: Mapping[str, int], engine: Path | None) -> Iterator[Site]:
+        sysctls = dict.fromkeys((*NETWORK_SYSCTLS, TIME_WAIT_LIMIT, PORT_RANGE))
+        with NamespaceHolder(settings, tuple(sysctls), engine) as holder:
+            yield PairSite(self, holder)
+
+
+class PairSite(Site):
+    """Two network namespaces joined by a pair of interfaces."""
+
+    def __init__(self, kind: Kind, holder: NamespaceHolder) -> None:
+        super().__init__(kind)
+        self._holder, self._there = holder, holder.namespaces
+        self.title = in_words(kind.name, self._there.settings)
+        self.address = self._there.server.address
+        self.listen = f"{self.address}:0"
+        self.server_namespace, self.client_namespace = self._there.server.path, self._there.client.path
+
+    def enter(self, namespace: str | None) -> tuple[str, ...]:
+        if namespace is None:
+            return ()
+        # A namespace belongs to the user namespace that we made for it, where we made one.
+        user = f"--user=/proc/{self._there.pid}/ns/user"
+        of_user = (user, "--preserve-credentials") if self._there.user_namespace else ()
+        return ("nsenter", *of_user, f"--net={namespace}", "--")
+
+    def sysctl(self, name: str) -> str:
+        return str(self._there.server.sysctls[name])
+
+    def check(self) -> None:
+        if ending := self._holder.ending():
+            raise UserError(
+                f"the network namespaces of this run are gone: the process {self._there.pid} that held them "
+                f"has ended ({ending})"
+            )
+
+    def facts(self) -> dict[str, Any]:
+        there = self._there
+        return {
+            "settings": there.settings,
+            "user_namespace": there.user_namespace,
+            "without_ipv6": there.without_ipv6,
+            **{side: _facts(end) for side, end in (("server", there.server), ("client", there.client))},
+        }
+
+    def local_ports(self) -> int | None:
+        first, last = str(self._there.client.sysctls[PORT_RANGE]).split()
+        return int(last) - int(first) + 1
+
+    def time_wait(self, ready: Ready) -> int:
+        return sum(map(noise.time_wait_count, self._networks(ready)))
+
+    def time_wait_in_the_way(self, ready: Ready) -> int:
+        if ready.port is None:
+            return 0
+        return sum(noise.time_wait_listed(network, ready.port) for network in self._networks(ready))
+
+    def time_wait_limit(self) -> int:
+        # A kernel that has one table for all namespaces shows it in the first of them alone.
+        own = self._there.client.sysctls.get(TIME_WAIT_LIMIT)
+        return noise.time_wait_limit() if own is None else int(own)
+
+    def _networks(self, ready: Ready) -> tuple[Path, ...]:
+        """What the kernel tells of the clients' namespace, and of the server's."""
+        return tuple(noise.PROC / str(pid) / "net" for pid in (self._there.pid, ready.supervisor_pid))
+
+
+def _facts(end: NamespaceEnd) -> dict[str, Any]:
+    return {
+        "interface": end.interface,
+        "mtu": end.mtu,
+        "address": end.address,
+        "address6": end.address6,
+        "sysctls": {name: value for name, value in end.sysctls.items() if value is not None},
+    }
+
+
+KIND = Veth(
+    name="veth",
+    summary="Server and clients in two network namespaces, joined by a pair of interfaces; no root needed",
+    source="veth(4), network_namespaces(7)",
+    keys=("mtu", "rate", "delay", "loss", "congestion"),
+    has_namespaces=True,
+)
