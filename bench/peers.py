@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from common import search_path, until_done
-from places import Place, Side, free_port, is_listening
+from places import Place, Side, free_port
 from thunderherd.engine import EngineError
+from thunderherd.holders import is_listening
 
 PATIENCE_SECONDS = 20
 """Beyond the length of a run, for a machine that others keep busy."""

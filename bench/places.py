@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from common import PATIENCE_SECONDS, two_places
 from thunderherd.errors import UserError
@@ -99,20 +98,6 @@ def may_be_chosen(congestion: str, where: Place) -> None:
                 f"--congestion {congestion} is refused in {where.name} ({done.stderr.strip()}); "
                 f"the default there is {where.congestion}"
             )
-
-
-def is_listening(pid: int, port: int) -> bool:
-    """Asks the kernel, since some servers take the first connection for their client's.
-
-    Of the namespace that a process is in (/proc/PID/net/tcp, state 0A).
-    """
-    for name in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for row in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]:
-                _, local, _, state, *_ = row.split()
-                if state == "0A" and int(local.rpartition(":")[2], 16) == port:
-                    return True
-    return False
 
 
 def free_port() -> int:

@@ -19,13 +19,14 @@ from contest import Comparison, Contest, Seen, held, middle
 from places import NAMES, Place, place
 from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, Server, catalogue, start_load
-from thunderherd.engine_lines import Tally
+from thunderherd.engine_lines import LoadResult, Snapshot, Tally
 from thunderherd.errors import UserError
 
 SIZES = (64, 1 << 10, 16 << 10, 128 << 10, 1 << 20)
 FROM_BYTES = 16 << 10
 """Senders that do not copy have calls of their own for each message: from this size on they are tried."""
 RECEIVE_BYTES = 128 << 10
+"""What a receive of the server's asks for."""
 AT_ONCE = 1024
 """Messages that a call may gather."""
 WARM_UP_MILLISECONDS = 50
@@ -56,7 +57,9 @@ class Form:
 
     @property
     def discards(self) -> bool:
-        return self.receive in ("recv_truncate", "recv_zerocopy")
+        """Whether what comes is stored nowhere, as the engine says of whatever receives it."""
+        receiver = catalogue().primitive(self.receive)
+        return receiver is not None and not receiver.stores
 
 
 OURS = (
@@ -189,21 +192,72 @@ def cell(where: Place, size: int, given: argparse.Namespace) -> Contest:
 def ours(form: Form, where: Place, size: int, milliseconds: int, congestion: str) -> Seen:
     """What the server received between two looks at it, which lie within the window of the client that sends.
 
-    Neither side has TCP_NODELAY, as no peer's has. The server's receives ask for 128 KiB, and it compares the
-    first 64 bytes of each, where they are stored.
+    Raises `EngineError` where the machine was too busy for that, or a request went wrong.
     """
-    both: dict[str, SettingValue] = {"nodelay": False, "congestion": congestion}
-    server = Server(
+    looks = looked_at(form, where, size, milliseconds, congestion)
+    result, before, after = looks.result, looks.before, looks.after
+    if result.tally.errors:
+        raise EngineError(f"{form.name}: {result.first_error}")
+    # A look that comes too late sees what had come until the end, and a few packets that were on their way.
+    ended = min(after.monotonic_ns, result.window.ended_monotonic_ns) if looks.began and result.window else 0
+    if ended <= before.monotonic_ns:
+        raise EngineError(f"{form.name}: could not be read within the window: others keep the CPUs busy")
+    received = after.tally.bytes_received - before.tally.bytes_received
+    if received <= 0:
+        raise EngineError(f"{form.name}: nothing came in the window")
+    copied = copied_share(form, before.tally, after.tally, result.tally)
+    return Seen(received * 8e9 / (ended - before.monotonic_ns), copied)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What both sides have told of a run; `began`: the client said in time that its window begins."""
+
+    began: bool
+    before: Snapshot
+    after: Snapshot
+    result: LoadResult
+
+
+def looked_at(form: Form, where: Place, size: int, milliseconds: int, congestion: str) -> Looks:
+    """Lets the client of a form send, and looks at its server twice, so many milliseconds apart. The server
+    compares the first 64 bytes of each receive, where they are stored."""
+    with Server(
         "thread_per_client",
         workload="stream",
         receive=form.receive,
-        settings={**both, "receive_bytes": RECEIVE_BYTES},
+        settings={**of_sockets(congestion), "receive_bytes": RECEIVE_BYTES},
         cpus=where.server.cpus,
         listen=f"{where.address}:0",
         network_namespace=where.server.namespace,
-    )
+    ) as server:
+        load = start_load(
+            "stream",
+            f"{where.address}:{server.ready.port}",
+            kind="closed_threads",
+            primitive=form.primitive,
+            settings={**of_sockets(congestion), **of_client(form, size, milliseconds)},
+            cpus=where.client.cpus,
+            network_namespace=where.client.namespace,
+        )
+        try:
+            began = load.mark(PATIENCE_SECONDS)
+            before = server.snapshot()
+            time.sleep(milliseconds / 1000)
+            after = server.snapshot()
+            return Looks(began is not None, before, after, load.wait(PATIENCE_SECONDS))
+        finally:
+            load.end()
+
+
+def of_sockets(congestion: str) -> dict[str, SettingValue]:
+    """The settings of either side's sockets. Neither has TCP_NODELAY, as no peer's has."""
+    return {"nodelay": False, "congestion": congestion}
+
+
+def of_client(form: Form, size: int, milliseconds: int) -> dict[str, SettingValue]:
+    """The settings of a client that sends in this form while two looks are so far apart."""
     settings: dict[str, SettingValue] = {
-        **both,
         "message_bytes": size,
         "clients": 1,
         "milliseconds": milliseconds + SLACK_MILLISECONDS,
@@ -214,47 +268,17 @@ def ours(form: Form, where: Place, size: int, milliseconds: int, congestion: str
     if form.source != "memory":
         # As small a file as there can be: iperf3's has a message, too, which stays in the CPU's cache.
         settings |= {"source": form.source, "source_bytes": 1}
-    with server:
-        load = start_load(
-            "stream",
-            f"{where.address}:{server.ready.port}",
-            kind="closed_threads",
-            primitive=form.primitive,
-            settings=settings,
-            cpus=where.client.cpus,
-            network_namespace=where.client.namespace,
-        )
-        try:
-            began = load.mark(PATIENCE_SECONDS)
-            before = server.snapshot()
-            time.sleep(milliseconds / 1000)
-            after = server.snapshot()
-            result = load.wait(PATIENCE_SECONDS)
-        finally:
-            load.end()
-    if result.tally.errors:
-        raise EngineError(f"{form.name}: {result.first_error}")
-    window = result.window
-    # A look that comes too late sees what had come until the end, and a few packets that were on their way.
-    ended = min(after.monotonic_ns, window.ended_monotonic_ns) if began and window else 0
-    if ended <= before.monotonic_ns:
-        raise EngineError(f"{form.name}: could not be read within the window: others keep the CPUs busy")
-    received = after.tally.bytes_received - before.tally.bytes_received
-    if received <= 0:
-        raise EngineError(f"{form.name}: nothing came in the window")
-    return Seen(
-        received * 8e9 / (ended - before.monotonic_ns),
-        copied_share(form, before.tally, after.tally, result.tally),
-    )
+    return settings
 
 
 def copied_share(form: Form, before: Tally, after: Tally, client: Tally) -> float | None:
-    """Of sends without copying, by their completions; or of bytes that were to be mapped, by the server."""
+    """Of sends without copying, by their completions; or of bytes that were not to be stored, by the
+    server."""
     if client.completions:
         return client.completions_copied / client.completions
-    if form.receive == "recv_zerocopy":
-        mapped = after.bytes_not_copied - before.bytes_not_copied
-        return 1 - mapped / (after.bytes_received - before.bytes_received)
+    if form.discards:
+        not_copied = after.bytes_not_copied - before.bytes_not_copied
+        return 1 - not_copied / (after.bytes_received - before.bytes_received)
     return None
 
 

@@ -20,7 +20,7 @@ use crate::show::Show;
 use crate::sys::{process, signal};
 use crate::tally::Tally;
 use crate::tcp::TcpOptions;
-use crate::workload::{Figures, LAST, Outcome, PAYLOAD_BYTES, PAYLOAD_NANOSECONDS, REQUESTS, Workload};
+use crate::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, Workload, last, payload_time};
 
 /// Whom to ask, and how.
 pub struct Plan {
@@ -233,13 +233,12 @@ fn counted_in_words(counted: &lines::Counted) -> String {
     format!("in it were sent {sent}, received {received}\n")
 }
 
-/// What the workload has measured itself, of the mean request; the payload, over the whole load where its own time is not
-/// known.
+/// What the workload has measured itself, of the mean request; the payload and its rate.
 fn figures_in_words(figures: &Figures, elapsed: u64) -> String {
     let figure = |name: &str| figures.get(name).copied();
     let mut text = String::new();
     for (name, sum) in figures {
-        let (Some(requests @ 1..), Some(last)) = (figure(REQUESTS), figure(&format!("{LAST}{name}"))) else { continue };
+        let (Some(requests @ 1..), Some(last)) = (figure(REQUESTS), figure(&last(name))) else { continue };
         let mean = *sum as f64 / requests as f64;
         text += &match name.strip_suffix("_ns") {
             Some(name) => {
@@ -249,8 +248,8 @@ fn figures_in_words(figures: &Figures, elapsed: u64) -> String {
         };
     }
     if let Some(bytes @ 1..) = figure(PAYLOAD_BYTES) {
-        let time = figure(PAYLOAD_NANOSECONDS).filter(|&time| time > 0).unwrap_or(elapsed);
-        text += &format!("payload: {bytes} bytes, {:.3} Gbit/s\n", bytes as f64 * 8.0 / time as f64);
+        let rate = bytes as f64 * 8.0 / payload_time(figures, elapsed) as f64;
+        text += &format!("payload: {bytes} bytes, {rate:.3} Gbit/s\n");
     }
     text
 }

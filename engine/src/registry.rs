@@ -19,7 +19,7 @@ use crate::primitives::PRIMITIVES;
 use crate::setting::Setting;
 use crate::supervisor::DRAIN;
 use crate::tcp::{self, CONGESTION, NODELAY};
-use crate::workload::{Agreement, Workload};
+use crate::workload::{Agreement, Product, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
@@ -124,11 +124,15 @@ pub fn catalogue() -> Value {
                 json!({"client": each.client.name, "relation": each.relation, "service": each.service.name})
             };
             let agreements: Vec<Value> = workload.agreements.iter().map(agreement).collect();
+            let product = |each: &Product| {
+                json!({"settings": each.settings.map(|setting| setting.name), "product": each.product})
+            };
+            let products: Vec<Value> = workload.products.iter().map(product).collect();
             (
                 workload.about,
                 json!({
                     "port": workload.port, "service_settings": workload.service_settings,
-                    "client_settings": workload.client_settings, "agreements": agreements,
+                    "client_settings": workload.client_settings, "agreements": agreements, "products": products,
                     "sender": workload.sender, "measured_by": workload.measured_by,
                 }),
             )
@@ -187,6 +191,20 @@ mod tests {
                 (Kind::Integer { .. }, Kind::Integer { .. }) | (Kind::Boolean { .. }, Kind::Boolean { .. })
             );
             assert!(ordered || *relation == Relation::Equal, "{}: words are no more and no less", workload.name);
+        }
+    }
+
+    #[test]
+    fn a_product_is_of_two_numbers_of_the_asking_end_and_so_by_default() {
+        let of = |entry: &'static Entry<Workload>| entry.item.products.iter().map(move |each| (entry, each));
+        let products: Vec<_> = WORKLOADS.iter().flat_map(of).collect();
+        assert!(!products.is_empty());
+        for (workload, Product { settings, product }) in products {
+            let defaults = settings.map(|setting| match setting.kind {
+                Kind::Integer { default, .. } if workload.item.client_settings.contains(&setting) => default,
+                _ => panic!("{}: {} is no number of the asking end", workload.name, setting.name),
+            });
+            assert_eq!(defaults.iter().product::<u64>(), *product, "{}", workload.name);
         }
     }
 

@@ -26,6 +26,8 @@ pub struct Workload {
     pub client_settings: &'static [Setting],
     /// Which settings of both ends must agree: where they do not, requests fail.
     pub agreements: &'static [Agreement],
+    /// Settings of the asking end whose product is given.
+    pub products: &'static [Product],
     /// The ends that only count what comes where a primitive does not store it; the others have to read it.
     pub takes_unstored: &'static [End],
     /// The ends of which each message lies in one buffer.
@@ -51,6 +53,7 @@ pub const COMMON: Workload = Workload {
     service_settings: &[],
     client_settings: &[],
     agreements: &[],
+    products: &[],
     takes_unstored: &[],
     laid_out: &[End::Service, End::Client],
     lasting: &[],
@@ -101,6 +104,16 @@ pub struct Agreement {
     pub relation: Relation,
     /// The setting of the serving end.
     pub service: Setting,
+}
+
+/// Two whole numbers among the settings of the asking end whose product is given, such as pieces and the size of each of
+/// something whole. A load with others is refused; whoever makes up settings is told beforehand by `list --json`.
+#[derive(Debug, Clone, Copy)]
+pub struct Product {
+    /// The two.
+    pub settings: [Setting; 2],
+    /// Their product.
+    pub product: u64,
 }
 
 /// How a client's setting must stand to its server's.
@@ -210,20 +223,39 @@ pub trait Client: Send + Sync {
     }
 }
 
-/// Sums over the requests of a load that count, by name. One that begins with [`LAST`] is of the last request alone.
-pub type Figures = BTreeMap<&'static str, u64>;
+/// Sums over the requests of a load that count, by name. What [`last`] calls so is of the last request alone.
+pub type Figures = BTreeMap<String, u64>;
 
 /// Among [`Figures`]: how many requests count.
 pub const REQUESTS: &str = "requests";
 
-/// What the names of [`Figures`] of the last request begin with.
-pub const LAST: &str = "last_";
+/// The name of a sum of [`Figures`] for the last request alone.
+pub fn last(name: &str) -> String {
+    format!("last_{name}")
+}
 
 /// Among [`Figures`]: bytes of payload, by the workload's own definition.
 pub const PAYLOAD_BYTES: &str = "payload_bytes";
 
-/// Among [`Figures`]: nanoseconds that the payload took, where that is not the time of the load.
+/// Among [`Figures`]: nanoseconds that the payload took, where that is not the time of the load; a sum over the requests, of
+/// which several may have been under way at a time.
 pub const PAYLOAD_NANOSECONDS: &str = "payload_ns";
+
+/// Among [`Figures`], beside that sum: CLOCK_MONOTONIC when the payload of the first request began, and when that of the last
+/// ended.
+pub const PAYLOAD_BEGAN: &str = "payload_began_ns";
+/// See [`PAYLOAD_BEGAN`].
+pub const PAYLOAD_ENDED: &str = "payload_ended_ns";
+
+/// How long the payload took: as long as the requests together, but no longer than from the beginning of the first to the end
+/// of the last, since those of several clients are under way at a time. Of one client, whose requests follow each other, it is
+/// the sum. `elapsed` is the time of the load, where the workload has none of its own.
+pub fn payload_time(figures: &Figures, elapsed: u64) -> u64 {
+    let figure = |name: &str| figures.get(name).copied().filter(|&time| time > 0);
+    let Some(together) = figure(PAYLOAD_NANOSECONDS) else { return elapsed };
+    let between = figure(PAYLOAD_BEGAN).zip(figure(PAYLOAD_ENDED)).map(|(began, ended)| ended.saturating_sub(began));
+    between.map_or(together, |between| between.min(together))
+}
 
 /// What a load came to, for [`Workload::original`].
 pub struct Outcome<'a> {

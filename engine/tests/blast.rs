@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -333,6 +334,60 @@ fn the_line_of_the_sources_client_is_printed_as_it_was() {
     assert_eq!((ran.status, ran.output.lines().count(), ran.errors.lines().count()), (Some(0), 1, 1), "{ran:?}");
     assert!(ran.errors.contains("were copied after all (100.0 %)"), "{ran:?}");
     server.stop().is_good();
+}
+
+/// Takes one request, and answers it so long after those of all others are here, too.
+fn answer_late(mut stream: TcpStream, all_are_here: &Barrier) -> Option<()> {
+    let (mut line, mut reader) = (String::new(), BufReader::new(stream.try_clone().ok()?));
+    reader.read_line(&mut line).ok()?;
+    let count: u64 = line.trim_end().parse().ok()?;
+    std::io::copy(&mut reader.take(1500 * count), &mut std::io::sink()).ok()?;
+    all_are_here.wait();
+    std::thread::sleep(LATE);
+    stream.write_all(line.as_bytes()).ok()
+}
+
+const LATE: Duration = Duration::from_millis(200);
+
+/// What a load took, and what its rate says that its payload took, in seconds.
+fn times_in_words(words: &str) -> [f64; 2] {
+    let after = |words: &'static str, text: &str| -> f64 {
+        let rest = text.split_once(words).expect(text).1;
+        rest.split(' ').next().and_then(|number| number.parse().ok()).expect(text)
+    };
+    let payload = words.lines().find(|line| line.starts_with("payload: ")).expect(words);
+    [after(" bytes, in ", words), after("payload: ", payload) * 8e-9 / after(" bytes, ", payload)]
+}
+
+/// The requests of one client follow each other: what it does between them is no part of its rate, as in the source. Those of
+/// four are under way at a time, and what all of them have moved took no longer than the load.
+#[test]
+fn the_rate_is_what_was_moved_by_the_time_that_it_took() {
+    for (clients, loops) in [(1, 3), (4, 1)] {
+        let all_are_here = Arc::new(Barrier::new(clients));
+        let port = serve(move |stream| {
+            let _ = answer_late(stream, &all_are_here);
+        });
+        let options = format!(
+            "--load closed --children {clients} --loops {loops} --repetitions 4000 --think-microseconds 100000"
+        );
+        let line = load("blast", port, &options);
+        let figure = |name: &str| number(&line["figures"][name]);
+        let (elapsed, late) = (number(&line["elapsed_ns"]), LATE.as_nanos() as u64);
+        let between = figure("payload_ended_ns") - figure("payload_began_ns");
+        assert_eq!(figure("payload_ns"), figure("round_trip_ns"), "{line}");
+        assert!(figure("payload_ns") >= (clients * loops) as u64 * late, "{line}");
+        assert!((late..elapsed).contains(&between), "{line}");
+        assert!(figure("payload_began_ns") > number(&line["started_monotonic_ns"]), "{line}");
+
+        let ran = run(&mut command("blast", port, &options));
+        let [elapsed, payload] = times_in_words(&ran.output);
+        let late = loops as f64 * LATE.as_secs_f64();
+        // Rates have three decimals, and so have seconds.
+        assert!(payload > 0.99 * late && payload < 1.01 * elapsed, "{clients}: {}", ran.output);
+        // One client waits twice.
+        assert!(clients > 1 || payload < 1.01 * (elapsed - 0.2), "{}", ran.output);
+    }
 }
 
 #[test]

@@ -36,16 +36,28 @@ fn hole<'a>(holes: &'a [Value], primitive: &Value, load: &Value, workload: &Valu
     holes.iter().find(fits).map(|hole| hole["reason"].as_str().unwrap())
 }
 
-/// Ten requests of a load, whose replies all come and are right.
-fn ask(port: u16, workload: &str, load: &str, options: &[&str]) -> Value {
+/// A few requests of a load, whose replies all come and are right; of each of its clients five, and of whatever else their
+/// number is a multiple of, as the load says itself, two.
+fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
+    let (each, others) = list(load, "requests").split_last().expect("a load says what its requests are the product of");
+    let numbers: Vec<(&Value, u64)> = others.iter().map(|other| (other, 2)).chain([(each, 5)]).collect();
     let connect = format!("127.0.0.1:{port}");
-    let clients = if load == "closed" { "--children" } else { "--clients" };
-    let fixed = ["load", workload, "--json", "--connect", &connect, "--load", load, clients, "2", "--loops", "5"];
-    let ran = run(engine().args(fixed).args(options));
-    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{workload} {load} {options:?}: {}", ran.output);
+    let mut command = engine();
+    command.args(["load", workload, "--json", "--connect", &connect, "--load", name(load)]).args(options);
+    for (setting, number) in &numbers {
+        command.arg(format!("--{}={number}", setting.as_str().unwrap().replace('_', "-")));
+    }
+    let ran = run(&mut command);
+    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{command:?}: {}", ran.output);
     let line: Value = serde_json::from_str(&ran.output).unwrap();
-    assert_eq!((&line["tally"]["requests"], &line["tally"]["errors"]), (&10.into(), &json!({})), "{line}");
+    let requests: u64 = numbers.iter().map(|(_, number)| number).product();
+    assert_eq!((number(&line["tally"]["requests"]), &line["tally"]["errors"]), (requests, &json!({})), "{line}");
     line
+}
+
+/// What is listed of a load.
+fn load<'a>(catalogue: &'a Value, wanted: &str) -> &'a Value {
+    list(catalogue, "loads").iter().find(|load| name(load) == wanted).unwrap_or_else(|| panic!("no load {wanted}"))
 }
 
 #[test]
@@ -53,14 +65,8 @@ fn every_client_asks_with_every_primitive_that_fits() {
     let catalogue = catalogue();
     let (mut asked, mut refused) = (0, 0);
     for workload in list(&catalogue, "workloads") {
-        // So that no request takes long.
-        let (options, asking): (&[&str], &[&str]) = match name(workload) {
-            "bucket" => (&["--unit-microseconds", "1"], &[]),
-            "blast" => (&[], &["--repetitions", "50"]),
-            "stream" => (&[], &["--stream-bytes", "300000"]),
-            _ => (&[], &[]),
-        };
-        let mut server = Server::start("epoll", name(workload), options);
+        let brief = protocol::of(name(workload)).brief;
+        let mut server = Server::start("epoll", name(workload), brief.server);
         for load in list(&catalogue, "loads") {
             for primitive in list(&catalogue, "primitives") {
                 let by = [option(primitive), name(primitive)];
@@ -71,7 +77,7 @@ fn every_client_asks_with_every_primitive_that_fits() {
                     refused += 1;
                 } else if primitive["available"] == true {
                     let before = server.snapshot()["tally"]["bytes_received"].clone();
-                    let line = ask(server.port, name(workload), name(load), &[&by[..], asking].concat());
+                    let line = ask(server.port, name(workload), load, &[&by[..], brief.load].concat());
                     let sent = number(&line["tally"]["bytes_sent"]);
                     server.snapshot_when("all bytes of the client have come", |snapshot| {
                         number(&snapshot["tally"]["bytes_received"]) == number(&before) + sent
@@ -106,7 +112,8 @@ fn a_large_reply_is_received_by_every_primitive() {
             println!("{} is left out: {}", name(primitive), primitive["reason"]);
             continue;
         }
-        let line = ask(server.port, "bytes", "closed_threads", &["--receive", name(primitive), "--bytes", "3000001"]);
+        let options = ["--receive", name(primitive), "--bytes", "3000001"];
+        let line = ask(server.port, "bytes", load(&catalogue, "closed_threads"), &options);
         let tally = &line["tally"];
         assert_eq!(number(&tally["bytes_received"]), 30_000_010, "{line}");
         let not_copied = number(&tally["bytes_not_copied"]);
@@ -133,7 +140,7 @@ fn completions_are_counted_of_processes_that_end() {
             // The server closes after its reply, so nothing tells it that all has come.
             let options = ["--primitive", name(primitive)];
             let server = Server::start(design, "top_processes", &options);
-            ask(server.port, "top_processes", "closed", &[]);
+            ask(server.port, "top_processes", load(&catalogue, "closed"), &[]);
             let ending = server.stop();
             ending.is_good();
             completions_are_complete(primitive, &ending.summary()["tally"]);

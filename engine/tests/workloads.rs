@@ -11,49 +11,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::Value;
+use support::both_ends::{self, agree, designs, list, name};
 use support::client::Client;
-use support::server::{Ending, Server};
-use support::{Ran, engine, eventually, process, run};
-
-fn list(kind: &str) -> Vec<Value> {
-    serde_json::from_str(&run(engine().args(["list", kind, "--json"])).output).unwrap()
-}
-
-fn name(entry: &Value) -> &str {
-    entry["name"].as_str().unwrap()
-}
-
-/// The designs that can run here.
-fn designs() -> Vec<String> {
-    let (there, not_there): (Vec<_>, Vec<_>) =
-        list("designs").into_iter().partition(|design| design["available"] == true);
-    not_there.iter().for_each(|design| eprintln!("{} is left out: {}", name(design), design["reason"]));
-    there.iter().map(|design| name(design).to_owned()).collect()
-}
+use support::server::Server;
+use support::{engine, eventually, process, protocol, run};
 
 /// Held by the test that fills the machine with processes, and by those that read all of them: not at the same time.
 static PROCESSES: Mutex<()> = Mutex::new(());
 
 /// Runs a load of 4 children with 25 requests each, all of which have to come and be right.
 fn load(port: u16, workload: &str, options: &[&str]) -> Value {
-    let connect = format!("127.0.0.1:{port}");
-    let fixed = ["load", workload, "--json", "--connect", &connect, "--children", "4", "--loops", "25"];
-    let ran: Ran = run(engine().args(fixed).args(options));
-    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{workload} {options:?}: {}", ran.output);
-    let line: Value = serde_json::from_str(&ran.output).unwrap();
+    let line = both_ends::load(workload, port, &format!("--children 4 --loops 25 {}", options.join(" ")));
     assert_eq!((&line["tally"]["requests"], &line["tally"]["errors"]), (&100.into(), &serde_json::json!({})), "{line}");
     line
-}
-
-/// The sums that both ends have agree, and the server's own books balance.
-#[track_caller]
-fn books_agree(ending: &Ending, loads: &[Value]) {
-    let summary = ending.summary();
-    assert_eq!(summary["account_fault"], Value::Null, "{summary}");
-    for (name, sum) in summary["account"].as_object().unwrap() {
-        let asked: u64 = loads.iter().map(|load| load["account"][name].as_u64().unwrap()).sum();
-        assert_eq!(sum.as_u64(), Some(asked), "{name}: {summary}");
-    }
 }
 
 #[test]
@@ -61,20 +31,13 @@ fn both_ends_agree_under_every_design() {
     let _alone = PROCESSES.lock();
     for design in designs() {
         for workload in list("workloads") {
-            let (options, asking): (&[&str], &[&str]) = match name(&workload) {
-                "bucket" => (&["--unit-microseconds", "1"], &[]),
-                "blast" => (&[], &["--repetitions", "20"]),
-                "stream" => (&[], &["--stream-bytes", "100000"]),
-                _ => (&[], &[]),
-            };
-            let server = Server::start(&design, name(&workload), options);
-            let result = load(server.port, name(&workload), asking);
+            let brief = protocol::of(name(&workload)).brief;
+            let server = Server::start(&design, name(&workload), brief.server);
+            let result = load(server.port, name(&workload), brief.load);
             let ending = server.stop();
-            ending.is_good();
-            books_agree(&ending, &[result]);
+            agree(&ending, &[result]);
             let tally = &ending.summary()["tally"];
             assert_eq!((&tally["connections"], &tally["requests"]), (&100.into(), &100.into()), "{design}: {workload}");
-            assert_eq!(tally["errors"], serde_json::json!({}), "{design}: {workload}");
         }
     }
 }
@@ -95,8 +58,7 @@ fn no_bucket_loses_anything() {
                     ["1", "2"].map(|seed| load(server.port, "bucket", &[&options[..], &["--seed", seed]].concat()));
                 assert_ne!(loads[0]["account"], loads[1]["account"]);
                 let ending = server.stop();
-                ending.is_good();
-                books_agree(&ending, &loads);
+                agree(&ending, &loads);
             }
         }
     }
@@ -235,11 +197,10 @@ fn the_connection_of_top_processes_is_closed_by_whom_it_should_be() {
     for design in designs() {
         for (closes, by_server) in [("by_design", waits(&design) == "in_the_call"), ("server", true), ("client", false)]
         {
-            let options = ["--proc", support::protocol::proc::path(), "--closes", closes];
+            let options = ["--proc", protocol::proc::path(), "--closes", closes];
             let server = Server::start(&design, "top_processes", &options);
             let mut client = Client::connect(server.port);
-            let protocol = support::protocol::PROTOCOLS.iter().find(|one| one.name == "top_processes").unwrap();
-            let exchange = (protocol.exchanges)().swap_remove(0);
+            let exchange = (protocol::of("top_processes").exchanges)().swap_remove(0);
             if by_server {
                 client.send(&exchange.request);
                 client.receive_to_end(&exchange.reply);
@@ -255,7 +216,7 @@ fn the_connection_of_top_processes_is_closed_by_whom_it_should_be() {
             ending.is_good();
         }
     }
-    support::protocol::proc::remove();
+    protocol::proc::remove();
 }
 
 /// Descriptors run out while a request needs one: that connection is closed and tallied, and the server goes on.

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,9 @@ import round_trips
 import streams
 from common import processes_of
 from contest import Comparison, Seen, held
+from thunderherd.catalogue import Catalogue, Primitive
 from thunderherd.engine import EngineError
+from thunderherd.engine_lines import Tally
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL
 
@@ -110,6 +111,7 @@ def test_what_cannot_be_measured_is_not_chosen_and_says_why() -> None:
     assert seen.compared("sound", "broken peer") == "-" and seen.figure("broken peer", 1, 0) == "-"
 
 
+@pytest.mark.usefixtures("use_engine")
 def test_like_is_compared_with_like() -> None:
     compared = {each.name: each for each in streams.comparisons(streams.OURS, peers.STREAMS)}
     assert list(compared) == [streams.EACH, streams.COPYING, streams.DISCARDING, streams.ALL]
@@ -126,6 +128,24 @@ def test_like_is_compared_with_like() -> None:
     # A side that has nothing is compared with nothing.
     only = [peer for peer in peers.STREAMS if not peer.discards]
     assert streams.DISCARDING not in [each.name for each in streams.comparisons(streams.OURS, only)]
+
+
+def test_the_engine_says_which_receivers_store_nothing(
+    monkeypatch: pytest.MonkeyPatch, some_catalogue: Catalogue
+) -> None:
+    further = Primitive(name="recv_elsewhere", summary="a further one", moves="in", stores=False)
+    found = some_catalogue.model_copy(update={"primitives": (*some_catalogue.primitives, further)})
+    monkeypatch.setattr(streams, "catalogue", lambda: found)
+    form = streams.Form("send_each", further.name)
+    assert form.discards and not streams.Form("send_each").discards
+    earlier = Tally(
+        connections=1, closed=0, requests=0, bytes_received=100, bytes_sent=0, bytes_not_copied=90,
+        receive_calls=0, send_calls=0, completions=0, completions_copied=0, empty_wakeups=0, workers_lost=0,
+        workers_replaced=0,
+    )  # fmt: skip
+    later = earlier.model_copy(update={"bytes_received": 300, "bytes_not_copied": 140})
+    assert streams.copied_share(form, earlier, later, earlier) == pytest.approx(0.75)
+    assert streams.copied_share(streams.Form("send_each"), earlier, later, earlier) is None
 
 
 def test_names_tell_the_forms_apart() -> None:
@@ -150,16 +170,6 @@ def test_sizes_have_their_usual_names() -> None:
         "1 MiB",
         "1500 B",
     ]
-
-
-def test_who_listens_is_known_to_the_kernel() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        assert places.is_listening(os.getpid(), port)
-        # A connection has the same port, and does not listen.
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            assert not places.is_listening(os.getpid(), client.getsockname()[1])
-    assert not places.is_listening(os.getpid(), port)
 
 
 def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:
@@ -272,7 +282,7 @@ def test_every_form_of_ours_moves_bytes(form: streams.Form) -> None:
     with in_a_place(USUAL.name) as where:
         seen = streams.ours(form, where, 16 << 10, 300, "reno")
         assert seen.value > 0
-        assert (seen.copied is not None) == (form.primitive == "zerocopy" or form.receive == "recv_zerocopy")
+        assert (seen.copied is not None) == (form.primitive == "zerocopy" or form.discards)
 
 
 @pytest.mark.usefixtures("use_engine")

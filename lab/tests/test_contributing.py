@@ -188,6 +188,12 @@ def test_the_new_workload_conforms_on_the_new_design(extended: Path) -> None:
     cargo("test", extended, "--test", "conformance", "--", "prefork_flock::ping")
 
 
+def test_the_new_load_and_workload_meet_all_others(extended: Path) -> None:
+    """Every load asks every workload, by every primitive."""
+    name = "every_client_asks_with_every_primitive_that_fits"
+    cargo("test", extended, "--test", "moving_bytes", "--", "--exact", name)
+
+
 def test_the_new_study_runs_the_new_workload_on_the_new_design(
     extended: Path, environment: dict[str, str]
 ) -> None:

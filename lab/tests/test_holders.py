@@ -11,7 +11,7 @@ import pytest
 
 from thunderherd import holders
 from thunderherd.engine import Server
-from thunderherd.holders import holders_of_listener
+from thunderherd.holders import holders_of_listener, is_listening
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,27 @@ def test_threads_share_and_connections_are_no_listeners() -> None:
 def test_what_cannot_be_seen_is_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(holders, "PROC", tmp_path)
     assert holders_of_listener(1, "127.0.0.1:80") is None
+
+
+def test_who_listens_is_known_without_asking_them() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert is_listening(os.getpid(), port)
+        # A connection has the same port, and does not listen.
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert not is_listening(os.getpid(), client.getsockname()[1])
+    assert not is_listening(os.getpid(), port)
+
+
+def test_a_process_that_is_gone_listens_nowhere() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        # One that has ended and was not waited for has no namespace any more.
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert not is_listening(child, port)
+        os.waitpid(child, 0)
+        assert not is_listening(child, port)
+        assert is_listening(os.getpid()) and is_listening(os.getpid(), port)

@@ -72,11 +72,35 @@ def test_a_study_without_sweeps_is_set_as_before(tmp_path: Path) -> None:
     assert loaded(tmp_path, SMALL_STUDY, "load.settings.loops=7").load.settings["loops"] == 7
 
 
-def test_the_buffers_of_css503_are_those_of_its_sweeps(use_engine: Path) -> None:
+@pytest.mark.parametrize(
+    ("override", "name", "buffers", "size"),
+    [
+        ("load.settings.buffers=20", "20", 20, 75),
+        # No 7 pieces of one size are 1,500 bytes.
+        ("load.settings.buffers=7", "6", 6, 250),
+        ("load.settings.buffer_size=1500", "1500", 1, 1500),
+        ("load.settings.buffer_size=1499", "1500", 1, 1500),
+    ],
+)
+def test_the_buffers_of_css503_are_those_of_its_sweeps_and_make_an_iteration(
+    use_engine: Path, override: str, name: str, buffers: int, size: int
+) -> None:
     with pytest.raises(Exception, match="no effect") as refusal:
-        load_study("css503-p4", "quick", ["load.settings.buffers=7"], catalogue())
-    advice = re.findall(r"--set '(sweeps\.buffers\.values=.+?\}\])'\)", str(refusal.value))
-    assert advice == [
-        'sweeps.buffers.values=[{ name = "7", set = '
-        '{ "load.settings.buffers" = 7, "load.settings.buffer_size" = 100 } }]'
-    ]
+        load_study("css503-p4", "quick", [override], catalogue())
+    (advice,) = re.findall(r"--set '(sweeps\.buffers\.values=.+?\}\])'\)", str(refusal.value))
+    pieces = f'"load.settings.buffers" = {buffers}, "load.settings.buffer_size" = {size}'
+    assert advice == f'sweeps.buffers.values=[{{ name = "{name}", set = {{ {pieces} }} }}]'
+    study = load_study("css503-p4", "quick", [advice], catalogue())
+    load = study.contender(f"writev@buffers={name}").load
+    assert (load.settings["buffers"], load.settings["buffer_size"]) == (buffers, size)
+
+
+def test_pieces_that_are_no_iteration_are_refused_before_the_first_trial(use_engine: Path) -> None:
+    values = '[{ name = "7", set = { "load.settings.buffers" = 7, "load.settings.buffer_size" = 100 } }]'
+    with pytest.raises(Exception, match="700") as refusal:
+        load_study(
+            "css503-p4", "quick", [f"sweeps.buffers.values={values}", "parts=['buffers']"], catalogue()
+        )
+    said = str(refusal.value)
+    assert "buffers = 7 and buffer_size = 100, whose product is 700; it must be 1500" in said
+    assert "the nearest that fit are buffers = 10 and buffer_size = 150" in said

@@ -11,11 +11,11 @@ from small_studies import head
 
 from thunderherd.engine import catalogue
 from thunderherd.engine_lines import Counted, LoadResult
-from thunderherd.observation import figures_of
+from thunderherd.metrics import METRICS
 from thunderherd.records import TrialRecord
 from thunderherd.study import load_study
 from thunderherd.trial import run_trial
-from thunderherd.trial_metrics import flow_of
+from thunderherd.trial_metrics import figures_of, flow_of
 
 CONTENDERS = """\
 [sizes.quick]
@@ -36,7 +36,9 @@ Trial = Callable[..., TrialRecord]
 def trial(tmp_path: Path, use_engine: Path) -> Trial:
     """Runs a trial of the contender `a` of a study with these parts."""
 
-    def run(workload: str, load: str, client: str, service: str = "", warm_up: int = 0) -> TrialRecord:
+    def run(
+        workload: str, load: str, client: str, service: str = "", warm_up: int = 0, processes: int = 1
+    ) -> TrialRecord:
         path = tmp_path / "transfers.toml"
         path.write_text(
             head(
@@ -45,7 +47,7 @@ def trial(tmp_path: Path, use_engine: Path) -> Trial:
                 workload=workload,
                 server=f"settings = {{ {service} }}\n",
                 kind=load,
-                load=f'processes = 1\nprimitive = "sendmsg"\nwarm_up_connections = {warm_up}\n',
+                load=f'processes = {processes}\nprimitive = "sendmsg"\nwarm_up_connections = {warm_up}\n',
                 settings=client,
             )
             + CONTENDERS
@@ -63,10 +65,32 @@ def test_blast_tells_times_reads_and_rate(trial: Trial) -> None:
     found = trial("blast", "closed", "children = 1, loops = 3, repetitions = 500", warm_up=1)
     metrics, figures = found.metrics or {}, found.loads[0].figures
     assert figures["requests"] == 3
+    assert {each.figure for each in METRICS.values() if each.figure} <= {*figures}
     assert metrics["server_reads"] == figures["server_reads"] / 3 >= 500
     sending, round_trip = metrics["sending_microseconds"], metrics["round_trip_microseconds"]
     assert sending is not None and round_trip is not None and 0 < sending < round_trip
     assert metrics["gigabits_per_second"] == pytest.approx(500 * 1500 * 8 / (round_trip * 1e3))
+
+
+@pytest.mark.parametrize(("processes", "children"), [(1, 4), (2, 2)])
+def test_blasts_of_several_clients_at_a_time_have_the_rate_of_all(
+    trial: Trial, processes: int, children: int
+) -> None:
+    """What they moved together, by the time from the first one's start to the last one's end: of 4 at a time
+    each takes most of it."""
+    settings = f"children = {children}, loops = 1, repetitions = 5000"
+    found = trial("blast", "closed", settings, processes=processes)
+    metrics, figures = found.metrics or {}, figures_of(found.loads)
+    rate, elapsed = metrics["gigabits_per_second"], metrics["elapsed_seconds"]
+    assert rate is not None and elapsed is not None
+    assert figures["payload_bytes"] == 4 * 5000 * 1500
+    began, ended = (
+        edge(load.figures[name] for load in found.loads)
+        for edge, name in ((min, "payload_began_ns"), (max, "payload_ended_ns"))
+    )
+    assert ended - began < figures["payload_ns"], "no two were under way at a time"
+    assert rate == pytest.approx(figures["payload_bytes"] * 8 / (ended - began))
+    assert figures["payload_bytes"] * 8e-9 / rate < elapsed
 
 
 def test_fields_tells_the_rate_of_its_replies_alone(trial: Trial) -> None:
@@ -128,3 +152,7 @@ def test_figures_of_several_processes_are_added(trial: Trial) -> None:
     figures = figures_of([load, load])
     assert figures["server_reads"] == 2 * load.figures["server_reads"]
     assert figures["last_server_reads"] == load.figures["last_server_reads"]
+    later = load.model_copy(update={"figures": {**load.figures, "payload_ended_ns": 1 << 62}})
+    figures = figures_of([later, load])
+    assert figures["payload_ended_ns"] == 1 << 62
+    assert figures["payload_began_ns"] == load.figures["payload_began_ns"]

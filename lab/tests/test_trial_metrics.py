@@ -27,7 +27,16 @@ TIMED_ALONE = [
 
 
 def test_what_is_declared_is_computed_and_nothing_else() -> None:
-    assert list(COMPUTED) == list(METRICS)
+    assert list(COMPUTED) == [name for name, each in METRICS.items() if not each.figure]
+
+
+def test_a_figure_of_a_workload_is_told_of_the_mean_request() -> None:
+    figures = {"requests": 4, "sending_ns": 5000, "round_trip_ns": 20_000, "server_reads": 10}
+    found = measured(figures=figures).metrics()
+    assert found["sending_microseconds"] == pytest.approx(1.25)
+    assert found["round_trip_microseconds"] == pytest.approx(5)
+    assert found["server_reads"] == pytest.approx(2.5)
+    assert measured(figures={}).metrics()["server_reads"] is None
 
 
 def test_whose_a_metric_is() -> None:
@@ -102,3 +111,29 @@ def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:
     assert metric("both.cpu_cycles_per_byte").words == "CPU cycles of server and clients per byte of payload"
     with pytest.raises(KeyError):
         metric("both.cpu_cycles")
+
+
+SECOND = 1_000_000_000
+ROUND_TRIPS = {"payload_bytes": 3_000_000, "requests": 4, "payload_ns": 4 * SECOND}
+
+
+@pytest.mark.parametrize(
+    ("edges", "seconds"),
+    [
+        ({"payload_began_ns": 10 * SECOND, "payload_ended_ns": 12 * SECOND}, 2),
+        # One client, which waits between its requests: only they count.
+        ({"payload_began_ns": 10 * SECOND, "payload_ended_ns": 16 * SECOND}, 4),
+        ({}, 4),
+    ],
+)
+def test_a_payload_takes_no_longer_than_from_its_beginning_to_its_end(
+    edges: dict[str, int], seconds: int
+) -> None:
+    found = measured(figures=ROUND_TRIPS | edges, rate_gigabits=1.0).metrics()
+    assert found["gigabits_per_second"] == pytest.approx(0.024 / seconds)
+    assert found["share_of_rate"] == found["gigabits_per_second"]
+
+
+def test_without_a_time_of_its_own_a_payload_takes_that_of_the_load() -> None:
+    found = measured(figures={"payload_bytes": 5_000_000}, elapsed_seconds=0.5).metrics()
+    assert found["gigabits_per_second"] == pytest.approx(0.08)

@@ -6,6 +6,7 @@ not.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Literal, NamedTuple
 
@@ -200,6 +201,37 @@ def _toml(value: SettingValue) -> str:
     return json.dumps(value)
 
 
+class Product(_Part):
+    """Two whole numbers among the settings of the asking end whose product is given, such as pieces and the
+    size of each of something whole: with any others the load is refused."""
+
+    settings: tuple[str, str]
+    product: int = Field(ge=1)
+
+    def broken(self, load: Mapping[str, SettingValue]) -> str | None:
+        """In words, how the settings of a load contradict it, and what would not; None where they do not."""
+        given = {name: int(load[name]) for name in self.settings}
+        if (seen := math.prod(given.values())) == self.product:
+            return None
+        said, fitting = (
+            " and ".join(f"{name} = {number}" for name, number in numbers.items())
+            for numbers in (given, self.nearest(given))
+        )
+        return (
+            f"the load has {said}, whose product is {seen}; it must be {self.product}, and the nearest that "
+            f"fit are {fitting}"
+        )
+
+    def nearest(self, wanted: Mapping[str, int]) -> dict[str, int]:
+        """The two numbers of this product that differ the least from those wanted (1 or more), each as a
+        ratio; what nothing is wanted of follows from the other."""
+        divisors = (number for number in range(1, self.product + 1) if self.product % number == 0)
+        pairs = (dict(zip(self.settings, (each, self.product // each), strict=True)) for each in divisors)
+        return min(
+            pairs, key=lambda pair: sum(math.log(pair[name] / number) ** 2 for name, number in wanted.items())
+        )
+
+
 class Workload(_Part):
     """One protocol; its two ends have settings of their own, some of which must agree."""
 
@@ -209,6 +241,7 @@ class Workload(_Part):
     service_settings: tuple[Setting, ...] = ()
     client_settings: tuple[Setting, ...] = ()
     agreements: tuple[Agreement, ...] = ()
+    products: tuple[Product, ...] = ()
     sender: Literal["service", "client"] = "service"
     """The end that sends what is measured, where no setting says otherwise."""
     measured_by: MeasuredBy = "requests"

@@ -178,6 +178,19 @@ class Latency(EngineLine):
 MeasuredBy = Literal["requests", "bytes_to_server", "bytes_to_clients"]
 
 
+REQUESTS, LAST = "requests", "last_"
+"""Among `LoadResult.figures`: how many requests count; what the name of a sum begins with, where it is of the
+last of them alone."""
+
+PAYLOAD_BYTES, PAYLOAD_NANOSECONDS = "payload_bytes", "payload_ns"
+"""Among them: bytes of payload, by the workload's own definition; the time that they took, added up over the
+requests, of which several may have been under way at a time."""
+
+PAYLOAD_BEGAN, PAYLOAD_ENDED = "payload_began_ns", "payload_ended_ns"
+"""Beside that time: when the payload of the first request began, and when that of the last ended, by
+CLOCK_MONOTONIC."""
+
+
 class LoadResult(Used):
     """What one load process (a client with its children) did, all children reaped."""
 

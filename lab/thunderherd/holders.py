@@ -40,9 +40,16 @@ def holders_of_listener(server_pid: int, address: str) -> int | None:
         return None
 
 
-def is_listening(pid: int) -> bool:
-    """Whether a TCP socket listens in the network namespace of a process, whosever it is."""
-    return any(_listening(pid))
+def is_listening(pid: int, port: int | None = None) -> bool:
+    """Whether a TCP socket listens in the network namespace of a process, whosever it is: on this port, or,
+    without one, on any. Where there is no such process any more, nothing does.
+
+    The kernel is asked, nothing is sent: some servers take the first connection for their client's.
+    """
+    try:
+        return any(port in (None, listened) for listened, _ in _listening(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _listening_at(pid: int, address: str) -> Iterator[int]:

@@ -50,6 +50,9 @@ class Metric:
     """Of the clients is also what a timed load tells by itself, whenever its server was read."""
     heading: str = ""
     """As the head of a narrow column; empty: its words."""
+    figure: str = ""
+    """The figure of a workload's own (`LoadResult.figures`) of which it is the mean over the requests, in
+    this unit; empty: it is computed otherwise."""
     fewest_requests: int = 0
     """A trial with fewer has none: ten must lie beyond a percentile (the engine's rule)."""
 
@@ -148,15 +151,30 @@ METRICS = _table(
     ),
     Metric("latency_maximum_seconds", "longest latency", "s", side="client"),
     Metric("duration_per_message", "duration by messages, of all clients together", "s", side="client"),
-    Metric("sending_microseconds", "time until a request was sent", "µs", side="client", heading="Sending"),
+    Metric(
+        "sending_microseconds",
+        "time until a request was sent",
+        "µs",
+        side="client",
+        heading="Sending",
+        figure="sending_ns",
+    ),
     Metric(
         "round_trip_microseconds",
         "time until the server had told its reads",
         "µs",
         side="client",
         heading="Round trip",
+        figure="round_trip_ns",
     ),
-    Metric("server_reads", "reads of the server per request", "reads", side="client", heading="Reads"),
+    Metric(
+        "server_reads",
+        "reads of the server per request",
+        "reads",
+        side="client",
+        heading="Reads",
+        figure="server_reads",
+    ),
     Metric(
         "voluntary_switches_per_connection",
         "voluntary context switches of the server per connection",

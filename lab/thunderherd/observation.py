@@ -27,6 +27,7 @@ from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
     Measured,
     Number,
+    figures_of,
     flow_of,
     in_seconds,
     of_both,
@@ -264,15 +265,6 @@ class Observation:
         for each in (self.summary, *self.loads):
             if each is not None and each.connection is not None:
                 yield each.connection
-
-
-def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
-    """What the workload has measured itself, added up; of the last request it is that of the last process."""
-    added: dict[str, int] = {}
-    for load in loads:
-        for name, amount in load.figures.items():
-            added[name] = amount if name.startswith("last_") else added.get(name, 0) + amount
-    return added
 
 
 LATE_SHARE = 0.1

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from thunderherd.catalogue import USUAL_WAY, Agreement, Catalogue, Setting, SettingValue, Way
+from thunderherd.catalogue import USUAL_WAY, Catalogue, Setting, SettingValue, Way
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
@@ -376,17 +376,24 @@ def requests_of(requests: Sequence[str], processes: int, settings: Settings) -> 
 
 def check_agreements(
     resolved: Sequence[tuple[Configuration, Settings, Settings]],
-    agreements: Mapping[str, Sequence[Agreement]],
+    catalogue: Catalogue,
     problems: Problems,
 ) -> None:
-    """What the clients ask for and what the server gives do not contradict each other.
+    """What the clients ask for and what the server gives do not contradict each other, nor themselves.
 
     `resolved` has each configuration with all the settings of its server and of its load; what must agree is
-    its workload's to say: `agreements` are by workload.
+    its workload's to say.
     """
     found: dict[tuple[KeyPath, str], list[str]] = {}
     for each, server, load in resolved:
-        for agreement in agreements.get(each.workload, ()):
+        workload = catalogue.workload(each.workload)
+        if workload is None:
+            continue
+        for product in workload.products:
+            if why := product.broken(load):
+                both = (each.where("load", "settings", name) for name in product.settings)
+                found.setdefault((problems.blame(*both), why), []).append(each.name)
+        for agreement in workload.agreements:
             if why := agreement.broken(load, server):
                 own = each.where("load", "settings", agreement.client)
                 key = problems.blame(own, each.where("settings", agreement.service))

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.catalogue import Catalogue, Way
+from thunderherd.catalogue import Catalogue, Product, Way
 from thunderherd.errors import UserError
 from thunderherd.study_configurations import Configuration, way_of, workload_of
 from thunderherd.study_file import KeyPath, Problems, flat, near, show
@@ -270,11 +270,14 @@ def _why_unused(
     value = parse_override(origin.removeprefix("--set "))[1]
     instead: dict[KeyPath, str] = {}
     for key in dict.fromkeys(key for path in paths if (key := _of_contender(path)) is not None):
-        places = [each.where(*key) for each in chosen if _has(each, key, catalogue)]
-        for place in places:
+        for each in chosen:
+            if not _has(each, key, catalogue):
+                continue
+            place = each.where(*key)
             # One of a sweep's points is as good as another.
             whole = place[:4] if "contenders" in place[2:3] else place[:2]
-            instead.setdefault(whole, _instead(place, key, value, form))
+            if whole not in instead:
+                instead[whole] = _instead(place, key, value, form, _products(each, catalogue))
     if not instead:
         return f"it would have no effect: nothing that size {size} runs has it"
     told = list(instead.values())
@@ -282,17 +285,38 @@ def _why_unused(
     return f"it would have no effect, as everything that size {size} runs has a value of its own: {shown}"
 
 
-def _instead(place: KeyPath, key: Sequence[str], value: Any, form: StudyForm) -> str:
+def _products(each: Configuration, catalogue: Catalogue) -> Sequence[Product]:
+    workload = catalogue.workload(each.workload)
+    return workload.products if workload else ()
+
+
+def _fitting(key: Sequence[str], value: Any, products: Iterable[Product]) -> dict[str, int]:
+    """The values that go with another one of a load's setting, where their product is given: the value that
+    is wanted or, if there is no such product with it, the nearest."""
+    if key[:2] != ("load", "settings") or type(value) is not int or value < 1:
+        return {}
+    found = (each.nearest({key[2]: value}) for each in products if key[2] in each.settings)
+    return {f"load.settings.{name}": number for each in found for name, number in each.items()}
+
+
+def _instead(
+    place: KeyPath, key: Sequence[str], value: Any, form: StudyForm, products: Sequence[Product]
+) -> str:
     """What gives a key its value, and what to type to give it another."""
     full, shown = ".".join(key), show(value)
     match place:
         case ("sweeps", int(index), "values", int(number), "set", *_):
             sweep = form.sweeps[index]
             others = flat(ValueTable.model_validate(sweep.values[number]).set)
-            said = {".".join(_parts(each)): show(other) for each, other in others} | {full: shown}
-            changes = ", ".join(f'"{each}" = {other}' for each, other in said.items())
-            point = f"{{ name = {show(str(value))}, set = {{ {changes} }} }}"
-            return f"sweep {sweep.name} has it in its values (--set 'sweeps.{sweep.name}.values=[{point}]')"
+            fitting = {full: value} | _fitting(key, value, products)
+            said = {".".join(_parts(each)): other for each, other in others} | fitting
+            changes = ", ".join(f'"{each}" = {show(other)}' for each, other in said.items())
+            point = f"{{ name = {show(str(said[full]))}, set = {{ {changes} }} }}"
+            nearest = "" if said[full] == value else f", where {shown} does not fit; the nearest that does"
+            return (
+                f"sweep {sweep.name} has it in its values{nearest} "
+                f"(--set 'sweeps.{sweep.name}.values=[{point}]')"
+            )
         case ("sweeps", int(index), "values", *_):
             name = form.sweeps[index].name
             return f"sweep {name} has it in its values (--set 'sweeps.{name}.values=[{shown}]')"

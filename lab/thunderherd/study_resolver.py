@@ -182,8 +182,7 @@ class Resolver:
             check_remainders(self.form.scale, self.remainders, self.problems)
         if self.whole:
             loads = [(each, made.settings, made.load.settings) for each, made in resolved]
-            agreements = {each.name: each.agreements for each in self.catalogue.workloads}
-            checks.check_agreements(loads, agreements, self.problems)
+            checks.check_agreements(loads, self.catalogue, self.problems)
 
     def _check_ports(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
         """Whether this machine has the ports that each contender's clients take, and runs anything at all."""

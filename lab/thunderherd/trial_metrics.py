@@ -1,6 +1,6 @@
-"""From what was measured in a trial to one number per metric. The metrics with a fixed name are computed by a
-table of their names: what is declared in `metrics` and not computed here, or the other way round, fails a
-test."""
+"""From what was measured in a trial to one number per metric. Those with a fixed name that are a figure of a
+workload's own say so where they are declared; the others are computed by a table of their names: what is
+declared in `metrics` and not computed here, or the other way round, fails a test."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from thunderherd.engine_lines import Counters, Latency, LoadResult, Snapshot, Tally
-from thunderherd.metrics import BOTH, METRICS, NANOSECONDS, PER_BYTE, PER_REQUEST, RATIOS
+from thunderherd.engine_lines import (
+    LAST,
+    PAYLOAD_BEGAN,
+    PAYLOAD_BYTES,
+    PAYLOAD_ENDED,
+    PAYLOAD_NANOSECONDS,
+    REQUESTS,
+    Counters,
+    Latency,
+    LoadResult,
+    Snapshot,
+    Tally,
+)
+from thunderherd.metrics import BOTH, METRICS, NANOSECONDS, PER_BYTE, PER_REQUEST, RATIOS, UNITS_OF_TIME
 from thunderherd.records import TrialMetrics
 
 Number = int | float
@@ -76,16 +88,26 @@ class Measured:
 
     def gigabits_per_second(self) -> float | None:
         """What the receiver got in the window, where bytes are counted in it; else the payload of the
-        requests that count, by the time that the workload took for it itself, or by that of the load."""
+        requests that count, by the time that it took."""
         if self.flow is not None:
             return self.flow.gigabits
-        payload = self.figures.get("payload_bytes")
-        seconds = self.figures.get("payload_ns", 0) / 1e9 or self.elapsed_seconds
-        return None if payload is None else share(payload * 8e-9, seconds)
+        payload = self.figures.get(PAYLOAD_BYTES)
+        return None if payload is None else share(payload * 8e-9, self.payload_seconds())
+
+    def payload_seconds(self) -> float:
+        """How long the payload took: as long as its requests together, but no longer than from the beginning
+        of the first to the end of the last, since those of several clients are under way at a time. Of one
+        client, whose requests follow each other, it is the sum. The time of the load, where the workload
+        does not tell its own."""
+        together = self.figures.get(PAYLOAD_NANOSECONDS)
+        if not together:
+            return self.elapsed_seconds
+        began, ended = self.figures.get(PAYLOAD_BEGAN), self.figures.get(PAYLOAD_ENDED)
+        return (together if began is None or ended is None else min(together, ended - began)) / 1e9
 
     def bytes_per_request(self) -> float | None:
         """Payload of the mean request that counts; None where the workload does not tell it."""
-        return share(self.figures.get("payload_bytes"), self.answered)
+        return share(self.figures.get(PAYLOAD_BYTES), self.answered)
 
     def cpu_per_byte(self, *parts: tuple[float, int]) -> float | None:
         """The sum of some CPU times, each by its own requests, of a byte."""
@@ -93,9 +115,11 @@ class Measured:
             total(share(seconds, requests) for seconds, requests in parts), self.bytes_per_request() or 0
         )
 
-    def figure_per_request(self, name: str, unit: float = 1.0) -> float | None:
-        """A figure of the workload's own, of the mean request that counts."""
-        return share(self.figures.get(name), self.figures.get("requests", 0) * unit)
+    def figure_per_request(self, name: str, unit: str) -> float | None:
+        """A figure of the workload's own, of the mean request that counts; a time, whose name ends so, in
+        this unit."""
+        mean = share(self.figures.get(name), self.figures.get(REQUESTS, 0))
+        return mean if mean is None or not name.endswith("_ns") else mean / 1e9 * UNITS_OF_TIME[unit]
 
     def latency_mean(self) -> float | None:
         """Of all load processes together; None where one of them did not tell it."""
@@ -120,7 +144,10 @@ class Measured:
 
     def metrics(self) -> TrialMetrics:
         """One number for each metric with a fixed name."""
-        return {name: COMPUTED[name](self) for name in METRICS}
+        return {
+            name: self.figure_per_request(each.figure, each.unit) if each.figure else COMPUTED[name](self)
+            for name, each in METRICS.items()
+        }
 
 
 COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
@@ -154,9 +181,6 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "latency_p999_seconds": lambda trial: trial.latency_percentile("p999"),
     "latency_maximum_seconds": Measured.latency_maximum,
     "duration_per_message": lambda trial: share(trial.elapsed_seconds, trial.answered),
-    "sending_microseconds": lambda trial: trial.figure_per_request("sending_ns", 1e3),
-    "round_trip_microseconds": lambda trial: trial.figure_per_request("round_trip_ns", 1e3),
-    "server_reads": lambda trial: trial.figure_per_request("server_reads"),
     "voluntary_switches_per_connection": lambda trial: trial.switches_per_connection,
     "empty_wakeups_per_connection": lambda trial: share(trial.work.empty_wakeups, trial.work.connections),
     "listener_holders": lambda trial: trial.listener_holders,
@@ -165,7 +189,24 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "clients_per_worker_max": lambda trial: max(trial.workers) if trial.workers else None,
     "listen_drops": lambda trial: trial.listen_drops,
 }
-"""How each is computed."""
+"""How each is computed that is no figure of a workload's own."""
+
+
+def figures_of(loads: Sequence[LoadResult]) -> dict[str, int]:
+    """What the workload has measured itself, of all load processes together: sums are added, the payload is
+    that from the first beginning to the last end, and the last request that of the last process."""
+    of_each: dict[str, list[int]] = {}
+    for load in loads:
+        for name, amount in load.figures.items():
+            of_each.setdefault(name, []).append(amount)
+    return {
+        name: amounts[-1] if name.startswith(LAST) else JOINED.get(name, sum)(amounts)
+        for name, amounts in of_each.items()
+    }
+
+
+JOINED: Mapping[str, Callable[[Iterable[int]], int]] = {PAYLOAD_BEGAN: min, PAYLOAD_ENDED: max}
+"""How figures of several processes become one that are no sums."""
 
 
 def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapshot | None) -> Flow | None:

@@ -37,6 +37,7 @@ pub static ENTRY: Workload = Workload {
         // A client that closes is no trouble to a server that would go on.
         Agreement { client: KEEP, relation: Relation::AtMost, service: KEEP },
     ],
+    products: &[client::PIECES],
     takes_unstored: &[End::Service],
     lasting: &[End::Client],
     sender: End::Client,

@@ -142,7 +142,7 @@ impl Client for Asker {
     }
 
     fn figures(&self) -> Figures {
-        Figures::from([(PAYLOAD_BYTES, self.messages[0].load(Relaxed) * self.request.len() as u64)])
+        Figures::from([(PAYLOAD_BYTES.to_owned(), self.messages[0].load(Relaxed) * self.request.len() as u64)])
     }
 }
 

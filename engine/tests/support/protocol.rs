@@ -21,12 +21,23 @@ pub struct Wrong {
     pub reply: Vec<u8>,
 }
 
+/// With which options the two ends of a workload have little to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Brief {
+    /// Those of `serve`.
+    pub server: &'static [&'static str],
+    /// Those of `load`.
+    pub load: &'static [&'static str],
+}
+
 /// What the suite knows of one workload.
 pub struct Protocol {
     /// The name under which the workload is registered.
     pub name: &'static str,
     /// Options with which a server has the exchanges below.
     pub options: fn() -> Vec<String>,
+    /// Options of a server and of a load of the program itself, so that no request of theirs takes long.
+    pub brief: Brief,
     /// Requests have bounds that do not depend on how their bytes come, so the tally's number of them is known.
     pub framed: bool,
     /// Exchanges that every server takes, several on one connection. The reply of the first does not depend on
@@ -57,10 +68,20 @@ pub struct Protocol {
 /// that asked the workload what is right would find right whatever it does.
 pub static PROTOCOLS: &[Protocol] = &[BYTES, ECHO, TOP_PROCESSES, BUCKET, HTTP, STREAM, FIELDS, BLAST];
 
+/// What is known of a workload that is registered.
+///
+/// # Panics
+/// When nothing is known of it.
+pub fn of(workload: &str) -> &'static Protocol {
+    let found = PROTOCOLS.iter().find(|protocol| protocol.name == workload);
+    found.unwrap_or_else(|| panic!("tests/support/protocol.rs does not say what the exchanges of {workload} are"))
+}
+
 /// What most protocols have in common: the end of their entry is `..COMMON`.
 const COMMON: Protocol = Protocol {
     name: "",
     options: Vec::new,
+    brief: Brief { server: &[], load: &[] },
     framed: true,
     exchanges: Vec::new,
     large_options: &[],
@@ -138,6 +159,7 @@ const TOP_PROCESSES: Protocol = Protocol {
 const BUCKET: Protocol = Protocol {
     name: "bucket",
     options: || vec!["--keep-connections".to_owned(), "true".to_owned()],
+    brief: Brief { server: &["--unit-microseconds", "1"], load: &[] },
     exchanges: || {
         let exchange = |request: &[u8]| Exchange { request: request.to_vec(), reply: b"0\n".to_vec() };
         vec![exchange(b"0,0\n"), exchange(b"0,31\n"), exchange(b"000,1\r\n")]
@@ -203,6 +225,7 @@ const HTTP: Protocol = Protocol {
 /// One way: what comes is counted, and what goes are the bytes of `bytes`, however much is asked for.
 const STREAM: Protocol = Protocol {
     name: "stream",
+    brief: Brief { server: &[], load: &["--stream-bytes", "300000"] },
     exchanges: || vec![put(5), get(4000), put(1), get(1), put(3000)],
     large: Some(|| get(16 << 20)),
     incomplete: b"put 5\n\0\x01",
@@ -248,6 +271,7 @@ const FIELDS: Protocol = Protocol {
 const BLAST: Protocol = Protocol {
     name: "blast",
     options: || ["--keep-connections", "true", "--count-form", "big_endian"].map(str::to_owned).to_vec(),
+    brief: Brief { server: &[], load: &["--repetitions", "50"] },
     exchanges: || {
         let exchange = |count: u8| {
             let request = [&[0, 0, 0, count][..], &vec![b'x'; 1500 * usize::from(count)]].concat();

@@ -14,8 +14,8 @@ use crate::primitive::Want;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
 use crate::workload::{
-    Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BYTES, PAYLOAD_NANOSECONDS,
-    REQUESTS,
+    Account, Answer, Client, Conversation, Figures, Input, KEEP, More, Outcome, PAYLOAD_BEGAN, PAYLOAD_BYTES,
+    PAYLOAD_ENDED, PAYLOAD_NANOSECONDS, Product, REQUESTS, last,
 };
 
 /// How many iterations a request has.
@@ -45,6 +45,9 @@ pub const BUFFER_SIZE: Setting = Setting {
 /// Nanoseconds that no machine makes a system call in.
 const LEAST_CALL: u64 = 10;
 
+/// An iteration is cut into pieces of one size.
+pub const PIECES: Product = Product { settings: [BUFFERS, BUFFER_SIZE], product: ITERATION as u64 };
+
 /// Iterations that are put into the outbox at a time.
 const IN_A_PART: u64 = (PART / ITERATION) as u64;
 
@@ -56,7 +59,7 @@ const ROUND_TRIP: &str = "round_trip_ns";
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let [repetitions, buffers, buffer_size] =
         [REPETITIONS, BUFFERS, BUFFER_SIZE].map(|setting| settings.integer(setting.name));
-    if buffers * buffer_size != ITERATION as u64 {
+    if buffers * buffer_size != PIECES.product {
         let (fitting, size) = nearest(buffers, buffer_size);
         return Err(mistake(format!(
             "--buffers {buffers} and --buffer-size {buffer_size} are {} bytes, but an iteration has {ITERATION}; the \
@@ -64,6 +67,8 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
             buffers * buffer_size
         )));
     }
+    let sums = SharedArray::<Sums>::new(1).context("shared memory could not be mapped")?;
+    sums[0].began.store(u64::MAX, Relaxed);
     Ok(Box::new(Blaster {
         form: CountForm::of(settings),
         repetitions,
@@ -72,7 +77,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         // Nothing in a reply says whether the server closes behind it.
         complete: if settings.boolean(KEEP.name) { Answer::Complete } else { Answer::Last },
         iterations: pattern(IN_A_PART * ITERATION as u64),
-        sums: Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?),
+        sums: Arc::new(sums),
     }))
 }
 
@@ -122,12 +127,27 @@ struct Sums {
     /// Of all requests; the others are of those that count.
     reads_told: AtomicU64,
     requests: AtomicU64,
-    sending: AtomicU64,
-    round_trip: AtomicU64,
-    reads: AtomicU64,
-    last_sending: AtomicU64,
-    last_round_trip: AtomicU64,
-    last_reads: AtomicU64,
+    sending: Sum,
+    round_trip: Sum,
+    reads: Sum,
+    /// When the first of them began; the largest number as long as there is none.
+    began: AtomicU64,
+    /// When the last of them was answered.
+    ended: AtomicU64,
+}
+
+/// Of all requests that count together, and of the last of them.
+#[derive(Default)]
+struct Sum {
+    together: AtomicU64,
+    last: AtomicU64,
+}
+
+impl Sum {
+    fn add(&self, value: u64) {
+        self.together.fetch_add(value, Relaxed);
+        self.last.store(value, Relaxed);
+    }
 }
 
 impl Client for Blaster {
@@ -152,17 +172,18 @@ impl Client for Blaster {
     fn figures(&self) -> Figures {
         let sums = &self.sums[0];
         let requests = sums.requests.load(Relaxed);
-        Figures::from([
+        let of_each = [(SENDING, &sums.sending), (ROUND_TRIP, &sums.round_trip), (SERVER_READS, &sums.reads)];
+        let of_each = of_each.into_iter().flat_map(|(name, sum)| {
+            [(name.to_owned(), sum.together.load(Relaxed)), (last(name), sum.last.load(Relaxed))]
+        });
+        let of_all = [
             (REQUESTS, requests),
-            (SENDING, sums.sending.load(Relaxed)),
-            (ROUND_TRIP, sums.round_trip.load(Relaxed)),
-            (SERVER_READS, sums.reads.load(Relaxed)),
-            ("last_sending_ns", sums.last_sending.load(Relaxed)),
-            ("last_round_trip_ns", sums.last_round_trip.load(Relaxed)),
-            ("last_server_reads", sums.last_reads.load(Relaxed)),
             (PAYLOAD_BYTES, requests * self.repetitions * ITERATION as u64),
-            (PAYLOAD_NANOSECONDS, sums.round_trip.load(Relaxed)),
-        ])
+            (PAYLOAD_NANOSECONDS, sums.round_trip.together.load(Relaxed)),
+        ];
+        let edges = [(PAYLOAD_BEGAN, sums.began.load(Relaxed)), (PAYLOAD_ENDED, sums.ended.load(Relaxed))];
+        let edges = edges.into_iter().filter(|_| requests > 0);
+        of_all.into_iter().chain(edges).map(|(name, value)| (name.to_owned(), value)).chain(of_each).collect()
     }
 }
 
@@ -235,15 +256,11 @@ impl Conversation for BlastConversation {
 
     fn counts(&mut self) {
         let (sums, began) = (&self.blaster.sums[0], self.began.unwrap_or(self.sent));
-        let (sending, round_trip) = (self.sent.saturating_sub(began), self.answered.saturating_sub(began));
-        for (sum, last, value) in [
-            (&sums.sending, &sums.last_sending, sending),
-            (&sums.round_trip, &sums.last_round_trip, round_trip),
-            (&sums.reads, &sums.last_reads, self.reads),
-        ] {
-            sum.fetch_add(value, Relaxed);
-            last.store(value, Relaxed);
-        }
+        sums.sending.add(self.sent.saturating_sub(began));
+        sums.round_trip.add(self.answered.saturating_sub(began));
+        sums.reads.add(self.reads);
+        sums.began.fetch_min(began, Relaxed);
+        sums.ended.fetch_max(self.answered, Relaxed);
         sums.requests.fetch_add(1, Relaxed);
     }
 

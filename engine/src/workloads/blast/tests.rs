@@ -178,12 +178,13 @@ fn figures_are_of_the_requests_that_count_and_the_sources_line_is_made_of_them()
     assert!(figures["sending_ns"] > 0 && figures["sending_ns"] < figures["round_trip_ns"], "{figures:?}");
     assert!(figures["last_round_trip_ns"] < figures["round_trip_ns"], "{figures:?}");
 
-    let figures = BTreeMap::from([
+    let figures = [
         ("requests", 2),
         ("round_trip_ns", 2 * 459_085_000),
         ("server_reads", 2 * 22_291),
         ("payload_bytes", 2 * 30_000_000),
-    ]);
+    ];
+    let figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
     let settings = settings(ENTRY.client_settings, &given);
     let line =
         |primitive| client::original(&Outcome { primitive, settings: &settings, requests: None, figures: &figures });

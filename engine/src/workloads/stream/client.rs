@@ -101,7 +101,7 @@ impl Client for Streamer {
     }
 
     fn figures(&self) -> Figures {
-        Figures::from([(PAYLOAD_BYTES, self.shared[0].payload_bytes.load(Relaxed))])
+        Figures::from([(PAYLOAD_BYTES.to_owned(), self.shared[0].payload_bytes.load(Relaxed))])
     }
 }
 
