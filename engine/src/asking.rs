@@ -184,7 +184,7 @@ fn all_in_words(result: &LoadResult, stores: bool) -> String {
         result.tally.requests as f64 / seconds
     );
     if let Some(window) = &result.window {
-        let seconds = (window.ended_monotonic_ns - window.started_monotonic_ns) as f64 / 1e9;
+        let seconds = counted_for(result) as f64 / 1e9;
         text += &format!(
             "in the window of {seconds:.3} s: {} replies ({:.0} a second), {} connections\n",
             window.requests,
@@ -196,7 +196,7 @@ fn all_in_words(result: &LoadResult, stores: bool) -> String {
     if let Some(latency) = &result.latency {
         text += &latency_in_words(latency);
     }
-    text += &figures_in_words(&result.figures, result.elapsed_ns);
+    text += &figures_in_words(&result.figures, counted_for(result));
     text += &format!(
         "client CPU: user {:.6} s, system {:.6} s\n",
         result.used.user_ns as f64 / 1e9,
@@ -222,6 +222,14 @@ fn all_in_words(result: &LoadResult, stores: bool) -> String {
     text
 }
 
+/// How long the requests that count were counted, in nanoseconds: as long as the window, where there is one.
+fn counted_for(result: &LoadResult) -> u64 {
+    match &result.window {
+        Some(window) => window.ended_monotonic_ns - window.started_monotonic_ns,
+        None => result.elapsed_ns,
+    }
+}
+
 /// Bytes and calls of the load's own end.
 fn counted_in_words(counted: &lines::Counted) -> String {
     let seconds = counted.elapsed_ns as f64 / 1e9;
@@ -233,8 +241,9 @@ fn counted_in_words(counted: &lines::Counted) -> String {
     format!("in it were sent {sent}, received {received}\n")
 }
 
-/// What the workload has measured itself, of the mean request; the payload and its rate.
-fn figures_in_words(figures: &Figures, elapsed: u64) -> String {
+/// What the workload has measured itself, of the mean request; the payload and its rate. `counted_for` is the time that the
+/// requests were counted, in nanoseconds.
+fn figures_in_words(figures: &Figures, counted_for: u64) -> String {
     let figure = |name: &str| figures.get(name).copied();
     let mut text = String::new();
     for (name, sum) in figures {
@@ -248,7 +257,7 @@ fn figures_in_words(figures: &Figures, elapsed: u64) -> String {
         };
     }
     if let Some(bytes @ 1..) = figure(PAYLOAD_BYTES) {
-        let rate = bytes as f64 * 8.0 / payload_time(figures, elapsed) as f64;
+        let rate = bytes as f64 * 8.0 / payload_time(figures, counted_for) as f64;
         text += &format!("payload: {bytes} bytes, {rate:.3} Gbit/s\n");
     }
     text

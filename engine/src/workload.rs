@@ -237,8 +237,8 @@ pub fn last(name: &str) -> String {
 /// Among [`Figures`]: bytes of payload, by the workload's own definition.
 pub const PAYLOAD_BYTES: &str = "payload_bytes";
 
-/// Among [`Figures`]: nanoseconds that the payload took, where that is not the time of the load; a sum over the requests, of
-/// which several may have been under way at a time.
+/// Among [`Figures`]: nanoseconds that the payload took, where that is not the time that the requests were counted; a sum over
+/// the requests, of which several may have been under way at a time.
 pub const PAYLOAD_NANOSECONDS: &str = "payload_ns";
 
 /// Among [`Figures`], beside that sum: CLOCK_MONOTONIC when the payload of the first request began, and when that of the last
@@ -249,10 +249,11 @@ pub const PAYLOAD_ENDED: &str = "payload_ended_ns";
 
 /// How long the payload took: as long as the requests together, but no longer than from the beginning of the first to the end
 /// of the last, since those of several clients are under way at a time. Of one client, whose requests follow each other, it is
-/// the sum. `elapsed` is the time of the load, where the workload has none of its own.
-pub fn payload_time(figures: &Figures, elapsed: u64) -> u64 {
+/// the sum. Where the workload has no time of its own it is `counted_for`: how long the requests were counted, which is the
+/// load's window, or its whole life where it has none.
+pub fn payload_time(figures: &Figures, counted_for: u64) -> u64 {
     let figure = |name: &str| figures.get(name).copied().filter(|&time| time > 0);
-    let Some(together) = figure(PAYLOAD_NANOSECONDS) else { return elapsed };
+    let Some(together) = figure(PAYLOAD_NANOSECONDS) else { return counted_for };
     let between = figure(PAYLOAD_BEGAN).zip(figure(PAYLOAD_ENDED)).map(|(began, ended)| ended.saturating_sub(began));
     between.map_or(together, |between| between.min(together))
 }

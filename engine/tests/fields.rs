@@ -5,6 +5,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 use serde_json::json;
 use support::both_ends::{agree, command, connect, designs, load, serve};
@@ -105,4 +106,37 @@ fn the_lines_of_the_sources_client_are_printed_as_they_were() {
     server.stop().is_good();
     let ran = run(&mut command("bytes", 1, "--original"));
     assert!(ran.status == Some(2) && ran.errors.contains("bytes has no client"), "{ran:?}");
+}
+
+/// Bytes of payload, their rate, and the length of the window, as a load says them.
+fn payload_said(port: u16, options: &str) -> [f64; 3] {
+    let ran = run(&mut command("fields", port, options));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let line = |start: &str| ran.output.lines().find_map(|line| line.strip_prefix(start)).expect(&ran.output);
+    let (bytes, rate) = line("payload: ").split_once(" bytes, ").unwrap();
+    let (window, _) = line("in the window of ").split_once(" s:").unwrap();
+    [bytes, rate.trim_end_matches(" Gbit/s"), window].map(|number| number.parse().unwrap())
+}
+
+/// Neither the warm-up nor a message that the window leaves behind makes the rate of those in it smaller.
+#[test]
+fn the_rate_of_the_payload_is_that_of_the_window() {
+    let server = Server::start("thread_per_client", "fields", &["--field-size", "65536"]);
+    let fixed = "--load closed_threads --clients 1 --connections kept --field-size 65536";
+    let timed = format!("{fixed} --milliseconds 200 --warm-up-milliseconds 400");
+    let [bytes, rate, window] = payload_said(server.port, &timed);
+    let right = bytes * 8e-9 / window;
+    assert!((rate / right - 1.0).abs() < 0.01, "{bytes} bytes in {window} s are {right} Gbit/s, not {rate}");
+    server.stop().is_good();
+    let port = serve(|mut stream| {
+        for _ in 0..2 {
+            if stream.read_exact(&mut vec![0; 8 * 65_536]).is_ok() {
+                let _ = stream.write_all(&protocol::bytes(8 * 65_536).reply);
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+    });
+    let [bytes, rate, window] = payload_said(port, &format!("{fixed} --milliseconds 700"));
+    assert_eq!((bytes, window), (8.0 * 65_536.0, 0.7), "the second message comes too late");
+    assert!((rate - bytes * 8e-9 / window).abs() < 0.001, "{rate} Gbit/s");
 }

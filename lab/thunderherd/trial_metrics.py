@@ -97,8 +97,8 @@ class Measured:
     def payload_seconds(self) -> float:
         """How long the payload took: as long as its requests together, but no longer than from the beginning
         of the first to the end of the last, since those of several clients are under way at a time. Of one
-        client, whose requests follow each other, it is the sum. The time of the load, where the workload
-        does not tell its own."""
+        client, whose requests follow each other, it is the sum. The time in which requests were
+        counted, where the workload does not tell its own."""
         together = self.figures.get(PAYLOAD_NANOSECONDS)
         if not together:
             return self.elapsed_seconds
