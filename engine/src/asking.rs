@@ -205,9 +205,7 @@ fn all_in_words(result: &LoadResult, stores: bool) -> String {
     text += &result.tally.copying_in_words(stores);
     text += &counters::in_words(&result.counters, &result.unavailable);
     if let Some(connection) = &result.connection {
-        text += &format!("congestion control: {}", connection.congestion_control);
-        text += &connection.remark.map(|remark| format!(" ({remark})")).unwrap_or_default();
-        text += "\n";
+        text += &(connection.in_words() + "\n");
     }
     if !result.tally.errors.is_empty() {
         let errors: Vec<String> = result.tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();

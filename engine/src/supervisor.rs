@@ -374,6 +374,9 @@ fn in_words(summary: &Summary, descriptor_limit: u64) -> String {
         let counts: Vec<String> = workers.iter().map(u64::to_string).collect();
         text += &format!("\nclients per worker: {}", counts.join(" "));
     }
+    if let Some(connection) = &summary.connection {
+        text += &format!("\n{}", connection.in_words());
+    }
     let mut troubles: Vec<String> = tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     for (count, name) in [
         (tally.workers_lost, "workers lost"),

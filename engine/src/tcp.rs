@@ -120,6 +120,14 @@ pub struct ConnectionOptions {
     pub segment_bytes: u32,
 }
 
+impl ConnectionOptions {
+    /// The congestion control with what is known of it, in one line without its end.
+    pub fn in_words(&self) -> String {
+        let remark = self.remark.map(|remark| format!(" ({remark})")).unwrap_or_default();
+        format!("congestion control: {}{remark}", self.congestion_control)
+    }
+}
+
 /// What is known of a congestion control that makes figures differ from what they could be.
 pub fn remark(congestion_control: &str) -> Option<&'static str> {
     (congestion_control == "bbr").then_some(

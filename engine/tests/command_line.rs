@@ -5,10 +5,11 @@
 
 mod support;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::process::Command;
 
 use serde_json::Value;
+use support::interactive::Interactive;
 use support::{Ran, Unprivileged, engine, engine_with_descriptors, one_line, run};
 
 /// Runs the engine with arguments that are separated by spaces.
@@ -242,7 +243,7 @@ fn names_and_both_kinds_of_addresses_can_be_listened_on_and_connected_to() {
         Err(error) => println!("[::1] is skipped: {error}"),
     }
     for host in hosts {
-        let mut server = Interactive::start(&["prefork", "--pool", "2", "--listen", &format!("{host}:0")]);
+        let server = Interactive::start(&["prefork", "--pool", "2", "--listen", &format!("{host}:0")]);
         let port = server.address.port();
         let ran = with(&format!("load bytes --connect {host}:{port} --children 2 --loops 3 --json"));
         assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -257,56 +258,10 @@ fn names_and_both_kinds_of_addresses_can_be_listened_on_and_connected_to() {
     }
 }
 
-/// A server as a person starts it.
-struct Interactive {
-    child: std::process::Child,
-    output: std::io::BufReader<std::process::ChildStdout>,
-    address: SocketAddr,
-}
-
-impl Interactive {
-    fn start(arguments: &[&str]) -> Interactive {
-        use std::io::BufRead;
-        let mut command = engine();
-        let command = command.arg("serve").args(arguments);
-        let mut child = command
-            .stdin(std::process::Stdio::null())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .expect("the engine can be started");
-        let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
-        let address = address.parse().unwrap_or_else(|error| panic!("{error}: {line}"));
-        Interactive { child, output, address }
-    }
-
-    /// Interrupts it as Ctrl-C does; returns what it prints then.
-    fn interrupt(&mut self) -> String {
-        use std::io::Read;
-        support::process::signal(self.child.id() as i32, nix::sys::signal::Signal::SIGINT);
-        let mut text = String::new();
-        self.output.read_to_string(&mut text).unwrap();
-        let status = self.child.wait().unwrap();
-        assert_eq!(status.code(), Some(0), "{text}");
-        text
-    }
-}
-
-impl Drop for Interactive {
-    fn drop(&mut self) {
-        if self.child.try_wait().ok().flatten().is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
 /// As the textbook's servers do: CPU time by mode, by server process and children, and the clients of each worker.
 #[test]
 fn an_interrupted_server_prints_its_account() {
-    let mut server = Interactive::start(&["prefork", "--pool", "3", "--port", "0"]);
+    let server = Interactive::start(&["prefork", "--pool", "3", "--port", "0"]);
     assert!(server.address.ip().is_loopback(), "without a word about it, a server listens on loopback only");
     let ran = with(&format!("load bytes --connect {} --children 2 --loops 20", server.address));
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -320,7 +275,7 @@ fn an_interrupted_server_prints_its_account() {
     let counts: Vec<u64> = workers.split(' ').map(|count| count.parse().unwrap()).collect();
     assert_eq!((counts.len(), counts.iter().sum::<u64>()), (3, 40), "{account}");
 
-    let mut server = Interactive::start(&["fork_per_client", "--port", "0"]);
+    let server = Interactive::start(&["fork_per_client", "--port", "0"]);
     assert!(!server.interrupt().contains("clients per worker"), "a design without a pool has no workers to list");
 }
 

@@ -5,6 +5,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
+use support::interactive::Interactive;
 use support::server::Server;
 use support::{Unprivileged, engine, one_line, run};
 
@@ -88,4 +89,33 @@ fn a_load_in_words_says_which_it_was() {
         assert!(ran.output.contains(&format!("congestion control: {name}")), "{ran:?}");
         assert_eq!(ran.output.contains("slows bulk streams"), warned, "{ran:?}");
     }
+}
+
+/// So does a server as it ends: what it sent to clients, its own congestion control paced, not theirs.
+#[test]
+fn a_server_in_words_says_which_it_was() {
+    let load_of = |workload: &str| match workload {
+        "stream" => "stream --direction to_client --stream-bytes 100000 --loops 1",
+        _ => "fields --loops 1",
+    };
+    for (workload, name, warned) in
+        [("stream", "reno", false), ("stream", "bbr", true), ("fields", "bbr", true), ("fields", "reno", false)]
+    {
+        if !sysctl("tcp_allowed_congestion_control").contains(&name.to_owned()) {
+            println!("skipped in part: {name} is not allowed here");
+            continue;
+        }
+        let serve = ["thread_per_client", "--workload", workload, "--congestion", name, "--port", "0"];
+        let server = Interactive::start(&serve);
+        let mut load = engine();
+        load.arg("load").args(load_of(workload).split(' ')).args(["--congestion", "reno"]);
+        let ran = run(load.args(["--connect", &server.address.to_string()]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let said = server.interrupt();
+        let line = said.lines().find(|line| line.starts_with("congestion control: ")).expect(&said);
+        assert!(line.starts_with(&format!("congestion control: {name}")), "{said}");
+        assert_eq!(line.contains("slows bulk streams"), warned, "{said}");
+    }
+    let nobody_came = Interactive::start(&["prefork", "--port", "0"]).interrupt();
+    assert!(!nobody_came.contains("congestion control"), "{nobody_came}");
 }
