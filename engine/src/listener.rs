@@ -1,5 +1,6 @@
 //! Listening sockets and addresses.
 
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, anyhow};
@@ -8,9 +9,11 @@ use socket2::{Socket, Type};
 use crate::address::Address;
 use crate::lines::SocketOptions;
 use crate::mistake::{mistake, more_descriptors};
+use crate::netlink::Netlink;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::socket;
 use crate::tcp::TcpOptions;
+use crate::veth;
 
 /// The queue of connections that wait to be accepted.
 pub const BACKLOG: Setting = Setting {
@@ -76,10 +79,26 @@ fn explain(error: std::io::Error, address: &Address) -> anyhow::Error {
             address.port()
         )),
         (Some(libc::EADDRNOTAVAIL), Address::Tcp(address)) => mistake(format!(
-            "{} is no address of this machine; --listen takes one of those that `ip addr` shows",
-            address.ip()
+            "{} is no address that can be had here; --listen takes {}",
+            address.ip(),
+            those_there_are(address.ip())
         )),
         _ => anyhow::Error::new(error).context(format!("listening on {address} failed")),
+    }
+}
+
+/// The addresses of the network namespace that this process is in, where there are any those of the same family: whoever typed
+/// this one may not be in there, and see others.
+fn those_there_are(like: IpAddr) -> String {
+    let all = Netlink::open().map_err(Into::into).and_then(|mut netlink| veth::addresses(&mut netlink));
+    let of_family = |all: Vec<IpAddr>| {
+        let (same, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|each| each.is_ipv4() == like.is_ipv4());
+        if same.is_empty() { others } else { same }
+    };
+    match all.map(of_family) {
+        Ok(all) if !all.is_empty() => all.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
+        // Without an interface that is up, or where a filter forbids netlink.
+        _ => "one of those that `ip addr` shows".to_owned(),
     }
 }
 

@@ -83,7 +83,19 @@ pub fn owners(option: &str) -> Vec<String> {
         add(format!("load {}", entry.name), entry.item.client_settings);
     }
     LOADS.iter().for_each(|entry| add(format!("load --load {}", entry.name), entry.item.settings));
+    owners.extend(of_the_pair(option));
     owners
+}
+
+/// The same of an option of two namespaces, under its own name or the first word of it, which is the laboratory's.
+fn of_the_pair(option: &str) -> Option<String> {
+    let (key, _) = option.split_once('-').unwrap_or((option, ""));
+    let is_meant = |setting: &Setting| setting.option() == option || setting.option().split('-').next() == Some(option);
+    namespace::SETTINGS.iter().any(is_meant).then(|| {
+        format!(
+            "namespace (`thunderherd serve DESIGN --lab veth --{key} VALUE`, which `load --lab veth` joins as it is)"
+        )
+    })
 }
 
 /// Everything registered, for `list --json`.

@@ -152,6 +152,24 @@ pub fn interfaces(netlink: &mut Netlink) -> Result<Vec<Interface>> {
     Ok(answers.into_iter().filter_map(Interface::of).collect())
 }
 
+/// All addresses of a namespace that a socket can be bound to without naming an interface: those of one link alone are left out
+/// (ipv6(7), sin6_scope_id).
+pub fn addresses(netlink: &mut Netlink) -> Result<Vec<IpAddr>> {
+    let answers = netlink.list(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let own = |answer| {
+        let RouteNetlinkMessage::NewAddress(message) = answer else { return None };
+        // Where there is a local address, the other is the peer's (rtnetlink(7), IFA_LOCAL).
+        let ranked = message.attributes.iter().filter_map(|attribute| match attribute {
+            AddressAttribute::Local(address) => Some((0, *address)),
+            AddressAttribute::Address(address) => Some((1, *address)),
+            _ => None,
+        });
+        ranked.min().map(|(_, address)| address)
+    };
+    let of_a_link = |address: &IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    Ok(answers.into_iter().filter_map(own).filter(|address| !of_a_link(address)).collect())
+}
+
 fn interface(netlink: &mut Netlink, name: &str) -> Result<Interface> {
     let found = interfaces(netlink)?.into_iter().find(|interface| interface.name == name);
     found.with_context(|| format!("the namespace has no interface {name}"))

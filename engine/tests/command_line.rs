@@ -54,6 +54,23 @@ fn a_setting_of_another_design_is_refused_with_those_that_there_are() {
     mistake("serve prefork --polo 3", &["--polo", "'--pool'"]);
 }
 
+/// What the two namespaces of a laboratory can be told stands neither with a server nor with a load.
+#[test]
+fn a_setting_of_a_pair_of_namespaces_is_told_as_the_laboratory_has_it() {
+    for command in ["serve prefork", "load bytes --connect 127.0.0.1:1"] {
+        for option in ["mtu", "rate", "rate-bits-per-second", "delay", "loss"] {
+            let key = option.split('-').next().unwrap();
+            let belongs = format!("thunderherd serve DESIGN --lab veth --{key} VALUE");
+            mistake(
+                &format!("{command} --{option} 9000"),
+                &[&format!("no setting --{option},"), "namespace", &belongs],
+            );
+        }
+    }
+    let ran = with("serve prefork --per-second 5");
+    assert!(ran.errors.contains("no setting --per-second") && !ran.errors.contains("veth"), "{ran:?}");
+}
+
 #[test]
 fn a_value_out_of_range_is_refused_with_the_range() {
     for value in ["0", "16001", "-1", "99999999999999999999", "many", "1.5", "''", "0x10"] {
@@ -96,7 +113,8 @@ fn an_address_that_is_none_is_refused() {
         }
     }
     // An address of documentation (RFC 5737), which no machine has.
-    mistake("serve prefork --listen 192.0.2.1:8888", &["192.0.2.1", "ip addr"]);
+    mistake("serve prefork --listen 192.0.2.1:8888", &["192.0.2.1", "--listen takes", "127.0.0.1"]);
+    mistake("serve prefork --listen [2001:db8::1]:8888", &["2001:db8::1 is no address", "--listen takes"]);
 }
 
 #[test]

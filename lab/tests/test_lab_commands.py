@@ -113,7 +113,7 @@ def test_what_is_wrong_is_told(command: str, words: str, said: str) -> None:
         (["--mtu", "67"], "thunderherd: --mtu is '67', but it takes a whole number from 68"),
         (["--network-namespace"], "--network-namespace"),
         (["--pool", "0"], "--pool is '0'"),
-        (["--listen", "192.0.2.1:80"], "192.0.2.1 is no address of this machine"),
+        (["--listen", "192.0.2.1:80"], "192.0.2.1 is no address that can .*--listen takes 127.0.0.1, 10.0.0.1$"),
     ],
 )
 def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(
