@@ -76,7 +76,8 @@ def test_over_unix_sockets_a_server_listens_there() -> None:
     [
         ("serve", "--lab vet", "did you mean 'veth'"),
         ("serve", "--lab", "--lab takes a value"),
-        ("serve", "--lab veth --rate fast", '--rate fast: it is no rate; .*"10gbit"'),
+        ("serve", "--lab veth --rate fast", r"--rate fast: it is no rate; .*gbit\), such as 10gbit$"),
+        ("serve", "--lab veth --lab loss=1", r"--lab loss=1: it is no loss; .* \(%\), such as 0.1%$"),
         ("serve", "--lab veth --mtu 1.5", "--mtu 1.5: it is no mtu"),
         ("serve", "--lab loopback --mtu 1500", "--mtu 1500 is of --lab veth"),
         ("serve", "--lab veth:1", "load takes veth:PID"),
@@ -113,7 +114,10 @@ def test_what_is_wrong_is_told(command: str, words: str, said: str) -> None:
         (["--mtu", "67"], "thunderherd: --mtu is '67', but it takes a whole number from 68"),
         (["--network-namespace"], "--network-namespace"),
         (["--pool", "0"], "--pool is '0'"),
-        (["--listen", "192.0.2.1:80"], "192.0.2.1 is no address that can .*--listen takes 127.0.0.1, 10.0.0.1$"),
+        (
+            ["--listen", "192.0.2.1:80"],
+            "192.0.2.1 is no address that can .*--listen takes 127.0.0.1, 10.0.0.1$",
+        ),
     ],
 )
 def test_what_cannot_be_had_in_namespaces_is_told_as_it_was_typed(

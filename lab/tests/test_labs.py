@@ -32,7 +32,7 @@ def test_a_quantity_is_a_number_of_the_engines_units(key: str, value: object, ex
     ("key", "value", "words"),
     [
         ("rate", "fast", "bit, kbit, mbit, gbit"),
-        ("rate", "10", "with its unit"),
+        ("rate", "10", '\\(bit, kbit, mbit, gbit\\) in quotes, such as "10gbit"$'),
         ("rate", 10, "with its unit"),
         ("rate", "10gbit/s", "with its unit"),
         ("rate", "-1gbit", "with its unit"),
