@@ -18,7 +18,7 @@ use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
 use crate::sys::{process, signal};
-use crate::tally::Tally;
+use crate::tally::{Counts, ErrorKind, Tally};
 use crate::tcp::TcpOptions;
 use crate::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, Workload, last, payload_time};
 
@@ -115,7 +115,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
 /// The result for a person, or in the words of the source's own client.
 pub fn in_words(plan: &Plan, result: &LoadResult) -> String {
     match plan.workload.item.original.filter(|_| plan.original) {
-        None => all_in_words(result, plan.way.into.item.stores),
+        None => all_in_words(plan, result),
         Some(original) => original(&Outcome {
             primitive: plan.way.out.item.original.unwrap_or(plan.way.out.name),
             settings: &plan.settings,
@@ -173,8 +173,7 @@ impl From<Edge> for MarkKind {
     }
 }
 
-/// `stores` says whether what came was received by a primitive that stores it.
-fn all_in_words(result: &LoadResult, stores: bool) -> String {
+fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
     let mut text = format!(
@@ -202,7 +201,7 @@ fn all_in_words(result: &LoadResult, stores: bool) -> String {
         result.used.user_ns as f64 / 1e9,
         result.used.system_ns as f64 / 1e9
     );
-    text += &result.tally.copying_in_words(stores);
+    text += &result.tally.copying_in_words(plan.way.into.item.stores);
     text += &counters::in_words(&result.counters, &result.unavailable);
     if let Some(connection) = &result.connection {
         text += &(connection.in_words() + "\n");
@@ -214,10 +213,26 @@ fn all_in_words(result: &LoadResult, stores: bool) -> String {
     if let Some(error) = &result.first_error {
         text += &format!("the first: {error}\n");
     }
+    text += &disagreement_in_words(plan, result);
     if result.interrupted {
         text += "stopped by an interrupt before its end\n";
     }
     text
+}
+
+/// Errors that a server makes, or has made of it, which takes a request for another one than it is.
+const OF_DISAGREEMENT: [ErrorKind; 5] =
+    [ErrorKind::TimedOut, ErrorKind::Reset, ErrorKind::BrokenPipe, ErrorKind::Truncated, ErrorKind::WrongReply];
+
+/// What both ends have to agree on, where that may be why no reply at all was right: neither sees the other's settings.
+fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {
+    let Counts { connections, requests, errors, .. } = &result.tally;
+    let needed = plan.workload.item.needed(&plan.settings);
+    let may_be_why = OF_DISAGREEMENT.iter().any(|kind| errors.contains_key(kind.name()));
+    if !may_be_why || *connections == 0 || *requests > 0 || needed.is_empty() {
+        return String::new();
+    }
+    format!("perhaps the two ends do not agree: this load needs a server with {}\n", needed.join(" and "))
 }
 
 /// How long the requests that count were counted, in nanoseconds: as long as the window, where there is one.

@@ -15,7 +15,7 @@ use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::registry::{self, usual};
-use crate::setting::{Setting, Value};
+use crate::setting::Setting;
 use crate::workloads::WORKLOADS;
 
 /// What there are lists of.
@@ -230,11 +230,7 @@ fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, V
                 continue;
             }
             let unit = setting.unit.map(|unit| format!(" {unit};")).unwrap_or_default();
-            let default = match setting.default() {
-                Value::Integer(number) => number.to_string(),
-                Value::Boolean(value) => value.to_string(),
-                Value::Word(word) => word,
-            };
+            let default = setting.default();
             command = command.arg(
                 Arg::new(setting.name)
                     .long(setting.option())

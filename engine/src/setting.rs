@@ -59,7 +59,7 @@ pub enum Kind {
 }
 
 /// The value of one setting.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
     /// Of an integer setting.
@@ -68,6 +68,17 @@ pub enum Value {
     Boolean(bool),
     /// Of a choice or a text.
     Word(String),
+}
+
+impl std::fmt::Display for Value {
+    /// As it is typed.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Integer(number) => number.fmt(formatter),
+            Value::Boolean(value) => value.fmt(formatter),
+            Value::Word(word) => word.fmt(formatter),
+        }
+    }
 }
 
 impl Setting {

@@ -11,7 +11,7 @@ use crate::inbox::Inbox;
 use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
+use crate::setting::{Kind, Setting, Settings, Value};
 use crate::tally::ErrorKind;
 
 /// A registered workload. Its file's name is its name.
@@ -44,6 +44,28 @@ pub struct Workload {
     pub service: fn(&Settings, Waits) -> Result<Box<dyn Service>>,
     /// Makes the asking end, once for the whole load.
     pub client: fn(&Settings) -> Result<Box<dyn Client>>,
+}
+
+impl Workload {
+    /// What a server has to be started with so that a load with these settings is served, as it is typed; empty where nothing
+    /// has to agree. Without switches: where a server does not keep connections, [`Conversation::kept_by`] says so.
+    pub fn needed(&self, settings: &Settings) -> Vec<String> {
+        let mut needed: Vec<(Setting, Relation, &Value)> = Vec::new();
+        for Agreement { client, relation, service } in self.agreements {
+            let Some(value) = settings.values().get(client.name) else { continue };
+            match needed.iter_mut().find(|(of_server, ..)| of_server == service) {
+                _ if matches!(value, Value::Boolean(_)) => {}
+                // Several settings may have one bound.
+                Some((_, _, least)) => *least = value.max(least),
+                None => needed.push((*service, *relation, value)),
+            }
+        }
+        let typed = |(service, relation, value): (Setting, Relation, &Value)| {
+            let or_more = if relation == Relation::AtMost { " or more" } else { "" };
+            format!("--{} {value}{or_more}", service.option())
+        };
+        needed.into_iter().map(typed).collect()
+    }
 }
 
 /// What most workloads have in common: the end of their entry is `..COMMON`.

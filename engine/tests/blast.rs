@@ -390,6 +390,18 @@ fn the_rate_is_what_was_moved_by_the_time_that_it_took() {
     }
 }
 
+/// The server closes the connection that announces more; why, the client is not told.
+#[test]
+fn a_limit_of_the_servers_is_named_where_no_reply_comes() {
+    let server = Server::start("thread_per_client", "blast", &["--repetition-limit", "1000"]);
+    let one = "--load closed --children 1 --loops 1 --repetitions";
+    let ran = run(&mut command("blast", server.port, &format!("{one} 2000")));
+    let said = "this load needs a server with --repetition-limit 2000 or more and --count-form decimal\n";
+    assert!(ran.status == Some(1) && ran.output.contains(said), "{ran:?}");
+    let ran = run(&mut command("blast", server.port, &format!("{one} 1000")));
+    assert!(ran.status == Some(0) && !ran.output.contains("this load needs"), "{ran:?}");
+}
+
 #[test]
 fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
     let ran = run(&mut command("blast", 1, "--buffers 15 --buffer-size 99"));

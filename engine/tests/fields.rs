@@ -90,6 +90,31 @@ fn a_wrong_field_is_seen_and_a_client_that_breaks_off_is_tallied() {
     server.stop().is_good();
 }
 
+/// Both ends have to be told the size; neither sees the other's.
+#[test]
+fn a_size_that_is_not_the_servers_is_named_where_no_reply_is_right() {
+    let fixed = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 200";
+    let server = Server::start("epoll", "fields", &["--field-size", "4096"]);
+    for size in [1024, 8192] {
+        let ran = run(&mut command("fields", server.port, &format!("{fixed} --field-size {size}")));
+        let said = format!("do not agree: this load needs a server with --field-size {size}\n");
+        assert!(ran.status == Some(1) && ran.output.contains(&said), "{ran:?}");
+    }
+    drop(server);
+    // Not where that cannot be why: nobody listens, or the first reply was right.
+    let refused = run(&mut command("fields", 1, fixed));
+    let port = serve(|mut stream| {
+        let _ = stream.read_exact(&mut [0; 8 * 1024]);
+        let _ = stream.write_all(&protocol::bytes(8 * 1024).reply);
+    });
+    let later = "--load closed_threads --clients 1 --connections kept --loops 2 --timeout-milliseconds 200";
+    let later = run(&mut command("fields", port, later));
+    for ran in [refused, later] {
+        assert!(ran.status == Some(1) && ran.output.contains("the first: "), "{ran:?}");
+        assert!(!ran.output.contains("do not agree"), "{ran:?}");
+    }
+}
+
 #[test]
 fn the_lines_of_the_sources_client_are_printed_as_they_were() {
     let server = Server::start("thread_per_client", "fields", &["--field-size", "256"]);

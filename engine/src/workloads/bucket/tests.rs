@@ -94,3 +94,10 @@ proptest::proptest! {
         let _ = answers(new(&[]).as_ref(), &text.chunks(7).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn a_server_has_to_take_the_longest_delay_and_the_last_bucket() {
+    let given = BTreeMap::from([("delay_minimum", Value::Integer(5)), ("delay_maximum", Value::Integer(7))]);
+    let settings = Settings::new(ENTRY.client_settings, &given);
+    assert_eq!(ENTRY.needed(&settings), ["--buckets 32 or more", "--delay-limit 7 or more"]);
+}
