@@ -198,6 +198,19 @@ fn a_load_goes_to_an_end_of_its_own_pair_and_nowhere_else() {
     }
 }
 
+/// Nobody outside sees which addresses there are.
+#[test]
+fn an_address_of_no_end_is_refused_with_that_of_the_servers() {
+    if refusal().is_some() {
+        return;
+    }
+    let namespaces = Namespaces::make(&mut engine(), &[]);
+    for (listen, offered) in [("10.0.0.9:80", "listen takes 127.0.0.1, 10.0.0.1"), ("[fd00::9]:80", "fd74:")] {
+        let serve = ["serve", "prefork", "--listen", listen, "--network-namespace", namespaces.path("server")];
+        one_line(&run(engine().args(serve)), 2, &["is no address that can be had here", offered]);
+    }
+}
+
 #[test]
 fn what_is_no_network_namespace_is_refused() {
     let pipe = std::env::temp_dir().join(format!("thunderherd-no-namespace-{}", std::process::id()));
