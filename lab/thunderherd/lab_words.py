@@ -30,23 +30,28 @@ class Quantity:
     setting: str
     units: Mapping[str, int]
     example: str
+    """As a command line has it."""
+
+    @property
+    def in_toml(self) -> str:
+        """The example as a study has it: with a unit it is a text, and in quotes."""
+        return f'"{self.example}"' if self.units else self.example
 
 
 QUANTITIES: dict[str, Quantity] = {
     "mtu": Quantity("mtu", {}, "1500"),
-    "rate": Quantity(
-        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, '"10gbit"'
-    ),
-    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, '"5ms"'),
-    "loss": Quantity("loss_per_million", {"%": 10**4}, '"0.1%"'),
+    "rate": Quantity("rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, "10gbit"),
+    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms"),
+    "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%"),
 }
 """The keys of [lab] that the engine's pair of interfaces is told."""
 
 
-def parse(key: str, value: object) -> int:
+def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
     """The value of a quantity in the unit of the engine's setting.
 
-    Raises `ValueError` for what is none; its message says what would be one.
+    Raises `ValueError` for what is none; its message says what would be one, as a study has it or a command
+    line, where a text needs no quotes.
     """
     quantity = QUANTITIES[key]
     if not quantity.units:
@@ -56,8 +61,9 @@ def parse(key: str, value: object) -> int:
     try:
         found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
     except NoQuantity:
-        takes = f"a number with its unit ({', '.join(quantity.units)}) in quotes, such as {quantity.example}"
-        raise ValueError(f"it is no {key}; it takes {takes}") from None
+        units = ", ".join(quantity.units)
+        how = f", such as {quantity.example}" if on_command_line else f" in quotes, such as {quantity.in_toml}"
+        raise ValueError(f"it is no {key}; it takes a number with its unit ({units}){how}") from None
     if found == 0:
         raise ValueError(f"for none, leave {key} out")
     if found.denominator != 1:
