@@ -31,7 +31,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best of some of our forms against the best of some of the peers'; a side may have a single one."""
+    """The best of some of our forms against the best of some of the peers'; a side may have a single one.
+
+    Where no peer is here, ours are measured all the same.
+    """
 
     name: str
     ours: tuple[str, ...]
@@ -46,6 +49,15 @@ class Outcome:
     ours: str | None
     """The form that was chosen; None where none could be measured."""
     peer: str | None
+
+    @property
+    def why_alone(self) -> str:
+        """Why there is no ratio; empty where both sides have been chosen."""
+        if self.ours is None:
+            return "ours could not be measured; why is said below"
+        if not self.comparison.peers:
+            return "no peer is here"
+        return "" if self.peer else "no peer could be measured; why is said below"
 
 
 @dataclass
@@ -71,17 +83,21 @@ class Contest:
         self.failed[name] = reason
         return None
 
-    def values(self, name: str) -> list[float]:
-        """The figures by which a form is judged."""
-        return [seen.value for seen in self.judging.get(name, {}).values()]
+    def judged(self, name: str | None) -> Mapping[int, Seen]:
+        """The rounds that judge a form, by their number; none where none was chosen."""
+        return {} if name is None else self.judging.get(name, {})
 
-    def figure(self, name: str, unit: float, digits: int) -> str:
-        """Their median, the least and the most."""
+    def values(self, name: str | None) -> list[float]:
+        """The figures by which a form is judged."""
+        return [seen.value for seen in self.judged(name).values()]
+
+    def figure(self, name: str | None, unit: float, digits: int) -> str:
+        """Their median, the least and the most; "-" where there are none."""
         return spread([value / unit for value in self.values(name)], digits)
 
-    def compared(self, ours: str, peer: str) -> str:
-        """The ratio, of the rounds that have both."""
-        mine, theirs = self.judging.get(ours, {}), self.judging.get(peer, {})
+    def compared(self, ours: str | None, peer: str | None) -> str:
+        """The ratio, of the rounds that have both; "-" where there are none."""
+        mine, theirs = self.judged(ours), self.judged(peer)
         both = sorted(mine.keys() & theirs.keys())
         return ratio([mine[each].value / theirs[each].value for each in both]) if both else "-"
 

@@ -17,7 +17,6 @@ from places import NAMES, Place, place
 from streams import PEER_SECONDS
 from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
-from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 
 WARM_UP_MILLISECONDS = 100
@@ -78,8 +77,6 @@ def not_here() -> list[str]:
 
 def run(given: argparse.Namespace) -> None:
     """Measures, and prints its tables."""
-    if not any(peer.missing() is None for peer in peers.BLOCKING):
-        raise UserError("none of the peers is here; " + "; ".join(not_here()))
     for name in given.places:
         with place(name, given.congestion) as where:
             show(cell(where, given), where, given)
@@ -170,14 +167,11 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
     )
     print(f"{'':22}{'ours':>24}{'':26}{'best peer':>30}{'':26}{'ours : peer':>24}")
     for outcome in contest.outcomes:
-        row = f"{outcome.comparison.name:22}"
-        if outcome.ours is None or outcome.peer is None:
-            print(f"{row}{'':24}{figure(contest, outcome.ours):>26}{'no peer could be measured':>26}")
-            continue
+        mine, theirs = outcome.ours, outcome.peer
         print(
-            f"{row}{short(outcome.ours):>24}{figure(contest, outcome.ours):>26}"
-            f"{remarked(outcome.peer, where, given):>30}{figure(contest, outcome.peer):>26}"
-            f"{contest.compared(outcome.ours, outcome.peer):>24}"
+            f"{outcome.comparison.name:22}{short(mine):>24}{figure(contest, mine):>26}"
+            f"{remarked(theirs, where, given):>30}{figure(contest, theirs):>26}"
+            f"{contest.compared(mine, theirs):>24}{outcome.why_alone and f'  {outcome.why_alone}'}"
         )
     print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
     for name, seen in sorted(contest.choosing.items()):
@@ -186,19 +180,21 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
     print(f"\nsockperf sends {peers.SOCKPERF_LEAST} bytes, the fewest that it can")
     for name, reason in contest.failed.items():
         print(f"{name}: {reason}")
+    for reason in not_here():
+        print(f"not here: {reason}")
     print(flush=True)
 
 
-def short(name: str) -> str:
-    """A form without its kind."""
-    return name.partition(": ")[2]
+def short(name: str | None) -> str:
+    """A form without its kind; "-" where none was chosen."""
+    return "-" if name is None else name.partition(": ")[2]
 
 
 def figure(contest: Contest, name: str | None) -> str:
     """The round trips a second of a form, if there is one."""
-    return "-" if name is None else contest.figure(name, 1, 0)
+    return contest.figure(name, 1, 0)
 
 
-def remarked(name: str, where: Place, given: argparse.Namespace) -> str:
+def remarked(name: str | None, where: Place, given: argparse.Namespace) -> str:
     """A peer's form, and what it has instead of the congestion control of all others."""
     return short(name) + peers.other_congestion(short(name), where, given.congestion)

@@ -20,7 +20,6 @@ from places import NAMES, Place, place
 from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.engine_lines import LoadResult, Snapshot, Tally
-from thunderherd.errors import UserError
 
 SIZES = (64, 1 << 10, 16 << 10, 128 << 10, 1 << 20)
 FROM_BYTES = 16 << 10
@@ -114,7 +113,8 @@ def peer_forms(size: int) -> list[peers.Peer]:
 
 
 def comparisons(ours: Sequence[Form], others: Sequence[peers.Peer]) -> list[Comparison]:
-    """What is compared with what; a comparison for which a side has nothing is left out."""
+    """What is compared with what; a comparison for which we have nothing is left out, and one for which no
+    peer is here shows ours alone."""
     copying, discarding = ([form for form in ours if form.discards == discards] for discards in (False, True))
     peers_copying, peers_discarding = (
         [peer for peer in others if peer.discards == discards] for discards in (False, True)
@@ -130,7 +130,7 @@ def comparisons(ours: Sequence[Form], others: Sequence[peers.Peer]) -> list[Comp
     return [
         Comparison(name, tuple(form.name for form in mine), tuple(peer.name for peer in theirs))
         for name, mine, theirs in rows
-        if mine and theirs
+        if mine
     ]
 
 
@@ -148,7 +148,7 @@ def seconds(given: argparse.Namespace) -> float:
     for size in sizes_of(given):
         ours, others = our_forms(size), peer_forms(size)
         total += given.choosing * (len(ours) * choosing + len(others) * peer)
-        total += given.judging * 3 * (judging + peer)
+        total += given.judging * 3 * (judging + (peer if others else 0))
     return total * len(given.places)
 
 
@@ -162,8 +162,6 @@ def not_here() -> list[str]:
 
 def run(given: argparse.Namespace) -> None:
     """Measures, and prints its tables."""
-    if not any(peer.missing() is None for peer in peers.STREAMS):
-        raise UserError("none of the peers is here; " + "; ".join(peers.missing(peers.STREAMS)))
     for name in given.places:
         with place(name, given.congestion) as where:
             show_head(where, given)
@@ -298,15 +296,15 @@ def show(size: int, contest: Contest, where: Place, given: argparse.Namespace) -
     """A row for each comparison."""
     for outcome in contest.outcomes:
         mine, theirs = outcome.ours, outcome.peer
-        row = f"{words(size):>9}  {outcome.comparison.name:20}"
-        if mine is None or theirs is None:
-            print(f"{row}could not be measured; why is said below", flush=True)
-            continue
         figures = [f"{contest.figure(name, 1e9, digits(contest, name)):>23}" for name in (mine, theirs)]
+        ours_named = "-" if mine is None else mine + copied(contest, mine)
+        theirs_named = (
+            "-" if theirs is None else theirs + peers.other_congestion(theirs, where, given.congestion)
+        )
         print(
-            f"{row}{mine + copied(contest, mine):>45}{figures[0]}"
-            f"{theirs + peers.other_congestion(theirs, where, given.congestion):>25}{figures[1]}"
-            f"{contest.compared(mine, theirs):>24}",
+            f"{words(size):>9}  {outcome.comparison.name:20}{ours_named:>45}{figures[0]}"
+            f"{theirs_named:>25}{figures[1]}{contest.compared(mine, theirs):>24}"
+            f"{outcome.why_alone and f'  {outcome.why_alone}'}",
             flush=True,
         )
 
@@ -317,7 +315,7 @@ def copied(contest: Contest, name: str) -> str:
     return "" if share is None else f" (copied {100 * share:.0f} %)"
 
 
-def digits(contest: Contest, name: str) -> int:
+def digits(contest: Contest, name: str | None) -> int:
     """So many places that small figures have some."""
     return 1 if max(contest.values(name), default=0) >= 10e9 else 2
 
@@ -350,4 +348,6 @@ def show_forms(contests: dict[int, Contest], where: Place, given: argparse.Names
     for size, contest in contests.items():
         for name, reason in contest.failed.items():
             print(f"{words(size)}, {name}: {reason}")
+    for reason in peers.missing(peers.STREAMS):
+        print(f"not here: {reason}")
     print(flush=True)

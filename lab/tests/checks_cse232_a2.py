@@ -1,7 +1,8 @@
-"""What the rows of cse232-a2 say of processes, threads and CPUs, and of clients that cannot connect."""
+"""What the rows of cse232-a2 say of processes, threads, CPUs, networks, and clients that cannot connect."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from source_checks import (
     eventually,
     is_load,
     mappings,
+    namespaces_are_to_be_had,
     processes,
     the_listener_has_the_sources_backlog,
     threads,
@@ -97,8 +99,20 @@ def a_connection_that_fails_is_told(run: Run) -> Iterator[None]:
     yield
 
 
+@contextmanager
+def each_side_has_a_network_of_its_own(run: Run) -> Iterator[None]:
+    """The segments of its connections are those of a packet of 1500 bytes; loopback's are larger."""
+    with namespaces_are_to_be_had(run):
+        yield
+    summary = json.loads((run.directory / "small" / "summary.json").read_text())
+    for contender in summary["contenders"]:
+        ends = contender["connections"]
+        assert {side: ends[side]["segment_bytes"] for side in ends} == {"server": 1448, "client": 1448}
+
+
 CHECKS: dict[str, Check] = {
     "cse232-a2-isolation-CPU-pinning": each_side_stays_on_its_cpu,
+    "cse232-a2-isolation-containers": each_side_has_a_network_of_its_own,
     "cse232-a2-server-port-backlog": the_listener_has_the_sources_backlog,
     "cse232-a2-server-multithreaded": slow_clients_keep_nobody_waiting,
     "cse232-a2-server-detached-threads": threads_leave_nothing_behind,

@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import pytest
-from source_checks import Check, Run, the_listener_has_the_sources_backlog
-
-from thunderherd.engine import catalogue
-
-
-@contextmanager
-def namespaces_are_to_be_had(run: Run) -> Iterator[None]:
-    pair = catalogue().namespace
-    if pair is None or not pair.available:
-        pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
-    yield
-
+from source_checks import Check, namespaces_are_to_be_had, the_listener_has_the_sources_backlog
 
 RUNS = (
     *("experiment-matrix", "experiment-repetition", "environment-network", "output-tables"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -105,6 +106,7 @@ def test_what_cannot_be_measured_is_not_chosen_and_says_why() -> None:
     ]
     seen = held(compared, run, 3, 2, "a cell")
     assert [(each.ours, each.peer) for each in seen.outcomes] == [("sound", "peer"), ("sound", None)]
+    assert [each.why_alone for each in seen.outcomes] == ["", "no peer could be measured; why is said below"]
     assert seen.failed == {"broken": "broken has no pipe", "broken peer": "broken peer has no pipe"}
     assert asked.count("broken") == contest.ATTEMPTS
     assert seen.copied("sound") == 0.5 and seen.copied("broken") is None
@@ -125,9 +127,12 @@ def test_like_is_compared_with_like() -> None:
         *compared[streams.COPYING].peers,
     }
     assert {*compared[streams.ALL].ours} == {form.name for form in streams.OURS}
-    # A side that has nothing is compared with nothing.
+    # We are compared with nothing where no peer is here, and no peer is where we have nothing.
     only = [peer for peer in peers.STREAMS if not peer.discards]
-    assert streams.DISCARDING not in [each.name for each in streams.comparisons(streams.OURS, only)]
+    alone = {each.name: each for each in streams.comparisons(streams.OURS, only)}
+    assert alone[streams.DISCARDING].ours == discarding.ours and alone[streams.DISCARDING].peers == ()
+    copying = [form for form in streams.OURS if not form.discards]
+    assert streams.DISCARDING not in [each.name for each in streams.comparisons(copying, peers.STREAMS)]
 
 
 def test_the_engine_says_which_receivers_store_nothing(
@@ -295,6 +300,38 @@ def test_streams_stand_beside_iperf3() -> None:
     for name in (streams.EACH, streams.COPYING, streams.ALL):
         [row] = [line for line in printed.splitlines() if line.strip().startswith(f"16 KiB  {name}")]
         assert "→" in row or "could not be measured" in row, printed
+
+
+@pytest.fixture
+def no_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what measures sockets this machine has nothing but this program."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("THUNDERHERD_PEERS", raising=False)
+    if any(peer.missing() is None for peer in (*peers.STREAMS, *peers.BLOCKING, *peers.SPINNING)):
+        pytest.skip("there are peers in the administrator's folders, too")
+
+
+BRIEFLY = ("--congestion", "reno", "--choosing", "1", "--judging", "1", "--milliseconds", "50")
+
+
+@pytest.mark.usefixtures("use_engine", "no_peers")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_round_trips_of_ours_are_shown_where_no_peer_is_here() -> None:
+    printed = bench("round_trips", *BRIEFLY, "--places", "loopback")
+    for kind in (*round_trips.KINDS, round_trips.AGAINST_SLEEPING):
+        [row] = [line for line in printed.splitlines() if line.startswith(kind + " ")]
+        assert re.search(r"(send|write)_each, \w+ +[\d,]+ +- +- +-  no peer is here$", row), printed
+    assert f"\nnot here: sockperf is not installed: {peers.SOCKPERF}\n" in printed
+
+
+@pytest.mark.usefixtures("use_engine", "no_peers")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_streams_of_ours_are_shown_where_no_peer_is_here() -> None:
+    printed = bench("streams", "1024", *BRIEFLY, "--places", "loopback")
+    for name in (streams.EACH, streams.COPYING, streams.DISCARDING, streams.ALL):
+        [row] = [line for line in printed.splitlines() if line.strip().startswith(f"1 KiB  {name} ")]
+        assert re.search(r" → \w+.* [\d.]+ +- +- +-  no peer is here$", row), printed
+    assert f"\nnot here: iperf3 is not installed: {peers.IPERF3}\n" in printed
 
 
 @pytest.mark.usefixtures("use_engine")

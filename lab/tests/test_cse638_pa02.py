@@ -23,7 +23,8 @@ from thunderherd.study import Study, load_study
 WAYS = {"two_copy": "send_each", "one_copy": "sendmsg", "zero_copy": "zerocopy"}
 SOURCES = {"a1": "two_copy", "a2": "one_copy", "a3": "zero_copy"}
 SIZES, THREADS = (64, 256, 1024, 4096), (1, 2, 4, 8)
-HARDWARE = {"H20", "H21", "H22", "H23", "H24", "H25", "H26", "H32", "H37"}
+EVENTS = ("cpu_cycles", "cache_misses", "llc_load_misses", "l1_dcache_load_misses")
+"""Of the processor: cycles and misses."""
 BLOCKS = 22
 Row = dict[str, str]
 
@@ -272,14 +273,54 @@ def test_zero_copy_is_proved_or_denied_by_its_completions(full: Study, share: fl
     assert judged(full, values)["H39"].verdict == verdict
 
 
+def events_of(claim: Claim) -> set[str]:
+    """The processor's events that decide it."""
+    return {event for event in EVENTS for metric in needed_by(claim) if f".{event}" in metric}
+
+
+def shown_of(claim: Claim, side: str, event: str) -> list[tuple[dict[str, float], dict[str, float] | None]]:
+    """Of which contenders its figures show a side's event."""
+    metrics = (f"{side}.{event}", f"{side}.{event}_per_byte")
+    return [(figure.weights, figure.over) for figure in claim.figures if figure.metric in metrics]
+
+
+def test_claims_on_cycles_and_misses_show_the_server_and_both_beside_the_client(full: Study) -> None:
+    """They are judged by the client's, as in the report, which counted nothing else."""
+    claims = {claim.id: claim for claim in load_claims(full) if events_of(claim)}
+    assert claims
+    for claim in claims.values():
+        assert all(f"client.{event}" in " ".join(needed_by(claim)) for event in events_of(claim)), claim.id
+        for event in events_of(claim):
+            client, server, both = (shown_of(claim, side, event) for side in ("client", "server", "both"))
+            assert client and client == server == both, f"{claim.id}: {event}"
+    # And they are told apart: a byte costs the client 1, the server 2, both 3.
+    amounts = {"client": 1.0, "server": 2.0, "both": 3.0}
+    contrasts = [each for claim in claims.values() for each in (*claim.tests, *claim.figures)]
+    names = {name for each in contrasts for name in each.contenders()}
+    values = {
+        metric: {name: [amounts.get(metric.partition(".")[0], 4.0)] * BLOCKS for name in names}
+        for metric in {metric for each in contrasts for metric in each.metrics()}
+    }
+    found = {each.id: each for each in judge(full, values, claims=list(claims.values()))}
+    for name, claim in claims.items():
+        lines = found[name].our_figure.splitlines()
+        for figure in claim.figures:
+            [line] = [line for line in lines if line.startswith(f"{figure.label}: ")]
+            side = figure.metric.partition(".")[0]
+            if side in amounts and not figure.over:
+                assert line.startswith(f"{figure.label}: {amounts[side]:.2f} "), line
+
+
 def test_claims_on_counters_that_are_not_there_say_so(full: Study) -> None:
     """Nothing vanishes: each has its reason, and what stands in for it."""
+    hardware = {claim.id for claim in load_claims(full) if events_of(claim)}
     values = source_values(full)
     missing = {name: values.pop(name) for name in list(values) if name.startswith("client.c")}
     reasons = dict.fromkeys(missing, "a virtual machine hides it")
     cpu = {f"{base}@sizes_{t}={s}": [2e-9] * BLOCKS for base in WAYS for t in THREADS for s in SIZES}
     found = {each.id: each for each in judge(full, {**values, "cpu_per_byte": cpu}, unavailable=reasons)}
-    for name in HARDWARE:
+    assert hardware
+    for name in hardware:
         assert found[name].verdict == "not testable here", name
         assert "a virtual machine hides it" in found[name].why, name
     assert "CPU time of both: 2.00 ns" in found["H20"].our_figure

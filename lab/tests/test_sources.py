@@ -4,6 +4,7 @@ source's."""
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import shutil
@@ -154,12 +155,18 @@ def server(command: str, directory: Path) -> Iterator[tuple[int, Path]]:
         return
     with output.open("w") as stdout, errors.open("w") as stderr:
         process = subprocess.Popen(
-            arguments(command), cwd=directory, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+            arguments(command),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            process_group=0,
         )
     try:
         wait_for_listening(process, output, errors)
         yield process.pid, output
-        process.send_signal(signal.SIGINT)
+        # As a terminal does at Ctrl-C: with --lab the engine is a child of the laboratory's process.
+        os.killpg(process.pid, signal.SIGINT)
         status = process.wait(timeout=STOPPING_SECONDS)
         assert status == 0, f"{command} ended with {status}:\n{output.read_text()}{errors.read_text()}"
     finally:
