@@ -40,7 +40,9 @@ class Quantity:
 
 QUANTITIES: dict[str, Quantity] = {
     "mtu": Quantity("mtu", {}, "1500"),
-    "rate": Quantity("rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, "10gbit"),
+    "rate": Quantity(
+        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, "10gbit"
+    ),
     "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms"),
     "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%"),
 }
@@ -61,9 +63,11 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
     try:
         found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
     except NoQuantity:
-        units = ", ".join(quantity.units)
-        how = f", such as {quantity.example}" if on_command_line else f" in quotes, such as {quantity.in_toml}"
-        raise ValueError(f"it is no {key}; it takes a number with its unit ({units}){how}") from None
+        takes = f"a number with its unit ({', '.join(quantity.units)})"
+        such = (
+            f", such as {quantity.example}" if on_command_line else f" in quotes, such as {quantity.in_toml}"
+        )
+        raise ValueError(f"it is no {key}; it takes {takes}{such}") from None
     if found == 0:
         raise ValueError(f"for none, leave {key} out")
     if found.denominator != 1:
