@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from thunderherd.engine import catalogue
 from thunderherd.sources import SourceRow
 
 PATIENCE_SECONDS = 20.0
@@ -72,14 +71,6 @@ def sources_with_checks() -> list[str]:
 
 
 # What several sources look at -------------------------------------------------------------------------------
-
-
-@contextmanager
-def namespaces_are_to_be_had(run: Run) -> Iterator[None]:
-    pair = catalogue().namespace
-    if pair is None or not pair.available:
-        pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
-    yield
 
 
 @contextmanager

@@ -147,7 +147,7 @@ fn signals_interrupt_no_message() {
 fn stuck(name: &str, blocking: bool) -> (TcpStream, crate::channel::Channel, Vec<u8>, Vec<Piece>) {
     let (peer, own) = connection(Buffers { send: Some(1), receive: Some(16 << 10) });
     own.set_nonblocking(!blocking).unwrap();
-    own.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    own.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let bytes: Arc<[u8]> = noise(9, 1_000_000).into();
     let message: Vec<Piece> =
         (0..100).map(|index| Piece::Bytes(Arc::clone(&bytes), index * 10_000..(index + 1) * 10_000)).collect();
@@ -158,7 +158,7 @@ fn stuck(name: &str, blocking: bool) -> (TcpStream, crate::channel::Channel, Vec
     let took = began.elapsed();
     assert!(took < Duration::from_secs(5), "{name}: {took:?}");
     if blocking {
-        assert!(took > Duration::from_millis(90), "{name}: {took:?}");
+        assert!(took > Duration::from_millis(190), "{name}: {took:?}");
     }
     (peer, channel, bytes.to_vec(), message)
 }
@@ -174,8 +174,8 @@ fn a_call_waits_as_long_as_the_socket() {
             began.elapsed()
         };
         // The machine may be busy, but not each time.
-        let took = std::iter::repeat_with(took).take(5).min().unwrap().as_millis();
-        let allowed = if blocking { 95..170 } else { 0..50 };
+        let took = std::iter::repeat_with(took).take(3).min().unwrap().as_millis();
+        let allowed = if blocking { 190..380 } else { 0..100 };
         assert!(allowed.contains(&took), "{name}, blocking: {blocking}: {took} ms");
     });
 }
