@@ -100,7 +100,7 @@ def read(command: str, arguments: Sequence[str]) -> Asked:
             raise UserError(f"{typed[name]} is of {owners}; give both, or neither")
         setting = QUANTITIES[name].setting
         try:
-            asked.settings[setting] = parse(name, value)
+            asked.settings[setting] = parse(name, value, in_quotes=False)
         except ValueError as error:
             raise UserError(f"{typed[name]}: {error}") from None
         asked.typed["--" + setting.replace("_", "-")] = typed[name]

@@ -29,24 +29,31 @@ class Quantity:
 
     setting: str
     units: Mapping[str, int]
-    example: str
+    typed: str
+    """One, as a command line has it."""
+
+    @property
+    def example(self) -> str:
+        """One, as a file has it."""
+        return f'"{self.typed}"' if self.units else self.typed
 
 
 QUANTITIES: dict[str, Quantity] = {
     "mtu": Quantity("mtu", {}, "1500"),
     "rate": Quantity(
-        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, '"10gbit"'
+        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, "10gbit"
     ),
-    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, '"5ms"'),
-    "loss": Quantity("loss_per_million", {"%": 10**4}, '"0.1%"'),
+    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms"),
+    "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%"),
 }
 """The keys of [lab] that the engine's pair of interfaces is told."""
 
 
-def parse(key: str, value: object) -> int:
+def parse(key: str, value: object, *, in_quotes: bool = True) -> int:
     """The value of a quantity in the unit of the engine's setting.
 
-    Raises `ValueError` for what is none; its message says what would be one.
+    Raises `ValueError` for what is none; its message says what would be one, `in_quotes` as a file has texts
+    and a command line does not.
     """
     quantity = QUANTITIES[key]
     if not quantity.units:
@@ -56,8 +63,9 @@ def parse(key: str, value: object) -> int:
     try:
         found = in_units(value.lower() if isinstance(value, str) else "", quantity.units)
     except NoQuantity:
-        takes = f"a number with its unit ({', '.join(quantity.units)}) in quotes, such as {quantity.example}"
-        raise ValueError(f"it is no {key}; it takes {takes}") from None
+        takes = f"it takes a number with its unit ({', '.join(quantity.units)})"
+        such_as = f" in quotes, such as {quantity.example}" if in_quotes else f", such as {quantity.typed}"
+        raise ValueError(f"it is no {key}; {takes}{such_as}") from None
     if found == 0:
         raise ValueError(f"for none, leave {key} out")
     if found.denominator != 1:
