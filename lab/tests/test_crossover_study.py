@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import pytest
 from crossed import asked, both_stages, found_of, study_of
 from swept import CATALOGUE
 
+from thunderherd import engine
 from thunderherd.catalogue import Agreement, Catalogue, IntegerSetting, Workload
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study
@@ -266,6 +268,15 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
         ({"over": "pool=1..20000"}, "goes beyond what it allows: a whole number from 1 to 4096 workers"),
         ({"over": "bytes=9..1"}, "crossover: --over bytes=9..1: 9 is not below 1"),
         ({"over": "bytes=1..many"}, "'many' is no number"),
+        ({"over": "message_bytes"}, "LOW..HIGH, such as --over message_bytes=64..4MiB"),
+        ({"over": "settings.pool=5"}, "LOW..HIGH, such as --over settings.pool=1..64"),
+        ({"over": "bytes=9..1"}, "write the lower end first, such as --over bytes=1..9"),
+        ({"a": MORE, "b": "recv"}, f"{MORE} sends and recv receives, so that neither can take the other's"),
+        ({"a": MORE, "b": "recv"}, f"type `crossover {MORE} send_each`"),
+        (
+            {"a": "recv", "b": f"primitive={MORE}", "side": "both"},
+            "`crossover primitive=test_chunks primitive=",
+        ),
         ({"workload": "byte"}, "no such workload \"byte\"; known: bytes; did you mean 'bytes'?"),
         ({"load": "close"}, 'no such load "close"'),
         ({"design": "thread"}, 'no such design "thread"'),
@@ -290,6 +301,31 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
 def test_mistakes_say_what_is_allowed(changes: dict[str, Any], said: str) -> None:
     text = refused(**changes)
     assert text.startswith("crossover: ") and said in text
+
+
+def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_engine: Path) -> None:
+    """The contenders of the study, over one of two settings whose product is given: what is said, if it is
+    typed, compares both at sizes that can be had."""
+    offered = engine.catalogue()
+    for name, other, sizes in (
+        ("buffers", "buffer_size", [15, 20, 25, 30, 50, 60, 75, 100]),
+        ("buffer_size", "buffers", [15, 20, 25, 30, 50, 60, 75, 100]),
+    ):
+        both = {"a": "writev", "b": "single_write", "over": f"{name}=15..100"}
+        said = refused(offered, **both, study="css503-p4", workload=None, load=None)
+        assert f"few sizes of the range can be had: {', '.join(map(str, sizes))};" in said
+        words = shlex.split(said.partition("compare both at those: ")[2])
+        assert words[:3] == ["thunderherd", "run", "css503-p4"]
+        advised = load_study("css503-p4", "quick", words[4::2], offered)
+        loads = {each.point: each.load.settings for each in advised.contenders if each.base == "writev"}
+        assert {int(point or 0): load[name] for point, load in loads.items()} == {
+            each: each for each in sizes
+        }
+        assert all(int(load[name]) * int(load[other]) == 1500 for load in loads.values())
+    said = refused(offered, a="writev", b="write_once", over="buffers=15..20", workload="blast", load=None)
+    assert said.endswith('"load.settings.buffers" = 20, "load.settings.buffer_size" = 75 } }]')
+    said = refused(offered, a="writev", b="write_once", over="buffers=16..19", workload="blast", load=None)
+    assert said.endswith("few sizes of the range can be had: none")
 
 
 @pytest.mark.parametrize(

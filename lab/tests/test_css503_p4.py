@@ -14,7 +14,8 @@ from thunderherd import engine
 from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.matrices import sweep_matrices
-from thunderherd.records import ClaimVerdict, TrialRecord
+from thunderherd.records import ClaimVerdict, Summary, TrialRecord
+from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
 
 TIME, READS, RATE = "round_trip_microseconds", "server_reads", "gigabits_per_second"
@@ -307,3 +308,20 @@ def test_tables_stand_beside_the_sources_and_the_garbled_cell_is_marked(quick: S
     of_ceiling = next(each for caption, each in matrices.items() if "ceiling" in caption)
     shares = dict(zip(of_ceiling.columns, of_ceiling.rows[0][1], strict=True))
     assert float(shares["single_write"].value) == pytest.approx(100 * 4.76 / 9.4, abs=0.01)
+
+
+def test_another_rate_of_its_link_is_what_its_shares_are_of(use_engine: Path, tmp_path: Path) -> None:
+    pair = engine.catalogue().namespace
+    if pair is None or not pair.available or "rate_bits_per_second" in pair.unavailable_settings:
+        pytest.skip("no such lab here")
+    some = '[{ name = "15", set = { "load.settings.buffers" = 15, "load.settings.buffer_size" = 100 } }]'
+    small = study(
+        "report", "lab.rate=1gbit", "sizes.report.repetitions=1", "load.settings.repetitions=2000",
+        f"sweeps.buffers.values={some}", "bulk.milliseconds=200", "steal_percent=100", "foreign_percent=100",
+    )  # fmt: skip
+    run_study(small, tmp_path / "out", seed=1)
+    summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())
+    found = {each.name: {name: of.value for name, of in each.metrics.items()} for each in summary.contenders}
+    assert 0.5 < found["bulk@bulk=131072"][RATE] < 1.05
+    for name, metrics in found.items():
+        assert metrics[OF_RATE] == pytest.approx(metrics[RATE] / 1.0), name

@@ -52,7 +52,12 @@ def test_what_was_typed_is_what_a_study_is_told() -> None:
         "lab.server_cpus": [0, 1],
     }
     assert lab_option.as_overrides({"kind": "veth"}) == ["lab.kind=veth"]
-    for wrong, said in (("true", 'no such lab "true"'), ("kind=vet", "'veth'"), ("mtu=", "takes key=value")):
+    for wrong, said in (
+        ("true", 'no such lab "true"'),
+        ("kind=vet", "'veth'"),
+        ("mtu=", "takes key=value"),
+        ("rate=10", "it is no rate; .*, such as 10gbit$"),
+    ):
         with pytest.raises(UserError, match=f"crossover: --lab {wrong}: .*{said}"):
             lab_option.read([wrong], command="crossover: ")
 

@@ -95,12 +95,16 @@ def test_the_buffers_of_css503_are_those_of_its_sweeps_and_make_an_iteration(
     assert (load.settings["buffers"], load.settings["buffer_size"]) == (buffers, size)
 
 
-def test_pieces_that_are_no_iteration_are_refused_before_the_first_trial(use_engine: Path) -> None:
+@pytest.mark.parametrize(
+    ("sweep", "size"), [("buffers", "quick"), ("nagle_off", "quick"), ("loopback", "full")]
+)
+def test_pieces_that_are_no_iteration_are_refused_before_the_first_trial(
+    sweep: str, size: str, use_engine: Path
+) -> None:
+    """Of any part, alone or among others."""
     values = '[{ name = "7", set = { "load.settings.buffers" = 7, "load.settings.buffer_size" = 100 } }]'
     with pytest.raises(Exception, match="700") as refusal:
-        load_study(
-            "css503-p4", "quick", [f"sweeps.buffers.values={values}", "parts=['buffers']"], catalogue()
-        )
+        load_study("css503-p4", size, [f"sweeps.{sweep}.values={values}"], catalogue())
     said = str(refusal.value)
     assert "buffers = 7 and buffer_size = 100, whose product is 700; it must be 1500" in said
     assert "the nearest that fit are buffers = 10 and buffer_size = 150" in said

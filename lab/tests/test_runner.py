@@ -19,7 +19,7 @@ from conftest import TESTS, made_trial, processes_of
 import thunderherd
 from thunderherd import machine, runner
 from thunderherd.catalogue import Catalogue
-from thunderherd.errors import UserError
+from thunderherd.errors import Refusal, UserError
 from thunderherd.progress import Clock, PlainProgress, TerminalProgress, choose, duration
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
@@ -282,6 +282,24 @@ def test_a_mistake_of_the_users_in_mid_run_says_how_to_go_on(rig: Rig) -> None:
 
     rig.outcome = refuse
     with pytest.raises(UserError, match=r"raise `ulimit -u`; 3 trials are kept, go on with: .* --resume"):
+        rig.run()
+
+
+def test_what_the_engine_refuses_a_contender_for_from_the_first_is_not_gone_on_with(rig: Rig) -> None:
+    """Another run that goes on has the same settings. What was well before has another cause."""
+
+    def refuse(name: str, block: int, attempt: int) -> dict[str, Any]:
+        if (block, len(rig.ran)) >= first:
+            raise Refusal("--buffers 15 and --buffer-size 101 are 1515 bytes")
+        return {}
+
+    rig.outcome = refuse
+    first = (1, 3)
+    with pytest.raises(UserError, match=r"1515 bytes; 2 trials are kept, but .* start a new run") as refused:
+        rig.run()
+    assert "--resume" not in str(refused.value)
+    first, rig.directory = (2, 0), rig.directory.with_name("another")
+    with pytest.raises(UserError, match=r"1515 bytes; 3 trials are kept, go on with: .* --resume"):
         rig.run()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from conftest import SMALL_STUDY
 
+from thunderherd import engine, lab_option
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
@@ -146,6 +147,83 @@ def test_whoever_changes_the_kind_is_not_told_of_the_others_keys(
     said = complaint(tmp_path, catalogue, more, ("lab.kind=loopback", "lab.mtu=1500"))
     assert "--set lab.mtu=1500" in said
     assert 'lab "loopback" has no mtu' in said
+
+
+THROUGH_LABS = """\
+[lab]
+kind = "veth"
+[[sweeps]]
+name = "loopback"
+title = "Loopback"
+key = "settings.pool"
+values = [5, 10]
+set = { "lab.kind" = "loopback" }
+contenders = ["prefork"]
+[[sweeps]]
+name = "large"
+title = "Large packets"
+key = "settings.pool"
+values = [5, 10]
+set = { "lab.kind" = "veth", "lab.mtu" = 65535 }
+contenders = ["prefork"]
+"""
+
+
+def test_a_key_that_is_overridden_is_for_what_has_no_kind_or_value_of_its_own(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    study = loaded(tmp_path, catalogue, THROUGH_LABS, ("lab.mtu=9000", "lab.congestion=reno"))
+    networks = {each.name: each.lab.network for each in study.contenders}
+    assert networks["prefork"] == "veth, MTU 9000"
+    assert networks["prefork@loopback=5"] == "loopback"
+    assert networks["prefork@large=5"] == "veth, MTU 65535"
+    assert {each.settings["congestion"] for each in study.contenders} == {"reno"}
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("loopback", r'nothing that size quick runs has it, which is a key of lab "veth"$'),
+        ("large", r"everything .* value of its own: sweep large sets it .*sweeps\.large\.lab\.mtu=9000"),
+    ],
+)
+def test_a_key_that_nothing_takes_is_refused_as_it_was_typed(
+    part: str, said: str, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(STUDY + THROUGH_LABS)
+    typed = ["mtu=9000"]
+    overrides = (*lab_option.as_overrides(lab_option.read(typed)), f"sizes.quick.parts=['{part}']")
+    with pytest.raises(UserError, match=f"^--lab mtu=9000: .*{said}"):
+        load_study(str(path), "quick", overrides, catalogue, lab_option.typed_as(typed))
+
+
+@pytest.mark.parametrize(
+    ("study", "size", "typed", "network"),
+    [
+        ("cse638-pa02", "quick", ["mtu=9000"], "veth, MTU 9000"),
+        ("cse638-pa02", "matrix", ["veth", "mtu=9000"], "veth, MTU 9000"),
+        ("cse638-pa02", "full", ["mtu=9000"], "veth, MTU 9000"),
+        ("css503-p4", "quick", ["rate=1gbit"], "veth, MTU 1500, 1 Gbit/s"),
+        ("css503-p4", "full", ["rate=1gbit"], "veth, MTU 1500, 1 Gbit/s"),
+    ],
+)
+def test_the_lab_of_a_bundled_study_can_be_typed(
+    study: str, size: str, typed: list[str], network: str, use_engine: Path
+) -> None:
+    """Those of its sweeps that have another kind, or the key itself, keep their own."""
+    told = lab_option.as_overrides(lab_option.read(typed))
+    before = {
+        each.name: each.lab.network for each in load_study(study, size, (), engine.catalogue()).contenders
+    }
+    found = load_study(study, size, told, engine.catalogue(), lab_option.typed_as(typed))
+    usual = before[next(name for name in before if "@sizes_8=" in name or "@buffers=" in name)]
+    assert usual != network
+    for each in found.contenders:
+        own = before[each.name]
+        assert each.lab.network == (network if own == usual else own), each.name
+    if study == "cse638-pa02":
+        assert all("MTU of 1500" not in sweep.title for sweep in found.sweeps)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from rich.console import Console
 
 from thunderherd import tables
 from thunderherd.matrices import BEST, LEVEL, Matrix, sweep_matrices
-from thunderherd.records import Summary
+from thunderherd.records import Summary, SweepSummary
 from thunderherd.repeated_runs import RunRow, Runs, main_runs, sweep_runs
+from thunderherd.study import Study
 from thunderherd.sweep_tables import print_runs
 
 WIDTHS = (80, 120, 200)
@@ -315,3 +316,40 @@ def test_where_more_is_better_the_pairs_say_what_is_divided() -> None:
     text = " ".join(printed(judged(), 100).split())
     assert "Where more is better the ratio is that of the times that one takes" in text
     assert re.search(r"delay=small thread_per_client slower prethread_queue 1\.8", text)
+
+
+def with_counts(of: Study) -> Study:
+    """Its sweep of whole lives shows counts of both sides, too."""
+    life = next(each for each in of.sweeps if each.name == "whole_life")
+    counts = ("client.context_switches", "client.context_switches_per_request", "client.elapsed_seconds")
+    shown = life.model_copy(update={"metrics": (life.metric, *counts)})
+    return of.model_copy(update={"sweeps": tuple(shown if each is life else each for each in of.sweeps)})
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_counts_say_over_what_time_they_were_counted(width: int) -> None:
+    """Beside a source's, which were counted over another."""
+    told = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study()))
+    lives = [each for each in told.contenders if each.sweep == "whole_life"]
+    times = [each.metrics["client.elapsed_seconds"].value for each in lives]
+    captions = [each.caption for each in sweep_matrices(told, sweep_of(told, "whole_life"))]
+    (counted,) = [each for each in captions if "counted over" in each]
+    found = re.fullmatch(r"context switches of the clients, counted over ([\d.]+) to ([\d.]+) s", counted)
+    assert found, captions
+    assert [float(each) for each in found.groups()] == pytest.approx([min(times), max(times)], rel=0.05)
+    assert counted in " ".join(printed(told, width).split())
+
+
+def test_repeated_counts_say_over_what_time_they_were_counted() -> None:
+    told = synthetic_sweeps.summary_of(with_counts(synthetic_sweeps.study(repetitions=3)))
+    runs = sweep_runs(told, sweep_of(told, "whole_life"))
+    assert runs is not None
+    assert re.fullmatch(r"Every run; counts of the clients: over [\d.]+ to [\d.]+ s", runs.caption), (
+        runs.caption
+    )
+    other = sweep_runs(told, sweep_of(told, "delay"))
+    assert other is not None and "counts" not in other.caption
+
+
+def sweep_of(of: Summary, name: str) -> SweepSummary:
+    return next(each for each in of.sweeps if each.name == name)

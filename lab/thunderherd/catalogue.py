@@ -225,11 +225,16 @@ class Product(_Part):
     def nearest(self, wanted: Mapping[str, int]) -> dict[str, int]:
         """The two numbers of this product that differ the least from those wanted (1 or more), each as a
         ratio; what nothing is wanted of follows from the other."""
-        divisors = (number for number in range(1, self.product + 1) if self.product % number == 0)
-        pairs = (dict(zip(self.settings, (each, self.product // each), strict=True)) for each in divisors)
         return min(
-            pairs, key=lambda pair: sum(math.log(pair[name] / number) ** 2 for name, number in wanted.items())
+            self.pairs(self.settings[0]),
+            key=lambda pair: sum(math.log(pair[name] / number) ** 2 for name, number in wanted.items()),
         )
+
+    def pairs(self, over: str) -> list[dict[str, int]]:
+        """All that there are, in the order of one of the two settings, which stands first."""
+        (other,) = (name for name in self.settings if name != over)
+        divisors = (number for number in range(1, self.product + 1) if self.product % number == 0)
+        return [{over: number, other: self.product // number} for number in divisors]
 
 
 class Workload(_Part):

@@ -7,18 +7,20 @@ made of: `design=prefork,pool=30`, `primitive=sendmsg,load.processes=2`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.catalogue import Catalogue, IntegerSetting, Primitive, Setting, Way
+from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
 from thunderherd.quantity import Range
+from thunderherd.study_checks import DIRECTIONS
+from thunderherd.study_configurations import OWN
 from thunderherd.study_file import assign, near, show
 from thunderherd.study_form import LOAD_PROCESSES
 from thunderherd.study_overrides import parse_override
 
-__all__ = ["SIDES", "Common", "Swept", "contender", "swept"]
+__all__ = ["SIDES", "Common", "Swept", "check_directions", "contender", "swept"]
 
 SIDES = ("server", "client", "both")
 """Who moves bytes by a primitive that is a contender."""
@@ -104,6 +106,44 @@ def contender(typed: str, common: Common, of_study: Mapping[str, dict[str, Any]]
         + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; "
         f"or what it is made of, such as design={designs[0]},settings.nodelay=false{near(typed, known)}"
     )
+
+
+def check_directions(typed: tuple[str, str], pair: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> None:
+    """Of two contenders that differ in a primitive alone both send by it, or both receive: otherwise they are
+    no two ways of doing the same."""
+    moved = [_movers(table) for table in pair]
+    same = _without_movers(pair[0]) == _without_movers(pair[1])
+    if not (same and len(moved[0]) == len(moved[1]) == 1 and {*moved[0]} != {*moved[1]}):
+        return
+    said = []
+    instead = []
+    for words, own in zip(typed, moved, strict=True):
+        ((field, name),) = own.items()
+        does = "sends" if field == "primitive" else "receives"
+        said.append(f"{words} {does}")
+        usual = getattr(USUAL_WAY, field)
+        others = [each.name for each in catalogue.primitives if each.moves == DIRECTIONS[field]]
+        other = usual if name != usual else next((each for each in others if each != name), None)
+        if other is not None:
+            another = words.replace(name, other) if name in words else other
+            instead.append(f"`crossover {words} {another}`")
+    raise UserError(
+        f"crossover: {' and '.join(said)}, so that neither can take the other's place; type "
+        f"{' or '.join(instead)} (`list primitives` has all)"
+    )
+
+
+def _movers(table: Mapping[str, Any]) -> dict[str, str]:
+    """The primitives that a contender names, of either end, by direction."""
+    ends = (table.get("load", {}), table)
+    return {field: end[field] for end in ends for field in Way._fields if field in end}
+
+
+def _without_movers(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What else it is made of, but for its names."""
+    left = {key: value for key, value in table.items() if key not in (*OWN, *Way._fields)}
+    load = {key: value for key, value in left.pop("load", {}).items() if key not in Way._fields}
+    return {**left, **({"load": load} if load else {})}
 
 
 def _moved(primitive: Primitive, side: str) -> dict[str, Any]:

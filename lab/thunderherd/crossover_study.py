@@ -8,6 +8,7 @@ so that a crossing that is not there is told with at most all of it.
 from __future__ import annotations
 
 import math
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -16,7 +17,7 @@ from typing import Any
 
 from thunderherd.catalogue import USUAL_DESIGN, Catalogue, ChoiceSetting, Way
 from thunderherd.crossover import DENSE_POINTS, grid
-from thunderherd.crossover_contenders import SIDES, Common, Swept, contender, swept
+from thunderherd.crossover_contenders import SIDES, Common, Swept, check_directions, contender, swept
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
@@ -26,11 +27,11 @@ from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
 from thunderherd.study_configurations import declared
-from thunderherd.study_file import Problems, TomlFile, unknown
-from thunderherd.study_form import LoadTable, StudyForm, keys_of
+from thunderherd.study_file import KeyPath, Problems, TomlFile, flat, unknown
+from thunderherd.study_form import LoadTable, StudyForm, SweepTable, keys_of
 from thunderherd.study_resolved import CONNECTIONS, KEPT
 from thunderherd.study_shape import shaped
-from thunderherd.toml_text import toml_text
+from thunderherd.toml_text import inline, toml_text
 
 __all__ = ["Asked", "coarse_study", "dense_study", "name_of"]
 
@@ -52,6 +53,9 @@ WARM_UP_SHARE = 0.2
 FEWEST_POINTS, MOST_POINTS = 5, 13
 OCTAVES = 2.0
 """Neighbours of the coarse grid are about so many doublings apart."""
+
+OF_LOAD = "load.settings"
+"""Where a load's settings stand in a contender's table."""
 
 OWN_TABLES = ("measure", "server", "load", "lab", "noise")
 """What is taken over from a study."""
@@ -86,12 +90,13 @@ class Asked:
 def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
     """The study of the first stage. Raises UserError for every mistake that can be told from the words."""
     range_ = parse_range(asked.over, "crossover: --over")
-    tables, of_study = _taken_over(asked) if asked.study else ({}, {})
+    tables, of_study, sweeps = _taken_over(asked) if asked.study else ({}, {}, [])
     common = _common(asked, range_, tables, catalogue)
     pair = [contender(typed, common, of_study) for typed in (asked.a, asked.b)]
-    _check_pair(asked, pair)
+    _check_pair(asked, pair, catalogue)
     given = tables.get("server", {}).get("settings", {})
     over = swept(range_, common, pair, given)
+    _check_free(asked, range_, over, common, sweeps)
     sizes = _coarse_sizes(asked, range_)
     _check_blocks(asked, len(sizes))
     _check_metrics(asked, tables)
@@ -192,15 +197,63 @@ def _timed_load(catalogue: Catalogue) -> str:
     return next((each.name for each in catalogue.loads if each.duration), catalogue.loads[0].name)
 
 
-def _check_pair(asked: Asked, pair: Sequence[dict[str, Any]]) -> None:
+def _check_pair(asked: Asked, pair: Sequence[dict[str, Any]], catalogue: Catalogue) -> None:
     one, other = ({key: value for key, value in table.items() if key != "name"} for table in pair)
     if one == other:
         raise UserError(
             f"crossover: {asked.a} and {asked.b} are the same contender, and nothing changes places with "
             "itself; give the second another design, primitive or setting"
         )
+    check_directions((asked.a, asked.b), pair, catalogue)
     if pair[0]["name"] == pair[1]["name"]:
         pair[1]["name"] += "_b"
+
+
+def _check_free(
+    asked: Asked, range_: Range, over: Swept, common: Common, sweeps: Sequence[SweepTable]
+) -> None:
+    """Every whole number of the range can be a size.
+
+    Of a setting whose product with another is given few can, and none lie around a crossing.
+    """
+    workload = common.catalogue.workload(common.workload)
+    for product in workload.products if workload else ():
+        if over.name not in product.settings or over.keys != (f"{OF_LOAD}.{over.name}",):
+            continue
+        pairs = [each for each in product.pairs(over.name) if range_.low <= each[over.name] <= range_.high]
+        fitting = ", ".join(str(each[over.name]) for each in pairs) or "none"
+        why = (
+            f"crossover: --over {asked.over.strip()}: {' times '.join(product.settings)} of workload "
+            f"{common.workload} must be {product.product}, so few sizes of the range can be had: {fitting}"
+        )
+        if not pairs:
+            raise UserError(why)
+        step = math.ceil(len(pairs) / MOST_POINTS)
+        sets = [{f"{OF_LOAD}.{name}": value for name, value in each.items()} for each in pairs[::step]]
+        points = inline([{"name": str(each[over.keys[0]]), "set": each} for each in sets])
+        raise UserError(f"{why}; {_compared_at(points, asked, over, sweeps)}")
+
+
+def _compared_at(points: str, asked: Asked, over: Swept, sweeps: Sequence[SweepTable]) -> str:
+    """What to type instead of a search: a run of the study's sweep over the setting, at these points."""
+    for sweep in sweeps:
+        known = {each if isinstance(each, str) else each.name for each in sweep.contenders}
+        keys = {".".join(map(str, path)) for value in sweep.values for path in _set_by(value)} | {*sweep.keys}
+        if {asked.a, asked.b} <= known and over.keys[0] in keys:
+            words = ["thunderherd", "run", asked.study or ""]
+            words += [
+                "--set",
+                f"parts={inline([sweep.name])}",
+                "--set",
+                f"sweeps.{sweep.name}.values={points}",
+            ]
+            return f"compare both at those: {shlex.join(words)}"
+    return f"compare both at those, by a study with a sweep of values = {points}"
+
+
+def _set_by(value: Any) -> list[KeyPath]:
+    """The keys that a point of a sweep sets, where it is a table."""
+    return [path for path, _ in flat(value.get("set", {}))] if isinstance(value, dict) else []
 
 
 def _coarse_sizes(asked: Asked, range_: Range) -> tuple[int, ...]:
@@ -274,8 +327,8 @@ def _raised_note(over: Swept) -> dict[str, str]:
 # What a study hands over ------------------------------------------------------------------------------------
 
 
-def _taken_over(asked: Asked) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The tables of a study that both stages take over, and its contenders by name."""
+def _taken_over(asked: Asked) -> tuple[dict[str, Any], dict[str, dict[str, Any]], list[SweepTable]]:
+    """The tables of a study that both stages take over; its contenders by name; and its sweeps."""
     for option, said in (
         ("--workload", asked.workload),
         ("--load", asked.load),
@@ -299,7 +352,7 @@ def _taken_over(asked: Asked) -> tuple[dict[str, Any], dict[str, dict[str, Any]]
     for name in ("baseline", "single_runs", "trial"):
         tables["measure"].pop(name, None)
     tables["set"] = _size_set(form)
-    return tables, {base.table.name: base.own()[0] for base in declared(form)}
+    return tables, {base.table.name: base.own()[0] for base in declared(form)}, form.sweeps
 
 
 def _size_set(form: StudyForm) -> dict[str, Any]:

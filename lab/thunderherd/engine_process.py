@@ -17,7 +17,7 @@ from typing import IO, Any, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from thunderherd.engine_lines import SCHEMA
-from thunderherd.errors import UserError
+from thunderherd.errors import Refusal, UserError
 
 ENGINE_NAME = "thunderherd-engine"
 STDERR_BYTES = 4096
@@ -135,11 +135,11 @@ class EngineProcess:
         return one_line(os.pread(descriptor, STDERR_BYTES, start).decode(errors="replace"))
 
     def fail_for_silence(self, deadline: float) -> NoReturn:
-        """Its output has ended before the line that was due: why. Raises UserError or EngineError."""
+        """Its output has ended before the line that was due: why. Raises Refusal or EngineError."""
         status = self.wait(deadline)
         message = self._stderr().removeprefix(f"{ENGINE_NAME}: ").removeprefix("error: ")
         if status == 2 and message:
-            raise UserError(message)
+            raise Refusal(message)
         raise EngineError(f"{self.what} failed: {ending_in_words(status)}{self.said()}")
 
 

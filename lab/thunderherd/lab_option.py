@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from thunderherd.errors import UserError
-from thunderherd.lab_words import OPTION
+from thunderherd.lab_words import OPTION, QUANTITIES, parse
 from thunderherd.labs import KINDS
 from thunderherd.study_file import near, show, unknown
 from thunderherd.study_form import LabTable
@@ -36,7 +36,7 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
     Raises
     ------
     UserError
-        For a word or a key that there is not, and for a key that is given twice.
+        For a word or a key that there is not, a quantity that is none, and a key that is given twice.
     """
     words = dict.fromkeys(KINDS, "kind")
     for key in keys:
@@ -58,6 +58,8 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
             )
         if key == "kind" and value not in KINDS:
             raise UserError(f"{option} {text}: {unknown('lab', value, KINDS)}")
+        if key in QUANTITIES:
+            _check_quantity(key, value, f"{option} {text}")
         if key in found:
             raise UserError(
                 f"{option}: {key} is given twice: {show(found[key])}, and {show(value)}; leave one out"
@@ -66,9 +68,21 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
     return found
 
 
+def _check_quantity(key: str, value: object, typed: str) -> None:
+    try:
+        parse(key, value, on_command_line=True)
+    except ValueError as error:
+        raise UserError(f"{typed}: {error}") from None
+
+
 def as_overrides(found: Mapping[str, Any]) -> list[str]:
     """The same as `--set` takes them, which is how a run records them."""
     return [f"lab.{key}={_written(value)}" for key, value in found.items()]
+
+
+def typed_as(typed: Sequence[str]) -> dict[str, str]:
+    """The overrides that `as_overrides` makes of them, each with the words that it was typed as."""
+    return {each: f"{OPTION} {text}" for text in typed for each in as_overrides(read([text]))}
 
 
 def _written(value: Any) -> str:

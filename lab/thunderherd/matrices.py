@@ -21,7 +21,7 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order, metric
+from thunderherd.metrics import ELAPSED, METRICS, NONE_BECAUSE, SHARE_OF_CEILING, SIDES, in_order, metric
 from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
@@ -45,6 +45,7 @@ __all__ = [
     "caption_of",
     "counted_legend",
     "counted_matrices",
+    "counted_over",
     "counted_title",
     "digits_for",
     "main_further",
@@ -146,6 +147,35 @@ def caption_of(name: str, unit: Unit) -> str:
         return f"{words.partition(' per ')[0]} ({unit.name})"
     said = unit.name in ("", "/s") or unit.name in words.split()
     return words if said else f"{words} ({unit.name})"
+
+
+def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSummary | None]) -> str:
+    """`counted over 0.41 to 0.44 s`: in which time the counts of a side came to what they are.
+
+    A source's may be of another time. Empty of what is no count, and where none of these contenders has it.
+    """
+    side = name.partition(".")[0]
+    if side not in SIDES or not _is_count(summary, name):
+        return ""
+    times = [
+        elapsed.value
+        for each in contenders
+        if shown_of(summary, each, name)
+        # Of a window the server tells no time of its own.
+        and (elapsed := shown_of(summary, each, f"{side}.{ELAPSED}") or shown_of(summary, each, ELAPSED))
+    ]
+    if not times:
+        return ""
+    digits = decimals(times, 2)
+    ends = dict.fromkeys(number(end, digits) for end in (min(times), max(times)))
+    return f"counted over {' to '.join(ends)} s"
+
+
+def _is_count(summary: Summary, name: str) -> bool:
+    try:
+        return metric(name, summary.study.counters).whole
+    except KeyError:
+        return False
 
 
 def digits_for(values: Iterable[float], name: str) -> int:
@@ -279,7 +309,8 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     ]
     notes += [f"ceiling: {sweep.ceiling}"] if name == SHARE_OF_CEILING else []
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
-    caption = f"{caption_of(name, unit)}{remarks}"
+    over = counted_over(summary, name, contenders.values())
+    caption = f"{caption_of(name, unit)}{over and f', {over}'}{remarks}"
     return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
 
 

@@ -200,8 +200,11 @@ PER_REQUEST, PER_BYTE = "_per_request", "_per_byte"
 PER = {PER_REQUEST: "per request", PER_BYTE: "per byte of payload"}
 """What an amount of a side may be divided by, as the metric's name ends, and in words."""
 
+ELAPSED = "elapsed_seconds"
+"""How long the window was; of a side, the time in which it was counted: of the clients, all of their load."""
+
 OF_A_LIFE = {
-    "elapsed_seconds": "elapsed time",
+    ELAPSED: "elapsed time",
     "user_seconds": "user CPU time",
     "system_seconds": "system CPU time",
     "voluntary_switches": "voluntary context switches",

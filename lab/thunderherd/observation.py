@@ -21,7 +21,7 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
-from thunderherd.metrics import COPIED_SHARE, NOT_COPIED_SHARE, OF_A_TALLY, is_of_clients
+from thunderherd.metrics import COPIED_SHARE, ELAPSED, NOT_COPIED_SHARE, OF_A_TALLY, is_of_clients
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
@@ -276,7 +276,7 @@ READ_LATE = (
 )
 """The warning of a trial that counts all the same."""
 
-SWITCHES, ELAPSED = "voluntary_switches", "elapsed_seconds"
+SWITCHES = "voluntary_switches"
 
 
 def read_late(seen: Observation | TrialRecord) -> list[str]:

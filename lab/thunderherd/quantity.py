@@ -59,22 +59,31 @@ class Range:
 
 
 def parse_range(text: str, option: str) -> Range:
-    """`message_bytes=64..4MiB`. Raises UserError, which names the option, for anything else."""
+    """`message_bytes=64..4MiB`. Raises UserError, which names the option, for anything else.
+
+    `option` may have the command before it, as an error has: `crossover: --over`.
+    """
     name, equals, values = text.partition("=")
     first, dots, last = values.partition("..")
-    name = name.strip()
+    name, typed = name.strip(), option.rpartition(" ")[2]
     if not name or not equals or not dots:
-        raise UserError(f"{option} {text}: it takes SETTING=LOW..HIGH, such as {option} bytes=64..4MiB")
+        raise UserError(f"{option} {text}: it takes SETTING=LOW..HIGH, such as {typed} {_example(name)}")
     ends = [parse_quantity(each, f"{option} {text}") for each in (first, last)]
     if ends[0] >= ends[1]:
         low, high = (ends[1], ends[0]) if ends[1] < ends[0] else (1, 2 * max(1, ends[0]))
         raise UserError(
             f"{option} {text}: {ends[0]} is not below {ends[1]}; write the lower end first, such as "
-            f"{option} {name}={low}..{high}"
+            f"{typed} {name}={low}..{high}"
         )
     if ends[0] < 1:
         raise UserError(f"{option} {text}: its sizes are spaced by their logarithm; begin at 1 at least")
     return Range(name, ends[0], ends[1])
+
+
+def _example(name: str) -> str:
+    """What could have been typed of a setting, if it was the name of one."""
+    name = name if re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", name) else "bytes"
+    return f"{name}={'64..4MiB' if name.endswith('bytes') else '1..64'}"
 
 
 def parse_quantity(text: str, where: str) -> int:

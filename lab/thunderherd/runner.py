@@ -15,7 +15,7 @@ from typing import Any
 
 from thunderherd import __version__, analysis, machine, noise, progress, source_csv
 from thunderherd.engine import find_engine
-from thunderherd.errors import UserError
+from thunderherd.errors import Refusal, UserError
 from thunderherd.figures import count
 from thunderherd.lab_kind import Site
 from thunderherd.records import RunInfo, Summary, TrialRecord
@@ -213,13 +213,20 @@ class _Run:
                 site=site,
             )
         except UserError as error:
-            raise UserError(
-                f"{name}: {error}; {len(self.directory.trials)} trials are kept, "
-                f"go on with: {self._resume_command()}"
-            ) from None
+            raise UserError(f"{name}: {error}; {self._after(error, name)}") from None
         self.directory.append(trial)
         self.show.trial_ends(trial)
         return trial
+
+    def _after(self, error: UserError, name: str) -> str:
+        """What to do about a mistake in mid-run.
+
+        What a contender's very first trial is refused for is in its settings, and a run goes on with those.
+        """
+        kept = f"{len(self.directory.trials)} trials are kept"
+        if isinstance(error, Refusal) and name not in {trial.contender for trial in self.directory.trials}:
+            return f"{kept}, but every trial of it is told the same: start a new run with another --out"
+        return f"{kept}, go on with: {self._resume_command()}"
 
     def _remark(self, block: Block) -> str:
         """What is to be said about a block besides its trials: noise, and a contender that was given up."""

@@ -47,7 +47,7 @@ def run_and_show(
         The command line, for the record.
     """
     from thunderherd.engine import catalogue
-    from thunderherd.lab_option import as_overrides, read
+    from thunderherd.lab_option import as_overrides, read, typed_as
     from thunderherd.study import DEFAULT_SIZE, load_study
 
     overrides = [*as_overrides(read(lab)), *overrides]
@@ -57,7 +57,7 @@ def run_and_show(
         begun = load(out).run
         size = size or begun.study.get("size")
         overrides = overrides or begun.overrides
-    resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue())
+    resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue(), typed_as(lab))
 
     from thunderherd.claims_file import load_source
     from thunderherd.counters import load_counters

@@ -10,9 +10,10 @@ contenders, those of sweeps' points among them), `study_overrides`, `study_check
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
@@ -76,7 +77,13 @@ def find_study(name_or_path: str) -> Path:
     return bundled[name_or_path]
 
 
-def load_study(name_or_path: str, size: str, overrides: Sequence[str], catalogue: Catalogue) -> Study:
+def load_study(
+    name_or_path: str,
+    size: str,
+    overrides: Sequence[str],
+    catalogue: Catalogue,
+    typed_as: Mapping[str, str] = MappingProxyType({}),
+) -> Study:
     """Reads, checks and resolves a study.
 
     Parameters
@@ -89,6 +96,8 @@ def load_study(name_or_path: str, size: str, overrides: Sequence[str], catalogue
         `key=value` texts, as given to --set; later ones win.
     catalogue
         What the engine offers.
+    typed_as
+        Of overrides that were not typed as `--set`, the words that they were typed as: a mistake names them.
 
     Raises
     ------
@@ -106,7 +115,8 @@ def load_study(name_or_path: str, size: str, overrides: Sequence[str], catalogue
         pass_ = Problems(file)
         pass_.settled |= problems.settled
         chosen = each == size
-        resolver = Resolver(form, data, each, overrides if chosen else (), catalogue, pass_, whole)
+        given = overrides if chosen else ()
+        resolver = Resolver(form, data, each, given, typed_as, catalogue, pass_, whole)
         resolved = resolver.study(on_this_machine=chosen)
         problems.absorb(pass_)
         study = resolved if chosen else study

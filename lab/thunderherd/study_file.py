@@ -70,8 +70,8 @@ class Problems:
         self.file = file
         self.origins: dict[KeyPath, str] = {}
         """Keys whose value was not written at their own place: where it was written instead."""
-        self.overridden: set[KeyPath] = set()
-        """Those of them that the user gave another value."""
+        self.overridden: dict[KeyPath, Any] = {}
+        """Those of them that the user gave another value, and which."""
         self.settled: set[KeyPath] = set()
         """Keys that are wrong by themselves: whatever else seems wrong with them only follows from that."""
         self._lines: list[str] = []
@@ -218,7 +218,10 @@ def check_shape(
             # The members of a union complain one by one; the first complaint is enough.
             if key not in wrong:
                 wrong.append(key)
-                problems.add(place or key, _complaint(model, key, detail, data))
+                said = _complaint(model, key, detail, data)
+                # A word that the user typed is a text without them.
+                said = said.replace(" in quotes", "", 1) if key in problems.overridden else said
+                problems.add(place or key, said)
     return wrong
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from thunderherd.catalogue import Catalogue, Setting, SettingValue, defaults
 from thunderherd.lab_kind import Kind
 from thunderherd.lab_words import QUANTITIES, parse
-from thunderherd.labs import KINDS, USUAL, named, with_namespaces
+from thunderherd.labs import KINDS, USUAL, named, owners, takes, with_namespaces
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_file import KeyPath, Problems, show, unknown
 from thunderherd.study_form import Cpus, LabTable
@@ -38,9 +38,8 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
         value = getattr(each.lab, key)
         place = each.where("lab", key)
         if key not in kind.keys:
-            owners = named(other for other in KINDS.values() if key in other.keys)
-            takes = f"it takes {', '.join(kind.keys)}" if kind.keys else "it takes none of these keys"
-            why = f"lab {show(kind.name)} has no {key}, which is a key of {owners}; {takes}"
+            instead = f"it takes {', '.join(kind.keys)}" if kind.keys else "it takes none of these keys"
+            why = f"lab {show(kind.name)} has no {key}, which is a key of {named(owners(key))}; {instead}"
             problems.add(place, f"{key} = {show(value)}: {why}")
         elif key in QUANTITIES:
             _check_quantity(key, value, place, kind.settings(catalogue), problems)
@@ -53,13 +52,16 @@ def check_lab(each: Configuration, catalogue: Catalogue, problems: Problems) -> 
 def _given(each: Configuration, problems: Problems) -> list[str]:
     """The keys that a configuration gives for its kind of lab.
 
-    Who changes the kind alone, in a sweep or by an override, is not told of the study's keys for its own.
+    Who changes the kind alone, in a sweep or by an override, is not told of the study's keys for its own. A
+    key that is overridden is for all of the study's kind, and for those of another that have it.
     """
     own = each.table.lab.model_dump(exclude_none=True)
-    is_changed = "kind" in own or ("lab", "kind") in problems.overridden
     given = []
     for key in KEYS:
-        of_study = not is_changed or ("lab", key) in problems.overridden
+        if ("lab", key) in problems.overridden:
+            of_study = "kind" not in own or takes(each.lab.kind, key)
+        else:
+            of_study = "kind" not in own and ("lab", "kind") not in problems.overridden
         if key in own or (of_study and getattr(each.form.lab, key) is not None):
             given.append(key)
     return given
@@ -69,7 +71,7 @@ def _check_quantity(
     key: str, value: object, place: KeyPath, settings: Mapping[str, Setting], problems: Problems
 ) -> None:
     try:
-        number = parse(key, value)
+        number = parse(key, value, on_command_line=place in problems.overridden)
     except ValueError as error:
         problems.add(place, f"{key} = {show(value)}: {error}")
         return

@@ -6,13 +6,14 @@ A key may be written short, as long as it is clear: `loops` for `load.settings.l
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from thunderherd.catalogue import Catalogue, Product, Way
 from thunderherd.errors import UserError
+from thunderherd.labs import named, owners, takes
 from thunderherd.study_configurations import Configuration, way_of, workload_of
 from thunderherd.study_file import KeyPath, Problems, flat, near, show
 from thunderherd.study_form import (
@@ -211,14 +212,14 @@ def check_used(
     chosen
         Its contenders.
     problems
-        Those of the study; what the user has set is among its `overridden`.
+        Those of the study; what the user has set is in its `overridden`.
     """
-    by_origin: dict[str, list[KeyPath]] = {}
-    for path in problems.overridden:
-        by_origin.setdefault(problems.origins[path], []).append(path)
-    for origin, paths in by_origin.items():
-        if not any(_is_used(path, form, chosen, catalogue) for path in paths):
-            problems.note(f"{origin}: {_why_unused(paths, origin, form, size, chosen, catalogue)}")
+    by_origin: dict[str, dict[KeyPath, Any]] = {}
+    for path, value in problems.overridden.items():
+        by_origin.setdefault(problems.origins[path], {})[path] = value
+    for origin, values in by_origin.items():
+        if not any(_is_used(path, form, chosen, catalogue) for path in values):
+            problems.note(f"{origin}: {_why_unused(values, form, size, chosen, catalogue)}")
 
 
 def _is_used(path: KeyPath, form: StudyForm, chosen: Sequence[Configuration], catalogue: Catalogue) -> bool:
@@ -247,12 +248,13 @@ def _parts(path: Sequence[str | int]) -> tuple[str, ...]:
 
 
 def _has(each: Configuration, key: tuple[str, ...], catalogue: Catalogue) -> bool:
-    """Whether a contender has such a key at all; settings depend on its design, workload, load and forms."""
+    """Whether a contender has such a key at all; settings depend on its design, workload, load and forms, and
+    keys of [lab] on the kind."""
     if key[0] == "settings":
         return key[1] in catalogue.settings_of_server(each.design, each.way, each.workload)
     if key[:2] == ("load", "settings"):
         return key[2] in catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
-    return True
+    return key[0] != "lab" or takes(each.lab.kind, key[1])
 
 
 MOST_SHOWN = 3
@@ -260,16 +262,15 @@ MOST_SHOWN = 3
 
 
 def _why_unused(
-    paths: Sequence[KeyPath],
-    origin: str,
+    values: Mapping[KeyPath, Any],
     form: StudyForm,
     size: str,
     chosen: Sequence[Configuration],
     catalogue: Catalogue,
 ) -> str:
-    value = parse_override(origin.removeprefix("--set "))[1]
     instead: dict[KeyPath, str] = {}
-    for key in dict.fromkeys(key for path in paths if (key := _of_contender(path)) is not None):
+    keys = {key: value for path, value in values.items() if (key := _of_contender(path)) is not None}
+    for key, value in keys.items():
         for each in chosen:
             if not _has(each, key, catalogue):
                 continue
@@ -279,7 +280,9 @@ def _why_unused(
             if whole not in instead:
                 instead[whole] = _instead(place, key, value, form, _products(each, catalogue))
     if not instead:
-        return f"it would have no effect: nothing that size {size} runs has it"
+        kinds = [kind for key in keys if key[0] == "lab" for kind in owners(key[1])]
+        of_lab = f", which is a key of lab {named(kinds)}" if kinds else ""
+        return f"it would have no effect: nothing that size {size} runs has it{of_lab}"
     told = list(instead.values())
     shown = "; ".join(told[:MOST_SHOWN]) + ("; ..." if len(told) > MOST_SHOWN else "")
     return f"it would have no effect, as everything that size {size} runs has a value of its own: {shown}"

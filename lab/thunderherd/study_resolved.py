@@ -157,6 +157,7 @@ class Contender(_Resolved):
         return {
             "design": self.design,
             "lab.kind": self.lab.kind,
+            "lab.network": self.lab.network,
             **{f"lab.{key}": self.lab.settings.get(each.setting) for key, each in QUANTITIES.items()},
             "primitive": self.primitive,
             "receive": self.receive,

@@ -82,6 +82,7 @@ class Resolver:
         data: dict[str, Any],
         size: str,
         overrides: Sequence[str],
+        typed_as: Mapping[str, str],
         catalogue: Catalogue,
         problems: Problems,
         whole: bool,
@@ -98,8 +99,8 @@ class Resolver:
             except UserError as error:
                 problems.note(str(error))
             else:
-                paths = self._set(changed, keys, name, value, f"--set {text}")
-                problems.overridden.update(paths)
+                paths = self._set(changed, keys, name, value, typed_as.get(text, f"--set {text}"))
+                problems.overridden.update(dict.fromkeys(paths, value))
         self.form, _, unchanged = shaped(changed, problems)
         self.whole = whole and unchanged
         self.declared = form

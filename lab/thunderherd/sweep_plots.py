@@ -17,7 +17,7 @@ import altair as alt
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed, heading
 from thunderherd.figures import Unit, number, printable, words_of
-from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
+from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
 from thunderherd.records import PaperFigure, Summary, SweepSummary
@@ -73,6 +73,8 @@ def sweep_chart(
         summary, drawn, (shown_of(summary, each, drawn) for each in at_points(summary, sweep).values())
     )
     title = _sentence(caption_of(drawn, unit))
+    over = counted_over(summary, drawn, at_points(summary, sweep).values())
+    known_of_ours = [*([over] if over else []), *sweep.remarks]
     papers = _papers(summary, sweep, name)
     figures = papers_of(summary, sweep.name, name)
     theirs = next((each.unit for each in figures), "")
@@ -86,16 +88,16 @@ def sweep_chart(
         panels = [drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known)]
     elif papers and converted and drawn == name and _of_the_same_size(ours, converted):
         rows = {HERE: [*ours, *converted]}
-        panels = [drawing.panel(HERE, rows[HERE], title, "", sweep.remarks)]
+        panels = [drawing.panel(HERE, rows[HERE], title, "", known_of_ours)]
     elif papers:
         half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
         drawing = _Drawing(summary, sweep, bases, half, size.width, name in sweep.logarithmic)
         panels = [
-            drawing.panel(HERE, ours, title, "This machine", sweep.remarks),
+            drawing.panel(HERE, ours, title, "This machine", known_of_ours),
             drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known),
         ]
     else:
-        panels = [drawing.panel(HERE, ours, title, "", sweep.remarks)]
+        panels = [drawing.panel(HERE, ours, title, "", known_of_ours)]
     if narrow or (small and len(panels) > 1):
         return _with_data(dressed(alt.vconcat(*panels, spacing=22)), rows)
     return _with_data(dressed(alt.hconcat(*panels, spacing=30)), rows)

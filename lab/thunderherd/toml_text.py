@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["toml_text"]
+__all__ = ["inline", "toml_text"]
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -26,7 +26,7 @@ def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping) or _is_tables(value)}
     for key, value in table.items():
         if key not in inner:
-            yield f"{_key(key)} = {_value(value)}"
+            yield f"{_key(key)} = {inline(value)}"
     for key, value in inner.items():
         name = ".".join(map(_key, (*path, key)))
         for each in [value] if isinstance(value, Mapping) else value:
@@ -50,7 +50,8 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _value(value: Any) -> str:
+def inline(value: Any) -> str:
+    """A value in one line, tables with braces. Raises ValueError as `toml_text` does."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bool):
@@ -58,7 +59,7 @@ def _value(value: Any) -> str:
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(inline, value))}]"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {inline(each)}" for key, each in value.items()) + " }"
     raise ValueError(f"no value of TOML: {value!r}")

@@ -27,6 +27,16 @@ def named(kinds: Iterable[Kind]) -> str:
     return " and ".join(f'"{each.name}"' for each in kinds)
 
 
+def owners(key: str) -> tuple[Kind, ...]:
+    """The kinds that a key of [lab] is for; none of a key that has nothing to do with the kind."""
+    return tuple(each for each in KINDS.values() if key in each.keys)
+
+
+def takes(kind: str, key: str) -> bool:
+    """Whether a key of [lab] can have a value in a lab of that kind, which exists."""
+    return not owners(key) or KINDS[kind] in owners(key)
+
+
 def with_namespaces() -> tuple[Kind, ...]:
     """The kinds that have network namespaces of their own."""
     return tuple(each for each in KINDS.values() if each.has_namespaces)
