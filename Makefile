@@ -73,7 +73,7 @@ test-thorough: build ## all that can happen to a server's processes, with every 
 
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 2 --dist loadfile
+	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
 

@@ -159,7 +159,7 @@ fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
             let ending = server.stop();
             ending.is_good();
             assert_eq!(number(&ending.summary()["account"]["server_reads"]), told + by_hand, "{design}, {receive}");
-            assert_eq!(reads_traced(&folder, 60), told + by_hand, "{design}, {receive}");
+            assert_eq!(reads_traced(&folder, 60, 2), told + by_hand, "{design}, {receive}");
             std::fs::remove_dir_all(&folder).unwrap();
         }
     }
@@ -184,17 +184,23 @@ fn the_reads_of_a_server_that_spins_are_all_told() {
         stream.read_to_string(&mut reply).unwrap();
         reply.trim_end().parse::<u64>().unwrap()
     };
-    let told = slowly() + slowly();
+    // On a busy machine the server may look only when the bytes have long come; but not each time.
+    let mut each = vec![slowly()];
+    while each.len() < 50 && each.iter().all(|told| *told < 60 + 10) {
+        each.push(slowly());
+    }
     let ending = server.stop();
     ending.is_good();
-    assert!(told > 2 * 60 + 10, "{told} reads: it has not spun");
-    assert_eq!(reads_traced(&folder, 60), told);
+    assert!(each.iter().any(|told| *told >= 60 + 10), "{each:?} reads: it has not spun");
+    let told: u64 = each.iter().sum();
+    assert_eq!(reads_traced(&folder, 60, each.len()), told);
     assert!(number(&ending.summary()["tally"]["receive_calls"]) > told, "the line is read, too");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The calls that brought iterations, or nothing where some were due, in all files of a trace whose requests are of a line and so many iterations each.
-fn reads_traced(folder: &Path, iterations: usize) -> u64 {
+/// The calls that brought iterations, or nothing where some were due, in all files of a trace with as many requests as expected,
+/// of a line and so many iterations each.
+fn reads_traced(folder: &Path, iterations: usize, expected: usize) -> u64 {
     let (mut counted, mut requests) = (0, 0);
     for entry in std::fs::read_dir(folder).unwrap() {
         let file = BufReader::new(std::fs::File::open(entry.unwrap().path()).unwrap());
@@ -221,7 +227,7 @@ fn reads_traced(folder: &Path, iterations: usize) -> u64 {
         }
         assert_eq!((line_left, data_left), (0, 0), "a request was not read to its end");
     }
-    assert_eq!(requests, 2);
+    assert_eq!(requests, expected);
     counted
 }
 

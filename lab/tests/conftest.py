@@ -46,6 +46,10 @@ settings = { pool = 3 }
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def real_engine() -> Path:
     """The engine as it is built; tests that need it are skipped where it is not."""

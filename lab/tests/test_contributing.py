@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from compiled import target_of_its_own
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 LAB = ROOT / "lab" / "thunderherd"
 GUIDE = ROOT / "CONTRIBUTING.md"

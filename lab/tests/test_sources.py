@@ -34,6 +34,8 @@ STOPPING_SECONDS = 15.0
 
 ROWS = source_rows()
 
+pytestmark = pytest.mark.long
+
 RESULTS = "small"
 RUN_OF_A_STUDY = rf"thunderherd run .* --out {RESULTS}"
 made: dict[tuple[str, ...], tuple[str, Path]] = {}
