@@ -74,6 +74,8 @@ OURS = (
     Form("write_once", "recv_truncate", at_once=AT_ONCE),
     Form("sendfile", "recv_truncate", source="file", uncopied=True),
     Form("vmsplice", "recv_truncate", at_once=AT_ONCE, uncopied=True),
+    Form("send_each", "busy_poll_truncate"),
+    Form("sendfile", "busy_poll_truncate", source="file", uncopied=True),
     Form("vmsplice", "recv_zerocopy", at_once=AT_ONCE, uncopied=True),
 )
 

@@ -1,5 +1,6 @@
 //! The vocabulary of primitives: ways of moving the bytes of a message through a socket.
 
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -271,10 +272,19 @@ pub fn receive_once(
     }
 }
 
-/// Receives by one recv(2), into the inbox: also what has to be read ([`Want::Stored`]), for primitives that store nothing
-/// else.
-pub fn receive_stored(socket: BorrowedFd<'_>, most: usize, inbox: &mut Inbox) -> io::Result<Received> {
-    receive_once(inbox, |inbox| inbox.receive(most, |room| socket::recv(socket, room, 0)), Received::Bytes)
+/// Receives by one recv(2) with these flags, into the inbox: also what has to be read ([`Want::Stored`]), for primitives that
+/// store nothing else.
+pub fn receive_stored(socket: BorrowedFd<'_>, most: usize, flags: c_int, inbox: &mut Inbox) -> io::Result<Received> {
+    receive_once(inbox, |inbox| inbox.receive(most, |room| socket::recv(socket, room, flags)), Received::Bytes)
+}
+
+/// Receives by one recv(2) with these flags and MSG_TRUNC: the kernel throws away what came, but for what has to be read.
+pub fn receive_discarded(socket: BorrowedFd<'_>, want: Want, flags: c_int, inbox: &mut Inbox) -> io::Result<Received> {
+    if let Want::Stored(most) = want {
+        return receive_stored(socket, most, flags, inbox);
+    }
+    let call = |inbox: &mut Inbox| socket::recv(socket, inbox.room(want.most()), flags | libc::MSG_TRUNC);
+    receive_once(inbox, call, Received::Discarded)
 }
 
 #[cfg(test)]

@@ -146,10 +146,10 @@ fn traced(folder: &Path, design: &str, receive: &str) -> Server {
 fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
     let Some(folder) = traces("reads") else { return };
     for design in ["thread_per_client", "epoll", "epoll_edge", "poll", "tokio", "epoll_offload"] {
-        for receive in ["recv", "recv_exact", "readv", "recv_truncate", "busy_poll"] {
+        for receive in ["recv", "recv_exact", "readv", "recv_truncate", "busy_poll", "busy_poll_truncate"] {
             std::fs::create_dir_all(&folder).unwrap();
             let design_waits = design == "thread_per_client";
-            if receive == "busy_poll" && !design_waits {
+            if receive.starts_with("busy_poll") && !design_waits {
                 continue;
             }
             let server = traced(&folder, design, receive);

@@ -120,7 +120,11 @@ def test_like_is_compared_with_like() -> None:
     assert compared[streams.EACH].ours == ("send_each → recv",)
     assert compared[streams.EACH].peers == ("iperf3", "netperf", "neper")
     discarding = compared[streams.DISCARDING]
-    assert {name.partition(" → ")[2] for name in discarding.ours} == {"recv_truncate", "recv_zerocopy"}
+    assert {name.partition(" → ")[2] for name in discarding.ours} == {
+        "recv_truncate",
+        "recv_zerocopy",
+        "busy_poll_truncate",
+    }
     assert discarding.peers == ("iperf3 --skip-rx-copy", "neper --skip-rx-copy")
     assert not {*discarding.ours, *discarding.peers} & {
         *compared[streams.COPYING].ours,

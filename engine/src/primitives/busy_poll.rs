@@ -1,13 +1,13 @@
 //! recv(2) again and again until something has come: spins instead of sleeping, and need not be woken.
 
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_once, receive_stored};
-use crate::sys::socket;
+use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall],
@@ -26,14 +26,18 @@ struct BusyPoll;
 
 impl Receiver for BusyPoll {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        let until = Instant::now() + LONGEST;
-        loop {
-            let without_waiting = |room: &mut [u8]| socket::recv(socket, room, libc::MSG_DONTWAIT);
-            match receive_once(inbox, |inbox| inbox.receive(want.most(), without_waiting), Received::Bytes)? {
-                Received::Blocked if Instant::now() < until => std::hint::spin_loop(),
-                Received::Blocked => return receive_stored(socket, want.most(), inbox),
-                received => return Ok(received),
-            }
+        spin(|flags| receive_stored(socket, want.most(), flags, inbox))
+    }
+}
+
+/// Receives with the flag not to wait until something has come, at last without it: then the call sleeps.
+pub fn spin(mut receive: impl FnMut(c_int) -> io::Result<Received>) -> io::Result<Received> {
+    let until = Instant::now() + LONGEST;
+    loop {
+        match receive(libc::MSG_DONTWAIT)? {
+            Received::Blocked if Instant::now() < until => std::hint::spin_loop(),
+            Received::Blocked => return receive(0),
+            received => return Ok(received),
         }
     }
 }

@@ -36,5 +36,6 @@ crate::register! {
         recv_truncate,
         recv_zerocopy,
         busy_poll,
+        busy_poll_truncate,
     }
 }

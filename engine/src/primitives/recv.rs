@@ -17,6 +17,6 @@ struct Recv;
 
 impl Receiver for Recv {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        receive_stored(socket, want.most(), inbox)
+        receive_stored(socket, want.most(), 0, inbox)
     }
 }

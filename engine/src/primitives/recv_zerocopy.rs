@@ -54,7 +54,7 @@ struct RecvZeroCopy {
 impl Receiver for RecvZeroCopy {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
         if let Want::Stored(most) = want {
-            return receive_stored(socket, most, inbox);
+            return receive_stored(socket, most, 0, inbox);
         }
         if self.waits {
             let ready = descriptor::poll(&[(socket.as_fd(), PollFlags::POLLIN)], self.timeout)?;
@@ -71,6 +71,6 @@ impl Receiver for RecvZeroCopy {
             Err(error) => return Err(error),
         };
         let most = if not_mappable == 0 { want.most() } else { want.most().min(not_mappable) };
-        receive_stored(socket, most, inbox)
+        receive_stored(socket, most, 0, inbox)
     }
 }

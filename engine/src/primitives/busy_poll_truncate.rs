@@ -1,0 +1,28 @@
+//! recv(2) with MSG_TRUNC again and again until something has come: what came is thrown away, and nobody has to be woken for it.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::busy_poll::spin;
+use crate::about::About;
+use crate::inbox::Inbox;
+use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_discarded};
+
+pub static ENTRY: Primitive = Primitive {
+    stores: false,
+    waits: &[Waits::InTheCall],
+    tcp_only: Some("MSG_TRUNC throws nothing away on Unix stream sockets"),
+    ..Primitive::receiving::<BusyPollTruncate>(About {
+        summary: "Spins, and is thrown away by the kernel, uncopied: recv with MSG_DONTWAIT and MSG_TRUNC",
+        source: "recv(2), MSG_DONTWAIT; tcp(7), MSG_TRUNC",
+    })
+};
+
+#[derive(Default)]
+struct BusyPollTruncate;
+
+impl Receiver for BusyPollTruncate {
+    fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
+        spin(|flags| receive_discarded(socket, want, flags, inbox))
+    }
+}
