@@ -220,11 +220,7 @@ impl Outbox {
         if let file @ Piece::File(..) = self.first() {
             return file.with_bytes(|bytes| call(&[IoSlice::new(bytes)]));
         }
-        let in_memory = self.row().map_while(|(piece, place)| match piece {
-            Piece::Bytes(bytes, _) => Some(IoSlice::new(&bytes[place.start as usize..place.end as usize])),
-            Piece::File(..) => None,
-        });
-        let mut pieces = in_memory.fuse();
+        let mut pieces = self.row_in_memory().map(|(bytes, range)| IoSlice::new(&bytes[range])).fuse();
         // Most messages are of few pieces: these need no memory from the heap.
         let mut few = [IoSlice::new(&[]); FEW];
         let mut count = 0;
@@ -236,7 +232,7 @@ impl Outbox {
             None => call(&few[..count]),
             Some(next) => {
                 let all = few.into_iter().chain([next]).chain(pieces);
-                call(&all.take(PIECES_IN_A_CALL).collect::<Vec<_>>())
+                call(&all.collect::<Vec<_>>())
             }
         }
     }
@@ -303,16 +299,23 @@ impl Outbox {
         })
     }
 
+    /// The pieces at the front that one call gathers, each as its buffer and its place there: those in memory, up to the first
+    /// of a file, and at most as many as a call takes (UIO_MAXIOV, readv(2)). None where a file is the first.
+    pub fn row_in_memory(&self) -> impl Iterator<Item = (&Arc<[u8]>, Range<usize>)> {
+        let in_memory = self.row().map_while(|(piece, place)| match piece {
+            Piece::Bytes(bytes, _) => Some((bytes, place.start as usize..place.end as usize)),
+            Piece::File(..) => None,
+        });
+        in_memory.take(PIECES_IN_A_CALL)
+    }
+
     /// The pieces at the front that a primitive may gather, in memory: one of a file ends the row, or is read, as much as fits
     /// into a buffer, where it is the first. At most as many as a call takes (UIO_MAXIOV, readv(2)). An error is one of
     /// reading the file.
     pub fn in_memory(&self) -> io::Result<Vec<Piece>> {
         match self.front() {
             Some(file @ Piece::File(..)) => file.in_memory().map(|(bytes, range)| vec![Piece::Bytes(bytes, range)]),
-            _ => {
-                let pieces = self.message().take_while(|piece| matches!(piece, Piece::Bytes(..)));
-                Ok(pieces.take(PIECES_IN_A_CALL).collect())
-            }
+            _ => Ok(self.row_in_memory().map(|(bytes, range)| Piece::Bytes(Arc::clone(bytes), range)).collect()),
         }
     }
 

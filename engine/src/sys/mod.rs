@@ -7,6 +7,7 @@ pub mod epoll;
 pub mod lock;
 pub mod mapped;
 pub mod namespace;
+pub mod piece_table;
 pub mod poll;
 pub mod process;
 pub mod readiness;
