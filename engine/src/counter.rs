@@ -196,12 +196,17 @@ struct One {
 impl Counting {
     /// Begins to count; what is not to be had here keeps its reason.
     pub fn begin(asked: &[&'static Entry<Counter>], mut subject: Subject) -> Self {
-        let open = |entry: &&'static Entry<Counter>| One {
-            entry,
-            reading: entry.item.open(&mut subject).map_err(|error| format!("{error:#}")),
-            noted: None,
+        let mut open = |counter: &Counter| {
+            let mut reading = counter.open(&mut subject)?;
+            // What cannot be read is not to be had either, and is known now, not in the middle of a run.
+            reading.read()?;
+            Ok(reading)
         };
-        Counting(asked.iter().map(open).collect())
+        let one = |entry: &&'static Entry<Counter>| {
+            let reading: Result<_> = open(entry.item);
+            One { entry, reading: reading.map_err(|error| format!("{error:#}")), noted: None }
+        };
+        Counting(asked.iter().map(one).collect())
     }
 
     /// The figures so far.

@@ -244,10 +244,16 @@ impl EventsAtOnce {
         let mut members = Vec::new();
         let mut counted = Vec::new();
         for other in others {
-            let member =
-                other.builder(tree).and_then(|mut builder| Ok(group.add(builder.read_format(format).enabled(true))?));
-            counted.push(member.is_ok());
-            members.extend(member);
+            let builder = match other.builder(tree) {
+                Ok(builder) => Some(builder),
+                Err(error) if lacks(&error) => None,
+                Err(error) => return Err(error),
+            };
+            counted.push(builder.is_some());
+            if let Some(mut builder) = builder {
+                let member = group.add(builder.read_format(format).enabled(true));
+                members.push(member.map_err(|error| refused(error, other.modes))?);
+            }
         }
         Ok((EventsAtOnce { group, members }, counted))
     }
@@ -259,6 +265,11 @@ impl EventsAtOnce {
             |counter: &Counter| read.get(counter).map(|entry| entry.value()).context("the kernel left an event out");
         Ok((value(self.group.as_counter())?, self.members.iter().map(value).collect::<Result<_>>()?))
     }
+}
+
+/// Whether an event is not there at all, as against one that cannot be had.
+fn lacks(error: &Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// The error with what would help. The setting forbids with EACCES; a filter of system calls mostly answers EPERM or ENOSYS.
@@ -290,7 +301,72 @@ fn refused(error: io::Error, modes: Modes) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
+    use crate::sys::process::Pid;
+    use crate::tally::Tally;
+
+    /// A program that begins when it is told to, and starts others.
+    fn waiting() -> (Child, Tree) {
+        let script = "read word; for each in 1 2 3 4 5; do /bin/true; done";
+        let child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        let reaped = &Tally::new(0).unwrap().general().reaped;
+        let tree = Tree { root: Pid::from_raw(child.id() as i32), from: Beginning::Now, reaped };
+        (child, tree)
+    }
+
+    fn go(mut child: Child) {
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// With events of the kernel, which any machine has: what is forked is counted in the group as well.
+    #[test]
+    fn members_of_a_group_are_counted_with_their_leader_and_inherited() {
+        let (child, tree) = waiting();
+        let event = |event| TreeEvent::software(event).in_group(Group::Branches);
+        let mut leaders = Leaders::default();
+        let opened: Result<Vec<PerfEvent>> =
+            [Software::PAGE_FAULTS, Software::PAGE_FAULTS_MIN, Software::CPU_MIGRATIONS]
+                .into_iter()
+                .map(|each| event(each).open(&tree, &mut leaders))
+                .collect();
+        let alone = TreeEvent::software(Software::PAGE_FAULTS).open(&tree, &mut leaders);
+        go(child);
+        let (mut opened, mut alone) = match (opened, alone) {
+            (Ok(opened), Ok(alone)) => (opened, alone),
+            (Err(error), _) | (_, Err(error)) => return println!("skipped: {error:#}"),
+        };
+        assert_eq!(leaders.0.len(), 1, "the first leads the others");
+        let read: Vec<Multiplexing> = opened.iter_mut().map(|each| each.read().unwrap()).collect();
+        let alone = alone.read().unwrap();
+        assert_eq!(read[0].counted, alone.counted, "in a group or not: the same faults");
+        assert!(alone.counted > 5 * 50, "each of five programs has dozens of faults: {alone:?}");
+        assert!(read[1].counted > 0 && read[1].counted <= read[0].counted, "{read:?}");
+        assert!(read.iter().all(|each| !each.scaled && each.enabled_ns > 0), "{read:?}");
+    }
+
+    #[test]
+    fn events_that_are_read_at_once_are_inherited_and_those_that_are_not_there_left_out() {
+        let (child, tree) = waiting();
+        let others = [
+            TreeEvent::software(Software::PAGE_FAULTS),
+            TreeEvent::tracepoint("syscalls:sys_enter_no_such_call"),
+            TreeEvent::software(Software::CONTEXT_SWITCHES),
+        ];
+        let opened = EventsAtOnce::open(TreeEvent::software(Software::PAGE_FAULTS), &others, &tree);
+        go(child);
+        let (mut events, counted) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return println!("skipped: {error:#}"),
+        };
+        assert_eq!(counted, [true, false, true]);
+        let (first, others) = events.read().unwrap();
+        assert_eq!((first, others.len()), (others[0], 2));
+        assert!(first > 5 * 50 && others[1] > 0, "{first} {others:?}");
+    }
 
     #[test]
     fn what_was_counted_for_a_part_of_the_time_is_extrapolated_and_says_so() {
