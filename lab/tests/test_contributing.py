@@ -46,7 +46,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "send_chunks.rs",
         "ping.rs",
         "one_client.rs",
-        "minor_faults.rs",
+        "forks.rs",
         "loopback6.py",
         "ping.toml",
         "ping_claims.toml",
@@ -133,7 +133,7 @@ def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path)
 def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
     listed = thunderherd(["list"], environment, extended)
     for name in (
-        *("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "minor_faults"),
+        *("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "forks"),
         "loopback6",
     ):
         assert name in listed
@@ -142,14 +142,14 @@ def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str])
 def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> None:
     load = ["load", "bytes", "--connect", "127.0.0.1:1"]
     counted = subprocess.run(
-        [environment["THUNDERHERD_ENGINE"], "count", "--count", "minor_faults", "--", *load],
+        [environment["THUNDERHERD_ENGINE"], "count", "--count", "forks", "--", *load],
         capture_output=True,
         text=True,
         timeout=60,
     )
     life = json.loads(counted.stdout.splitlines()[-1])
     # Where it is forbidden the line says why.
-    assert life["counters"]["minor_faults"] or life["unavailable"]["minor_faults"], life
+    assert life["counters"]["forks"] or life["unavailable"]["forks"], life
 
 
 def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str, str]) -> None:

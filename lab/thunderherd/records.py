@@ -43,6 +43,15 @@ class Noise(Record):
     foreign_uncertainty: float = Field(
         default=0.0, description="two standard deviations of it: the clock is sampled"
     )
+    softirq_seconds: list[float] = Field(
+        default_factory=list,
+        description="by CPU: time in soft interrupts, whomever their packets were for; counted at the tick",
+    )
+    retransmitted: int | None = Field(
+        default=None,
+        description="TCP segments that any socket in the network namespaces of both sides sent again; "
+        "null: they could not be asked",
+    )
 
 
 TrialMetrics = dict[str, int | float | None]

@@ -34,7 +34,8 @@ class Measure(_Resolved):
     """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
 
     `single_runs` is how many stand beside judged figures. `counters` are read on both sides in every trial;
-    each with its unit, as the engine has it. `uncounted` are those that the engine does not have yet, and
+    each figure of theirs with its unit, as the engine has it; `states` are those that tell of one moment, and
+    have no difference over a window. `uncounted` are those that the engine does not have yet, and
     why: metrics may be about them, and are unavailable. `substitutes` are, by metric, those that charts show
     where this machine cannot tell it.
     """
@@ -47,8 +48,14 @@ class Measure(_Resolved):
     alpha: float
     single_runs: int = 0
     counters: dict[str, str]
+    states: tuple[str, ...] = Field(default=(), exclude=True)
     uncounted: dict[str, str] = {}
     substitutes: dict[str, str] = {}
+
+    @property
+    def counters_asked(self) -> list[str]:
+        """What the engine is asked for: the counters, without the further figures of some."""
+        return list(dict.fromkeys(name.partition(".")[0] for name in self.counters))
 
     @property
     def counters_named(self) -> tuple[str, ...]:

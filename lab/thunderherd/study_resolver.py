@@ -8,7 +8,14 @@ from itertools import combinations
 from typing import Any
 
 from thunderherd import study_checks as checks
-from thunderherd.catalogue import Catalogue, Setting, Way, defaults
+from thunderherd.catalogue import (
+    Catalogue,
+    Setting,
+    Way,
+    defaults,
+    figures_of_counters,
+    states_of_counters,
+)
 from thunderherd.errors import UserError
 from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
@@ -197,13 +204,13 @@ class Resolver:
     def _measure(self) -> Measure:
         """What is compared, with the counters that are asked for and those that are still to come."""
         measure, asked_for = self.form.measure, self._counters()
-        units = {each.name: each.unit for each in self.catalogue.counters}
         to_come = measure.counters_to_come.items()
         return Measure.model_validate(
             measure.model_dump(exclude={"trial", "counters_to_come", "at_least"})
             | {
                 "better": better_of(measure.metric),
-                "counters": {name: units.get(name) or "" for name in asked_for},
+                "counters": figures_of_counters(asked_for, self.catalogue),
+                "states": states_of_counters(asked_for, self.catalogue),
                 "uncounted": {name: why for name, why in to_come if name not in asked_for},
             }
         )
