@@ -137,12 +137,13 @@ class Primitive(Runnable):
     """A way of moving bytes: `out` sends, `in` receives.
 
     `waits` are the ways of waiting that it works with. One that does not `store` what comes leaves it to the
-    kernel, as far as that can avoid to copy it.
+    kernel, as far as that can avoid to copy it. One that `lends` lets the peer read from where the bytes lie.
     """
 
     moves: Literal["out", "in"]
     waits: tuple[Waits, ...] = ()
     stores: bool = True
+    lends: bool = False
 
 
 class Way(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.metrics import METRICS, Better
@@ -496,4 +497,7 @@ class Summary(Record):
     claims: list[ClaimSummary]
     questions: list[QuestionSummary] = Field(default_factory=list)
     counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
+    counting: CountingSummary | None = Field(
+        default=None, description="what was counted in trials of their own; null: the run was asked for none"
+    )
     trials: TrialCounts

@@ -3,6 +3,7 @@
 run.json        what is run: study, seed, machine, command line; written first
 trials.jsonl    one line a trial, on disk before the next trial starts; the raw observations
 trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
+counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
 """
@@ -48,7 +49,7 @@ __all__ = [
     "load",
 ]
 
-RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
+RUN, TRIALS, COUNTED, SUMMARY = "run.json", "trials.jsonl", "counted.jsonl", "summary.json"
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
@@ -62,6 +63,8 @@ trials.jsonl    the raw observations: one JSON object a line, one line a trial (
 trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
 trials.csv      the same table as text
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
+counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
+                figures only the counts are used
 summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
 report.html     the report, once it was written: one file, for a browser
 
@@ -130,11 +133,26 @@ class RunDirectory:
 
     def append(self, trial: TrialRecord) -> None:
         """Writes one trial; on disk when this returns."""
-        line = trial.model_dump_json(by_alias=True).encode() + b"\n"
-        while line:
-            line = line[os.write(self._descriptor, line) :]
-        os.fsync(self._descriptor)
+        _append(self._descriptor, trial)
         self.trials.append(trial)
+
+    def counted(self) -> list[TrialRecord]:
+        """The trials in which more was counted. A last line that was not finished is cut off."""
+        path = self.path / COUNTED
+        trials, length = _read_trials(path)
+        if path.exists():
+            os.truncate(path, length)
+        return trials
+
+    def append_counted(self, trial: TrialRecord) -> None:
+        """Writes a trial in which more was counted; on disk when this returns."""
+        descriptor = os.open(
+            self.path / COUNTED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
+        try:
+            _append(descriptor, trial)
+        finally:
+            os.close(descriptor)
 
     def finish(self, summary: Summary) -> None:
         """Writes summary.json and the tidy tables."""
@@ -149,6 +167,13 @@ class RunDirectory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _append(descriptor: int, trial: TrialRecord) -> None:
+    line = trial.model_dump_json(by_alias=True).encode() + b"\n"
+    while line:
+        line = line[os.write(descriptor, line) :]
+    os.fsync(descriptor)
 
 
 def _open_for_appending(path: Path) -> int:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.catalogue import SettingValue
 from thunderherd.counters_form import PaperCountersTable
+from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, in_words
@@ -241,7 +242,7 @@ class Study(_Resolved):
     declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
     `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
     SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
-    `notes` belong beside every figure.
+    `notes` belong beside every figure. `counting` names those of which more is counted after all else.
     """
 
     name: str
@@ -260,6 +261,7 @@ class Study(_Resolved):
     load: LoadPlan
     lab: Lab
     noise: Noise
+    counting: CountingTable = CountingTable()
     notes: tuple[str, ...]
     inconsistencies: tuple[Inconsistency, ...]
     path: Path = Field(exclude=True)

@@ -21,6 +21,7 @@ from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
 from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study_configurations import MAIN, Configuration, configurations, point_name, points
+from thunderherd.study_counting import counted_apart
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
     ContenderTable,
@@ -155,6 +156,7 @@ class Resolver:
         family = [] if form.sizes[self.size].repetitions else self._family(chosen)
         resolved = list(zip(chosen, contenders, strict=True))
         self._check_ends(resolved)
+        counting = counted_apart(form.counting, contenders, sweeps, absent, self.catalogue, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
@@ -175,6 +177,7 @@ class Resolver:
             load=load,
             lab=lab_of(form.lab, self.catalogue),
             noise=Noise.model_validate(form.noise.model_dump()),
+            counting=counting,
             notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,
