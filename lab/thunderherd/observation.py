@@ -226,7 +226,8 @@ class Observation:
         added = {name: total(each[name] for each in said) for name in said[0]}
         # A state is no amount, and each load process sees the connections of all: the largest.
         for name in self.states & said[0].keys():
-            added[name] = max((each[name] for each in said if each[name] is not None), default=None)
+            told = [value for each in said if (value := each[name]) is not None]
+            added[name] = max(told, default=None)
         tallies = [_of_tally(load.tally) for load in self.loads]
         added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}
         # Load processes run at the same time.

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
 
 SchemaNumber = Literal[4]
@@ -114,25 +115,6 @@ class TrialRecord(Record):
     worker_connections: list[int] | None = Field(
         default=None, description="connections of each pool worker in the window"
     )
-
-
-# A run
-
-
-class RunInfo(Record):
-    """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
-
-    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
-    kind: Literal["run"] = "run"
-    study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
-    digest: str
-    seed: int
-    overrides: list[str]
-    command: list[str]
-    started: str
-    version: str = Field(description="of Thunderherd")
-    machine: dict[str, Any]
-    resumed: list[str] = Field(default_factory=list, description="when it was resumed")
 
 
 # summary.json
@@ -487,6 +469,12 @@ class Summary(Record):
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     study: StudySummary
     machine: dict[str, Any]
+    limits: MachineLimits | None = Field(
+        default=None, description="the machine's; null: they were not measured"
+    )
+    bounds: list[BoundSummary] = Field(
+        default_factory=list, description="how far the best results are from them"
+    )
     contenders: list[ContenderSummary]
     sweeps: list[SweepSummary]
     paper: list[PaperFigure] = Field(

@@ -3,6 +3,7 @@
 run.json        what is run: study, seed, machine, command line; written first
 trials.jsonl    one line a trial, on disk before the next trial starts; the raw observations
 trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
+limits.jsonl    the machine's limits, every round as it was measured, before the first trial
 counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
@@ -18,19 +19,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import polars
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS, in_order, metric
 from thunderherd.records import (
+    SCHEMA,
     ClaimSummary,
     ContenderSummary,
     Interval,
     PairSummary,
-    RunInfo,
+    Record,
+    SchemaNumber,
     Summary,
     TrialRecord,
 )
@@ -50,6 +53,7 @@ __all__ = [
 ]
 
 RUN, TRIALS, COUNTED, SUMMARY = "run.json", "trials.jsonl", "counted.jsonl", "summary.json"
+LIMITS = "limits.jsonl"
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
@@ -62,6 +66,7 @@ trials.jsonl    the raw observations: one JSON object a line, one line a trial (
                 in Thunderherd's docs/reference)
 trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
 trials.csv      the same table as text
+limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
                 figures only the counts are used
@@ -70,6 +75,22 @@ report.html     the report, once it was written: one file, for a browser
 
 In Python: thunderherd.load("this directory").frame() is the table as a polars data frame.
 """
+
+
+class RunInfo(Record):
+    """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
+
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
+    kind: Literal["run"] = "run"
+    study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
+    digest: str
+    seed: int
+    overrides: list[str]
+    command: list[str]
+    started: str
+    version: str = Field(description="of Thunderherd")
+    machine: dict[str, Any]
+    resumed: list[str] = Field(default_factory=list, description="when it was resumed")
 
 
 def default_directory(study: str, now: datetime | None = None) -> Path:
@@ -153,6 +174,15 @@ class RunDirectory:
             _append(descriptor, trial)
         finally:
             os.close(descriptor)
+
+    def limits(self) -> list[str] | None:
+        """The lines of the machine's limits, as the engine said them; None where none are kept yet."""
+        path = self.path / LIMITS
+        return _read_text(path).splitlines() if path.exists() else None
+
+    def keep_limits(self, lines: Sequence[str]) -> None:
+        """Keeps the lines of the machine's limits, all that there are."""
+        write_text(self.path / LIMITS, "".join(f"{line}\n" for line in lines))
 
     def finish(self, summary: Summary) -> None:
         """Writes summary.json and the tidy tables."""

@@ -164,7 +164,7 @@ class _Trial:
 
     def _sample(self, ready: Ready | None = None) -> noise.Sample:
         """The clocks beside a server; of a whole life beside none, since there is none yet, or any more."""
-        return noise.sample(ready and ready.supervisor_pid, self.site.networks(ready))
+        return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
 
     def _server(self) -> Server:
         contender = self.contender
