@@ -413,6 +413,8 @@ pub struct LimitRound {
     pub times: u64,
     /// How long all of them took together.
     pub elapsed_ns: u64,
+    /// Page faults meanwhile, of this process and of those that it has waited for: a price that has some in it.
+    pub page_faults: u64,
 }
 
 /// A limit that there is no further round of.

@@ -317,6 +317,7 @@ class LimitRound(LimitPoint):
     round: int
     times: int = Field(ge=1)
     elapsed_ns: int
+    page_faults: int = Field(description="meanwhile, of the one that measures and those that it waited for")
 
 
 class LimitUnavailable(LimitPoint):

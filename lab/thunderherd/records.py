@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
 
@@ -487,5 +488,8 @@ class Summary(Record):
     counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
     counting: CountingSummary | None = Field(
         default=None, description="what was counted in trials of their own; null: the run was asked for none"
+    )
+    explanations: list[Explanation] = Field(
+        default_factory=list, description="the best of each table against each other counted contender"
     )
     trials: TrialCounts

@@ -17,6 +17,7 @@ from thunderherd import __version__, analysis, machine, noise, progress, source_
 from thunderherd.counting import count_run, counted_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, limit_lines
 from thunderherd.errors import Refusal, UserError
+from thunderherd.explained import best_against_others
 from thunderherd.figures import count
 from thunderherd.lab_kind import Site
 from thunderherd.limits import machine_limits
@@ -294,6 +295,8 @@ class _Run:
         )
         counting = counted_so_far(self.study, self.directory.counted(), catalogue(self.engine))
         summary = summary.model_copy(update={"counting": counting})
+        why = best_against_others(summary, self.directory.trials)
+        summary = summary.model_copy(update={"explanations": why})
         self.directory.finish(summary)
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)
