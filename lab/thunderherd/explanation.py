@@ -69,6 +69,8 @@ and pthread_create(3) of the GNU C library call, and what ends them. They are no
 SWITCHES_WITHIN, WAKEUPS_WITHIN = 2, 1
 """In either price: to the new one and back, and the wake-up of the one that waits for its end."""
 
+SAME = 0.01
+"""System calls whose numbers differ by a smaller part than this are not named."""
 ITEMS = 12
 """System calls that are named, those with the largest differences."""
 
@@ -307,7 +309,7 @@ def _system_calls(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
         left_a, left_b = _left(a, name), _left(b, name)
         priced = abs(left_a - left_b) >= abs(of_a.value - of_b.value) / 2
         items.append(Item(name=name, a=of_a.value, b=of_b.value, priced=priced))
-    items = [each for each in items if each.a != each.b]
+    items = [each for each in items if abs(each.a - each.b) > SAME * max(each.a, each.b)]
     items.sort(key=lambda each: -abs(each.a - each.b))
     counts = _calls_left(a), _calls_left(b)
     return _cause("system_calls", counts, "calls", limits, _missing(a, b, SYSTEM_CALLS), items=items[:ITEMS])
