@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from thunderherd.counting_form import ContenderCounts
@@ -75,7 +76,7 @@ def limits_of(summary: Summary, where: str) -> MachineLimits:
     if summary.limits is None:
         raise UserError(
             f"explain: {where} has no limits of the machine, which are the prices (`thunderherd limits` has "
-            f"them): run again: {_again(summary, 'measure.limits_milliseconds=3000')}"
+            f"them): run again: {_again(summary)}"
         )
     return summary.limits
 
@@ -88,7 +89,7 @@ def counts_of(summary: Summary, name: str, where: str) -> ContenderCounts:
     if summary.counting is None:
         raise UserError(
             f"explain: {where} has no counted trials, which say what happens at a request: run again: "
-            f"{_again(summary, 'counting.trials=1')}"
+            f"{_again(summary)}"
         )
     told = summary.counting.of(name)
     if told is not None:
@@ -106,9 +107,15 @@ def _counts(summary: Summary, name: str) -> ContenderCounts | None:
     return found if found is not None and found.trials else None
 
 
-def _again(summary: Summary, setting: str) -> str:
+def _again(summary: Summary) -> str:
+    """The command that leaves all that an explanation takes."""
     study = summary.study
-    return f"`thunderherd run {study.asked_for or study.name} --size {study.size} --set {setting}`"
+    missing = [
+        *([] if summary.limits else ["measure.limits_milliseconds=3000"]),
+        *([] if summary.counting else ["counting.trials=1"]),
+    ]
+    words = ["thunderherd", "run", study.asked_for or study.name, "--size", study.size]
+    return f"`{shlex.join([*words, *(word for each in missing for word in ('--set', each))])}`"
 
 
 # Pairs ------------------------------------------------------------------------------------------------------

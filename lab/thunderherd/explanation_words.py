@@ -102,13 +102,16 @@ def _head(explanation: Explanation, unit: Unit, digits: int) -> str:
     between = explanation.difference
     what = f"{WHOSE[explanation.side]} per {explanation.per}"
     size = f"{number(unit.of(abs(between.value)), digits)} {unit.name}"
-    if not between.is_shown:
+    if not between.is_shown and between.low is not None:
         return (
             f"{explanation.a} and {explanation.b} are not separated in {what} "
             f"({number(unit.of(between.value), digits)} {unit.name}{_interval(between, unit, digits, 1)})"
         )
     more = "less" if between.value < 0 else "more"
     sign = -1 if between.value < 0 else 1
+    if between.low is None:
+        few = f"{count(between.blocks, 'block')}, too few for an interval"
+        return f"{explanation.a} needs {size} {more} {what} than {explanation.b} ({few})"
     return (
         f"{explanation.a} needs {size} {more} {what} than {explanation.b}"
         f" ({_interval(between, unit, digits, sign).removeprefix(', ')})"

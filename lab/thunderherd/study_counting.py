@@ -24,7 +24,7 @@ def counted_apart(
     declared contenders that do not take part.
     """
     offered = [each.name for each in catalogue.counters if each.countable]
-    for index, name in enumerate(table.counters):
+    for index, name in enumerate(table.counters if table.trials else ()):
         if name not in offered and not EVENT_OF_A_MACHINE.fullmatch(name):
             problems.add(("counting", "counters", index), unknown("counter", name, offered))
     names = [each.name for each in contenders]
