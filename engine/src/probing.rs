@@ -38,8 +38,9 @@ const SEED: Setting = Setting {
 /// Settings of the measurement.
 pub const SETTINGS: &[Setting] = &[MILLISECONDS, ROUNDS, SEED];
 
-/// No round begins once it has taken so many times as long as it was to.
-const OVERDUE: u32 = 3;
+/// No further round begins once they have taken so many times as long as all of it was to, and this on top: what was asked
+/// for may be shorter than a round can be.
+const OVERDUE: (u32, Duration) = (3, Duration::from_secs(5));
 
 /// What to measure.
 pub struct Plan {
@@ -85,7 +86,6 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
     let whole = Duration::from_millis(plan.settings.integer(MILLISECONDS.name));
     // One more, in which it is found out how often each fits into a round.
     let slice = whole / u32::try_from((rounds + 1) * probes.len().max(1) as u64).unwrap_or(u32::MAX);
-    let began = Instant::now();
     let mut random = Random(plan.settings.integer(SEED.name));
     let mut running = Vec::new();
     for (point, mut probe) in probes {
@@ -94,8 +94,9 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
             Err(error) => say(&unavailable(point, &error))?,
         }
     }
+    let began = Instant::now();
     for round in 1..=rounds {
-        if began.elapsed() > whole * OVERDUE {
+        if began.elapsed() > whole * OVERDUE.0 + OVERDUE.1 {
             break;
         }
         random.shuffle(&mut running);

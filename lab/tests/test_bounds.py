@@ -231,7 +231,7 @@ def measuring(tmp_path: Path, some_catalogue: Catalogue) -> Study:
     path = tmp_path / "measuring.toml"
     path.write_text(
         head("measuring", measure=MEASURE, limits=20)
-        + "[sizes.quick]\nlooks = [10]\nalpha_split = [1.0]\n"
+        + "[sizes.quick]\nrepetitions = 1\n"
         + '[[contenders]]\nname = "iterative"\ndesign = "iterative"\n'
         + '[[contenders]]\nname = "fork_per_client"\ndesign = "fork_per_client"\n'
     )

@@ -156,8 +156,8 @@ pipe_round_trip  there and back
 memcpy           copied
 process_switch   From one process to another on the same CPU: half a round trip by pipes, less the
                  transfer
-remote_wake_up   From one process to one that sleeps on another CPU: half a round trip by pipes, less the
-                 transfer
+remote_wake_up   From one process to one that sleeps on another CPU: half a round trip by pipes,
+                 less the transfer
 
 Not to be had here:
   memcpy  1 MiB, one CPU: Cannot allocate memory
@@ -225,7 +225,7 @@ def test_the_command_prints_a_table(use_engine: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["memcpi"], 'did you mean "memcpy"'),
+        (["memcpi"], "did you mean 'memcpy'"),
         (["--cpus", "0,x"], "--cpus 0,x"),
         (["--cpus", "0,0"], "two that differ"),
         (["--cpus", "4096"], "not all of these are there"),

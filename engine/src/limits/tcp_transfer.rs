@@ -42,7 +42,7 @@ fn transfer(sending: &TcpStream, receiving: &TcpStream, buffer: &mut [u8]) -> Re
             match socket::send(sending.as_fd(), &buffer[sent..], 0) {
                 Ok(bytes) => sent += bytes,
                 Err(error) if waits(&error) => {}
-                Err(error) => return Err(error).context("send"),
+                Err(error) => return Err(error).context("the bytes cannot be sent"),
             }
         }
         match socket::recv(receiving.as_fd(), &mut buffer[received..], 0) {
@@ -56,7 +56,7 @@ fn transfer(sending: &TcpStream, receiving: &TcpStream, buffer: &mut [u8]) -> Re
                 )?;
                 ensure!(ready.iter().any(|flags| !flags.is_empty()), "what was sent did not come within {PATIENCE:?}");
             }
-            Err(error) => return Err(error).context("recv"),
+            Err(error) => return Err(error).context("the bytes cannot be received"),
         }
     }
     Ok(())
