@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+import counting
 import designs
 import memory
 import nginx
@@ -18,7 +19,7 @@ from common import two_places, unavailable_designs
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 
-SERVERS = {"designs": designs, "memory": memory, "nginx": nginx}
+SERVERS = {"designs": designs, "memory": memory, "nginx": nginx, "counting": counting}
 PEERS = {"streams": streams, "round_trips": round_trips}
 PARTS = {**SERVERS, **PEERS}
 

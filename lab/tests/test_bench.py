@@ -66,6 +66,14 @@ def test_nginx_stands_beside_a_design() -> None:
         assert any(len(FIGURE.findall(row)) >= 4 for row in rows(printed, name)), printed
 
 
+def test_what_counting_costs_stands_beside_a_trial_without() -> None:
+    words = ("--rounds", "2", "--milliseconds", "60", "--counters", "page_faults", "system_calls,wakeups")
+    printed = bench("counting", "epoll", *words)
+    for name in ("no counters", "page_faults", "system_calls,wakeups"):
+        [row] = rows(printed, name)
+        assert FIGURE.search(row) or "keep the CPUs busy" in row or "perf" in row or "trac" in row, printed
+
+
 def refused(*command: str) -> str:
     """What a command that cannot be done says."""
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -78,7 +86,7 @@ def test_an_unknown_design_is_named() -> None:
 
 
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="needs taskset: apt-get install util-linux")
-@pytest.mark.parametrize("part", ["designs", "memory", "nginx"])
+@pytest.mark.parametrize("part", ["designs", "memory", "nginx", "counting"])
 def test_one_cpu_is_too_few(part: str) -> None:
     cpu = str(min(os.sched_getaffinity(0)))
     assert "needs two CPUs" in refused("taskset", "-c", cpu, sys.executable, str(BENCH), part)
