@@ -97,12 +97,12 @@ def tasks_of_machine() -> int:
 
 def tasks_of_user() -> int:
     """The threads of all processes of this user's, as far as /proc shows them."""
-    user = machine.field("proc/self/status", "Uid").split()[0]
+    user = machine.field("proc/self/status", "Uid").split()[:1]
     count = 0
     for entry in (machine.ROOT / "proc").glob("[0-9]*"):
         try:
             status = f"proc/{entry.name}/status"
-            if machine.field(status, "Uid").split()[0] == user:
+            if machine.field(status, "Uid").split()[:1] == user:
                 count += int(machine.field(status, "Threads"))
         except (OSError, ValueError, machine.Unavailable):
             continue  # it ended meanwhile

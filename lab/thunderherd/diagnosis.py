@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any, Literal
 
 from pydantic import Field
@@ -41,8 +42,8 @@ def diagnose() -> Diagnosis:
     studies = studies_here(offered)
     here = Here(catalogue=offered, watched=watch(), allowed=NoiseTable(), sampling=refusal())
     return Diagnosis(
-        kernel=machine.text("proc/sys/kernel/osrelease"),
-        processor=machine.cpu_model(),
+        kernel=platform.release(),
+        processor=_processor(),
         examinations={
             name: Examined(title=each.title, findings=each.findings(here))
             for name, each in EXAMINATIONS.items()
@@ -50,6 +51,13 @@ def diagnose() -> Diagnosis:
         studies=studies,
         all_studies_run=all(each.runs != "not" for each in studies),
     )
+
+
+def _processor() -> str:
+    try:
+        return machine.cpu_model()
+    except (machine.Unavailable, OSError) as error:
+        return f"an unknown processor ({machine.reason(error)})"
 
 
 def schema() -> dict[str, Any]:

@@ -52,7 +52,7 @@ def page(console: Console, found: Diagnosis) -> Iterator[Text]:
     """Its lines, no wider than the console or than is easily read, but for commands, which are never
     divided."""
     yield from _paragraph(console, f"{found.processor}, Linux {found.kernel}", "", "bold")
-    yield Text(LEGEND, style="dim")
+    yield from _paragraph(console, LEGEND, "", "dim")
     for examined in found.examinations.values():
         yield Text(examined.title, style="bold")
         for finding in examined.findings:

@@ -117,7 +117,7 @@ def may(*names: str) -> bool:
 
 def is_root() -> bool:
     """Whether this process is root's, also where it has not all of root's capabilities."""
-    return machine.field("proc/self/status", "Uid").split()[1] == "0"
+    return machine.field("proc/self/status", "Uid").split()[1:2] == ["0"]
 
 
 def usable_cpus() -> list[int]:

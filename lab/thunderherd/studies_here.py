@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from thunderherd import capacity
+from thunderherd import capacity, machine
 from thunderherd.catalogue import Catalogue
 from thunderherd.examination import Change, Told
 from thunderherd.study import DEFAULT_SIZE, Contender, Study, bundled_studies, load_sizes
@@ -114,7 +114,10 @@ def without_room(contenders: Sequence[Contender], catalogue: Catalogue) -> Itera
     for what, needed_by, room_for in bounds:
         needs = {each.name: needed_by(each, catalogue) for each in contenders}
         most = max(needs.values(), default=0)
-        room = room_for(most)
+        try:
+            room = room_for(most)
+        except (machine.Unavailable, OSError, ValueError):
+            continue  # a bound that is not told is none that could be compared; the page says so under limits
         cramped = tuple(name for name, need in needs.items() if need > room.number)
         if cramped:
             reason = f"up to {most:,} {what} are needed, and there is room for {room}: {room.bound}"

@@ -71,7 +71,7 @@ def processor_events(here: Here) -> Iterator[Finding]:
     sources = [path.rpartition("/")[2] for path in below("sys/bus/event_source/devices/*")]
     found = [name for name in sources if name not in NOT_OF_THE_PROCESSOR and name.startswith(("cpu", "arm"))]
     if found:
-        yield good("hardware events", ", ".join(found), "cycles can be counted")
+        yield good("hardware events", ", ".join(found), "the processor shows its counters")
         return
     how = (
         "; a guest has them where its host passes them on (QEMU: -cpu host,pmu=on), as a machine of one's "
