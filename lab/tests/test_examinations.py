@@ -219,7 +219,7 @@ CASES = [
          ("sudo sysctl -w net.core.somaxconn=1024",)),
     Case("network", "tcp_max_syn_backlog", "notable", {"proc/sys/net/ipv4/tcp_max_syn_backlog": "512"},
          types=("sudo sysctl -w net.ipv4.tcp_max_syn_backlog=1024",)),
-    Case("network", "tcp_tw_reuse", "good", words=("over loopback",)),
+    Case("network", "tcp_tw_reuse", "good", words=("within this machine",)),
     Case("network", "tcp_tw_reuse", "notable", {"proc/sys/net/ipv4/tcp_tw_reuse": "0"},
          types=("sudo sysctl -w net.ipv4.tcp_tw_reuse=2",)),
     Case("processors", "CPUs", "good", words=(r"4 usable \(0-3\)",)),

@@ -71,7 +71,7 @@ def reuse_of_ports(here: Here) -> Iterator[Finding]:
     name, short = "net.ipv4.tcp_tw_reuse", "tcp_tw_reuse"
     value = setting(name)
     if value != "0":
-        where = {"2": "over loopback"}.get(value, "everywhere")
+        where = {"2": "within this machine"}.get(value, "everywhere")
         yield good(short, value, f"ports in TIME_WAIT are taken again {where}")
         return
     yield notable(
