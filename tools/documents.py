@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from thunderherd import sources, study_reference
+from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine import find_engine
 from thunderherd.schemas import summary_schema, trial_schema
 
@@ -27,6 +27,7 @@ def documents() -> dict[Path, str]:
         "summary": summary_schema(),
         "trial": trial_schema(),
         "study": study_reference.schema(),
+        "doctor": diagnosis.schema(),
     }
     return {
         sources.DOCUMENT: sources.document(sources.source_rows()),
