@@ -18,6 +18,7 @@ use crate::counting;
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::holes;
+use crate::limits::LIMITS;
 use crate::lines;
 use crate::load::Load;
 use crate::loads::LOADS;
@@ -26,6 +27,7 @@ use crate::namespace;
 use crate::output::{remark, say, unless_closed};
 use crate::primitive::Primitive;
 use crate::primitives::PRIMITIVES;
+use crate::probing;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
@@ -48,6 +50,7 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
         Some(("count", matches)) => count(matches),
         Some(("namespace", matches)) => namespace(matches).map(|()| ExitCode::SUCCESS),
+        Some(("limits", matches)) => limits(matches).map(|()| ExitCode::SUCCESS),
         Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
         Some(("schema", _)) => say(&format!("{:#}\n", lines::schema())).map(|()| ExitCode::SUCCESS),
         _ => unreachable!("a subcommand is required"),
@@ -326,6 +329,18 @@ fn namespace(matches: &ArgMatches) -> Result<()> {
     follow_parent(matches)?;
     say_line(&lines::Line::Namespaces(pair.line))?;
     namespace::hold(pair.server)
+}
+
+fn limits(matches: &ArgMatches) -> Result<()> {
+    follow_parent(matches)?;
+    let asked: Vec<&String> = matches.get_many("names").into_iter().flatten().collect();
+    let settings = Settings::new(probing::SETTINGS, &parsed(matches, probing::SETTINGS)?);
+    // In the order in which they are typed, which says whose each is.
+    let typed: Option<Vec<usize>> = matches.get_many("cpus").map(|cpus| cpus.copied().collect());
+    pin(matches)?;
+    let cpus = probing::cpus(typed)?;
+    let limits = LIMITS.iter().filter(|entry| asked.is_empty() || asked.iter().any(|name| *name == entry.name));
+    probing::probe(&probing::Plan { limits: limits.collect(), cpus, settings }, say_line)
 }
 
 fn list(matches: &ArgMatches) -> Result<()> {

@@ -10,16 +10,18 @@ use crate::about::Entry;
 use crate::counters;
 use crate::cpu_time;
 use crate::designs::DESIGNS;
+use crate::limits::LIMITS;
 use crate::loads::LOADS;
 use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
+use crate::probing;
 use crate::registry::{self, usual};
 use crate::setting::Setting;
 use crate::workloads::WORKLOADS;
 
 /// What there are lists of.
-pub const KINDS: [&str; 5] = ["designs", "primitives", "workloads", "loads", "counters"];
+pub const KINDS: [&str; 6] = ["designs", "primitives", "workloads", "loads", "counters", "limits"];
 
 /// All commands with their options.
 pub fn command() -> Command {
@@ -31,6 +33,7 @@ pub fn command() -> Command {
         .subcommand(load_command())
         .subcommand(count_command())
         .subcommand(namespace_command())
+        .subcommand(limits_command())
         .subcommand(list_command())
         .subcommand(Command::new("schema").about("Print the JSON Schema of all lines that are printed for programs"))
 }
@@ -140,6 +143,19 @@ fn namespace_command() -> Command {
     with_settings(command, [("Settings of the pair", namespace::SETTINGS.to_vec())])
 }
 
+fn limits_command() -> Command {
+    let command = Command::new("limits")
+        .about("Measure what one system call, one copy, one process cost here when nothing else is done")
+        .long_about(
+            "Measure what one system call, one copy, one process cost here when nothing else is done. Prints JSON lines: \
+             every round of every limit as it was, without any statistics, which `thunderherd limits` computes",
+        )
+        .arg(chosen("names", LIMITS).value_name("NAMES").num_args(0..).help("Only these; all if none is named"))
+        .arg(cpus_asked("CPUs to be pinned to: that of this process, and that of other ends; the first two it may use"))
+        .arg(parent());
+    with_settings(command, [("Settings", probing::SETTINGS.to_vec())])
+}
+
 fn list_command() -> Command {
     Command::new("list")
         .about("List what is registered")
@@ -150,19 +166,17 @@ fn list_command() -> Command {
 
 fn common(command: Command) -> Command {
     command
-        .arg(
-            text("cpus", "LIST")
-                .value_delimiter(',')
-                .value_parser(cpu)
-                .action(ArgAction::Append)
-                .help("CPUs to be pinned to, for instance 0 or 0,1"),
-        )
+        .arg(cpus_asked("CPUs to be pinned to, for instance 0 or 0,1"))
         .arg(counters_asked())
         .arg(
             text("network-namespace", "PATH")
                 .help("Enter this network namespace before anything else, as `namespace` prints it"),
         )
         .arg(parent())
+}
+
+fn cpus_asked(help: &'static str) -> Arg {
+    text("cpus", "LIST").value_delimiter(',').value_parser(cpu).action(ArgAction::Append).help(help)
 }
 
 /// The number of a CPU, as the command line has it.

@@ -27,6 +27,8 @@ pub struct Design {
     pub workers: fn(&Settings) -> usize,
     /// Serves until the listener is shut down, and then until what it has accepted is served.
     pub serve: fn(&'static Run) -> Result<()>,
+    /// What it makes anew for every connection; `None` where it makes nothing, as most designs do ([`COMMON`]).
+    pub makes: Option<Makes>,
     /// How many listeners it wants, all on the same address; one in most designs ([`COMMON`]).
     pub listeners: fn(&Settings) -> usize,
     /// Why it can serve over TCP alone; `None` where any stream socket will do, as in most designs ([`COMMON`]).
@@ -37,6 +39,16 @@ pub struct Design {
     pub check: fn(&Settings) -> Result<()>,
 }
 
+/// What a design makes anew for every connection, which ends with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Makes {
+    /// A process (fork(2)).
+    Process,
+    /// A thread (pthread_create(3)).
+    Thread,
+}
+
 /// What most designs have in common: the end of their entry is `..COMMON`.
 pub const COMMON: Design = Design {
     about: About { summary: "", source: "" },
@@ -44,6 +56,7 @@ pub const COMMON: Design = Design {
     settings: &[],
     workers: no_pool,
     serve: |_| Ok(()),
+    makes: None,
     listeners: |_| 1,
     tcp_only: None,
     unavailable: || None,

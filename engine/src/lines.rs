@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::counters::Values;
 use crate::cpu_time::CpuSource;
+use crate::limit::Place;
 use crate::setting::Value;
 use crate::sys::process::Usage;
 use crate::tally::Counts;
@@ -39,6 +40,12 @@ pub enum Line {
     Life(Life),
     /// Two namespaces are there.
     Namespaces(Namespaces),
+    /// The limits of the machine are being measured.
+    Limits(Limits),
+    /// A limit was measured once more.
+    LimitRound(LimitRound),
+    /// A limit cannot be measured here, or no more.
+    LimitUnavailable(LimitUnavailable),
 }
 
 /// A server that listens, and all that it was told.
@@ -372,6 +379,52 @@ pub struct NamespaceEnd {
     pub address6: Option<String>,
     /// Kernel settings that were asked for, and those that were set; null: the namespace has none of its own.
     pub sysctls: BTreeMap<String, Option<String>>,
+}
+
+/// Where and how the limits of the machine are measured.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Limits {
+    /// Version of the lines.
+    pub schema: u32,
+    /// The CPU of this process, and that of the other ends which have one of their own.
+    pub cpus: Vec<usize>,
+    /// All effective settings.
+    pub settings: SettingValues,
+}
+
+/// A limit at a size and a place.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct LimitPoint {
+    /// Name of the limit.
+    pub limit: &'static str,
+    /// Where its ends are.
+    pub place: Place,
+    /// Its size; null where it has none.
+    pub bytes: Option<usize>,
+}
+
+/// What one round of a limit came to: so many times, one after another.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LimitRound {
+    /// Of which limit.
+    #[serde(flatten)]
+    pub point: LimitPoint,
+    /// Number of the round, counted from 1: each has every limit once, in an order of its own.
+    pub round: u64,
+    /// How often it was done.
+    pub times: u64,
+    /// How long all of them took together.
+    pub elapsed_ns: u64,
+}
+
+/// A limit that there is no further round of.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LimitUnavailable {
+    /// Which limit.
+    #[serde(flatten)]
+    pub point: LimitPoint,
+    /// Why.
+    pub reason: String,
 }
 
 /// The schema of the lines (JSON Schema).

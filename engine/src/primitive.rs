@@ -29,6 +29,8 @@ pub struct Primitive {
     pub laid_out: bool,
     /// It does not copy, and each of its sends ends in a completion, which says whether the kernel has: [`Completions`].
     pub completes: bool,
+    /// It never sleeps until there is something to be had: nobody has to be woken for it.
+    pub spins: bool,
     /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
     pub lends: bool,
     /// What the client of the source that this way of sending is from calls it, such as the number of its test, where its output
@@ -74,6 +76,7 @@ impl Primitive {
             gathers: false,
             laid_out: false,
             completes: false,
+            spins: false,
             lends: false,
             original: None,
             tcp_only: None,

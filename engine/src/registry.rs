@@ -9,6 +9,8 @@ use crate::counters::COUNTERS;
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::holes;
+use crate::limit::Limit;
+use crate::limits::LIMITS;
 use crate::lines::SCHEMA;
 use crate::listener::BACKLOG;
 use crate::load::{Load, TIMEOUT};
@@ -16,6 +18,7 @@ use crate::loads::LOADS;
 use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
+use crate::probing;
 use crate::setting::Setting;
 use crate::supervisor::DRAIN;
 use crate::tcp::{self, CONGESTION, NODELAY};
@@ -83,6 +86,7 @@ pub fn owners(option: &str) -> Vec<String> {
         add(format!("load {}", entry.name), entry.item.client_settings);
     }
     LOADS.iter().for_each(|entry| add(format!("load --load {}", entry.name), entry.item.settings));
+    owners.extend(has(probing::SETTINGS).then(|| "limits".to_owned()));
     owners.extend(of_the_pair(option));
     owners
 }
@@ -116,6 +120,7 @@ pub fn catalogue() -> Value {
                 json!({
                     "waits": design.waits, "settings": design.settings,
                     "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
+                    "makes": design.makes,
                 }),
             )
         }),
@@ -125,7 +130,7 @@ pub fn catalogue() -> Value {
                 primitive.about,
                 json!({
                     "moves": moves, "waits": primitive.waits, "stores": primitive.stores,
-                    "completes": primitive.completes, "lends": primitive.lends,
+                    "completes": primitive.completes, "lends": primitive.lends, "spins": primitive.spins,
                     "settings": primitive.all_settings(), "available": reason.is_none(), "reason": reason,
                     "tcp_only": primitive.tcp_only,
                 }),
@@ -162,6 +167,10 @@ pub fn catalogue() -> Value {
                 "available": reason.is_none(), "reason": reason,
             }))
         }),
+        "limits": list(LIMITS, |limit: &Limit| {
+            (limit.about, json!({"figure": limit.figure, "sizes": limit.sizes, "places": limit.places}))
+        }),
+        "limit_settings": probing::SETTINGS,
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
         "tcp_settings": tcp::SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),

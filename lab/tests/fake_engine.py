@@ -225,6 +225,26 @@ def count(arguments):
     sys.exit(status)
 
 
+def limits(arguments):
+    """Two rounds of two limits by decree, and one that there is not."""
+    settings = flags(arguments)
+    if "no_limits" in FAULTS:
+        print("thunderherd-engine: none of the limits could be measured here", file=sys.stderr)
+        sys.exit(1)
+    if "slow_limits" in FAULTS:
+        time.sleep(60)
+    say(
+        line="limits", schema=4, cpus=[0, 1],
+        settings={name: int(settings.get(name, 1)) for name in ("milliseconds", "rounds", "seed")},
+    )  # fmt: skip
+    lost = {"limit": "pipe_round_trip", "place": "two_cpus", "bytes": None}
+    say(line="limit_unavailable", **lost, reason="it takes two CPUs")
+    for number in (1, 2):
+        for name in ("fork_exit_wait", "tcp_connection"):
+            point = {"limit": name, "place": "one_cpu", "bytes": None}
+            say(line="limit_round", **point, round=number, times=10, elapsed_ns=100_000 * number)
+
+
 if __name__ == "__main__":
     command, rest = sys.argv[1], sys.argv[2:]
     if command == "list":
@@ -232,4 +252,4 @@ if __name__ == "__main__":
     elif command == "--version":
         print("thunderherd-engine 0.0.0 (fake)")
     else:
-        {"serve": serve, "load": load, "count": count}[command](rest)
+        {"serve": serve, "load": load, "count": count, "limits": limits}[command](rest)

@@ -8,6 +8,7 @@ title = "A small study"
 question = "Does it run?"
 [measure]
 metric = "{metric}"
+limits_milliseconds = {limits}
 {measure}[server]
 workload = "{workload}"
 primitive = "send_each"
@@ -24,6 +25,7 @@ def head(
     name: str,
     *,
     metric: str = "server_cpu_per_connection",
+    limits: int = 0,
     measure: str = "",
     workload: str = "bytes",
     server: str = "",
@@ -31,7 +33,7 @@ def head(
     load: str = "processes = 2\nwarm_up_connections = 10\n",
     settings: str = "children = 2, loops = 25, bytes = 4000",
 ) -> str:
-    """A study on which noise has no say, up to its sizes.
+    """A study on which noise has no say, up to its sizes, and which measures no limits.
 
     `measure`, `server` and `load` are further lines of these tables, each with its end; `settings` are those
     of the load, which is of this `kind`.

@@ -37,7 +37,7 @@ ENGINE_FLOORS = floors_under("Floors of the engine")
 
 LAB_FLOORS = floors_under("Floors of the lab")
 
-ENTRIES = ["designs", "primitives", "workloads", "loads", "counters"]
+ENTRIES = ["designs", "primitives", "workloads", "loads", "counters", "limits"]
 """Folders whose files know nothing of each other. Between those of `sys` nothing is asked."""
 
 

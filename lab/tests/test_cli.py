@@ -92,6 +92,7 @@ CATALOGUE = {
             "reason": "no such event",
         }
     ],
+    "limits": [{"name": "call", "summary": "a system call", "figure": "nanoseconds"}],
     "server_settings": [BACKLOG],
     "load_settings": [],
     "holes": [
@@ -217,7 +218,9 @@ def test_list_says_whose_a_setting_is() -> None:
         assert " ".join(part.split()) in " ".join(text.split()), text
 
 
-@pytest.mark.parametrize("section", ["designs", "primitives", "workloads", "loads", "counters", "studies"])
+@pytest.mark.parametrize(
+    "section", ["designs", "primitives", "workloads", "loads", "counters", "limits", "studies"]
+)
 def test_list_of_one_section(section: str) -> None:
     entries = json.loads(run("list", section, "--json").stdout)
     text = run("list", section).stdout

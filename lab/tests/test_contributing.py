@@ -63,6 +63,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ping.rs",
         "one_client.rs",
         "minor_faults.rs",
+        "empty_poll.rs",
         "loopback6.py",
         "memory.py",
         "ping.toml",
@@ -100,6 +101,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TESTS = ("--lib", "--test", "conformance", "--test", "moving_bytes")
 """What the new entries are tested by: of all the tests there, those that go through the registries."""
+
+WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
+"""Three seconds a run, of which these tests have no use."""
 
 BUILT_ONCE = {"CARGO_INCREMENTAL": "0", "CARGO_PROFILE_DEV_DEBUG": "0"}
 """Nothing of it is built a second time, and nobody debugs it: half the compiler's time."""
@@ -144,6 +148,7 @@ def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str])
     listed = thunderherd(["list"], environment, extended)
     for name in (
         *("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "minor_faults"),
+        "empty_poll",
         "loopback6",
     ):
         assert name in listed
@@ -160,6 +165,13 @@ def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> 
     life = json.loads(counted.stdout.splitlines()[-1])
     # Where it is forbidden the line says why.
     assert life["counters"]["minor_faults"] or life["unavailable"]["minor_faults"], life
+
+
+def test_the_new_limit_is_measured(extended: Path, environment: dict[str, str]) -> None:
+    words = ["limits", "empty_poll", "--json", "--milliseconds", "20", "--rounds", "2"]
+    (figure,) = json.loads(thunderherd(words, environment, extended))["figures"]
+    assert (figure["limit"], figure["rounds"]) == ("empty_poll", 2)
+    assert figure["value"] > 0
 
 
 def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str, str]) -> None:
@@ -234,7 +246,7 @@ def test_the_new_study_runs_the_new_workload_on_the_new_design(
 ) -> None:
     """By the new load, with its sweep; its claim is judged and its question answered."""
     output = thunderherd(
-        ["run", "ping.toml", "--quick", "--seed", "1", "--out", "out"], environment, extended
+        ["run", "ping.toml", "--quick", "--seed", "1", "--out", "out", *WITHOUT_LIMITS], environment, extended
     )
     assert "flock" in output
     summary = json.loads((extended / "out" / "summary.json").read_text())
@@ -261,6 +273,7 @@ def test_the_new_lab_is_where_a_study_runs(extended: Path, environment: dict[str
         "ipv6",
         "--set",
         "sizes.quick.parts=['main']",
+        *WITHOUT_LIMITS,
     ]
     thunderherd([*study, "--lab", "loopback6"], environment, extended)
     summary = json.loads((extended / "ipv6" / "summary.json").read_text())

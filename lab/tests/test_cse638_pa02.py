@@ -338,7 +338,7 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
     small = load_study(
         "cse638-pa02", "quick",
         ("parts=['nodelay', 'loopback', 'sizes_1']", "sizes.quick.repetitions=1", "steal_percent=100",
-         "foreign_percent=100", "load.settings.milliseconds=200"),
+         "foreign_percent=100", "load.settings.milliseconds=200", "limits_milliseconds=0"),
         catalogue,
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)

@@ -318,6 +318,7 @@ def test_another_rate_of_its_link_is_what_its_shares_are_of(use_engine: Path, tm
     small = study(
         "report", "lab.rate=1gbit", "sizes.report.repetitions=1", "load.settings.repetitions=2000",
         f"sweeps.buffers.values={some}", "bulk.milliseconds=200", "steal_percent=100", "foreign_percent=100",
+        "limits_milliseconds=0",
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)
     summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())

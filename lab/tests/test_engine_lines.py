@@ -11,6 +11,9 @@ import pytest
 from thunderherd.engine_lines import (
     EngineLine,
     Life,
+    LimitRound,
+    Limits,
+    LimitUnavailable,
     LoadResult,
     Mark,
     Namespaces,
@@ -24,7 +27,9 @@ from thunderherd.engine_lines import (
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "reference" / "engine_lines.schema.json").read_text()
 )
-LINES: list[type[EngineLine]] = [Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Namespaces]
+LINES: list[type[EngineLine]] = [
+    Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Namespaces, Limits, LimitRound, LimitUnavailable,
+]  # fmt: skip
 
 
 def published(line: type[EngineLine]) -> dict[str, Any]:

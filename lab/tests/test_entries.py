@@ -75,6 +75,14 @@ SAID_IN_THE_LAB = {
     ("catalogue", "recv"): "how they are received, likewise",
     ("catalogue", "closed"): "who asks, likewise",
     ("catalogue", "thread_per_client"): "the server of two primitives, where the user names none",
+    ("limits", "pipe_round_trip"): "what the prices of a switch and of a wake-up are differences of",
+    ("limits", "pipe_transfer"): "likewise",
+    ("bounds", "memcpy"): "what bounds bytes a second",
+    ("bounds", "tcp_connection"): "what bounds connections a second",
+    ("bounds", "tcp_transfer"): "what bounds requests a second over connections that are kept",
+    ("bounds", "pipe_round_trip"): "what bounds round trips",
+    ("bounds", "fork_exit_wait"): "what a design that makes a process for every connection pays",
+    ("bounds", "thread_creation"): "likewise, a thread",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
 }
 """Names that a module of the laboratory may say, with the reason."""

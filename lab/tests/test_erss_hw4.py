@@ -277,7 +277,7 @@ def test_the_bound_is_pool_over_mean_delay(four_cpus: None) -> None:
 # It runs ----------------------------------------------------------------------------------------------------
 
 # Short, and small enough for a machine on which other tests run.
-SHORT = ("unit_microseconds=250000",)
+SHORT = ("unit_microseconds=250000", "limits_milliseconds=0")
 
 
 def small(*overrides: str) -> Study:

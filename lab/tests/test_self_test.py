@@ -19,10 +19,12 @@ ALPHA = 0.002
 
 @pytest.mark.usefixtures("use_engine")
 def test_a_known_slowdown_is_found_with_its_size_and_a_twin_is_not_different(tmp_path: Path) -> None:
-    overrides = [f"slowed.spin_microseconds={SPIN_MICROSECONDS}", f"alpha={ALPHA}"]
+    overrides = [f"slowed.spin_microseconds={SPIN_MICROSECONDS}", f"alpha={ALPHA}", "limits_milliseconds=50"]
     study = load_study("self-test", "quick", overrides, catalogue())
     summary = run_study(study, tmp_path / "out", seed=1)
 
+    assert summary.limits is not None
+    assert all(each.value > 0 for each in summary.limits.figures if not each.derived)
     verdicts = {frozenset((pair.a, pair.b)): pair for pair in summary.pairs}
     twin, slowed = verdicts[frozenset(("prefork", "twin"))], verdicts[frozenset(("prefork", "slowed"))]
     assert twin.verdict in (Verdict.UNDECIDED, Verdict.EQUIVALENT)

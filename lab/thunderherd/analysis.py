@@ -13,12 +13,14 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
+from thunderherd.bounds import best_of_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all
 from thunderherd.counters import counted, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
+from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
 from thunderherd.observation import connections_of, read_late
@@ -65,6 +67,7 @@ def summarise(
     command: Sequence[str] = (),
     started: str = "",
     notes: Sequence[str] = (),
+    limits: MachineLimits | None = None,
 ) -> Summary:
     """Every figure of a run, from what is on disk so far."""
     selection = select(study, trials)
@@ -94,6 +97,8 @@ def summarise(
             [*notes, *copied_after_all(study, values)],
         ),
         machine=dict(machine),
+        limits=limits,
+        bounds=best_of_bounds(study, contenders, limits, machine.get("cpu", {}).get("usable") or [0]),
         contenders=contenders,
         sweeps=[_sweep(study, sweep, values, pairs, unavailable) for sweep in study.sweeps],
         paper=list(study.paper),

@@ -8,7 +8,7 @@ not.
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -125,23 +125,37 @@ class Runnable(Entry):
 Waits = Literal["in_the_call", "for_readiness", "for_completion"]
 """How sockets are waited for."""
 
+Makes = Literal["process", "thread"]
+"""What a design may make anew for every connection."""
+
 
 class Design(Runnable):
     """A server design and how it waits for its sockets."""
 
     waits: Waits
+    makes: Makes | None = None
+    """What it makes anew for every connection; None: nothing."""
 
 
 class Primitive(Runnable):
     """A way of moving bytes: `out` sends, `in` receives.
 
     `waits` are the ways of waiting that it works with. One that does not `store` what comes leaves it to the
-    kernel, as far as that can avoid to copy it.
+    kernel, as far as that can avoid to copy it. One that `completes` its sends asks the kernel not to copy,
+    one that `lends` lets the peer read from where the bytes lie. One that `spins` never sleeps.
     """
 
     moves: Literal["out", "in"]
     waits: tuple[Waits, ...] = ()
     stores: bool = True
+    completes: bool = False
+    lends: bool = False
+    spins: bool = False
+
+    @property
+    def copies(self) -> bool:
+        """Whether it copies every byte that it moves, between the program's memory and the kernel's."""
+        return self.stores and not self.completes and not self.lends
 
 
 class Way(NamedTuple):
@@ -268,6 +282,20 @@ class Counter(_Part):
     reason: str | None = None
 
 
+class Limit(_Part):
+    """One of the machine's limits: what one thing costs when nothing else is done.
+
+    It is measured at each of its places, in each of its sizes (bytes; none: it has none).
+    """
+
+    name: str
+    summary: str
+    source: str | None = None
+    figure: Literal["nanoseconds", "bytes_per_second"]
+    sizes: tuple[int, ...] = ()
+    places: tuple[str, ...] = ()
+
+
 class Hole(_Part):
     """What a primitive does not fit: a design, a load, or one end of a workload; the others are None."""
 
@@ -323,6 +351,8 @@ class Catalogue(_Part):
     workloads: tuple[Workload, ...]
     loads: tuple[Load, ...]
     counters: tuple[Counter, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    limit_settings: tuple[Setting, ...] = ()
     server_settings: tuple[Setting, ...] = ()
     load_settings: tuple[Setting, ...] = ()
     holes: tuple[Hole, ...] = ()
@@ -359,6 +389,21 @@ class Catalogue(_Part):
     def primitive(self, name: str) -> Primitive | None:
         """The primitive of that name, or None."""
         return next((primitive for primitive in self.primitives if primitive.name == name), None)
+
+    def facts_of(self, design: str, *ways: Way) -> dict[str, Any]:
+        """What is known of a server of this design and clients, who move their bytes in these ways.
+
+        `makes` is what the design makes for every connection, `spins` whether an end never sleeps, `copies`
+        how often a byte on its way from one program to the other is copied at least: once where it is sent
+        and once where it is received, if no primitive does without. Unknown names have no say.
+        """
+        own = self.design(design)
+        movers = [mover for way in ways for name in way if (mover := self.primitive(name))]
+        return {
+            "makes": own.makes if own else None,
+            "spins": any(mover.spins for mover in movers),
+            "copies": 2 - len({mover.moves for mover in movers if not mover.copies}),
+        }
 
     def settings_of_server(self, design: str, way: Iterable[str], workload: str) -> dict[str, Setting]:
         """What `serve DESIGN --workload` takes that moves its bytes in this way, by name; unknown names add

@@ -289,13 +289,14 @@ def list_(
     what: Annotated[
         str | None,
         typer.Argument(
-            metavar="[designs|primitives|workloads|loads|labs|counters|studies]", help="All if not given."
+            metavar="[designs|primitives|workloads|loads|labs|counters|limits|studies]",
+            help="All if not given.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Which primitive fits what, and why not.")] = False,
 ) -> None:
-    """List what there is: designs, primitives, workloads, loads, labs, counters, studies."""
+    """List what there is: designs, primitives, workloads, loads, labs, counters, limits, studies."""
     from thunderherd import listing
 
     if matrix and what is not None:
@@ -320,6 +321,40 @@ def doctor(
     from thunderherd.doctor import show
 
     return show(as_json=as_json)
+
+
+@app.command()
+def limits(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAMES...]", help="Only these (`list limits`); all if none."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    cpus: Annotated[
+        str | None,
+        typer.Option("--cpus", metavar="A,B", help="The CPU that measures, and that of other ends."),
+    ] = None,
+    milliseconds: Annotated[
+        int | None, typer.Option("--milliseconds", min=1, max=600_000, help="How long, about; 10,000.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, max=10_000, help="How many rounds; 31.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Seed of the order within the rounds; 1.")
+    ] = None,
+) -> None:
+    """Measure what one system call, copy, wake-up, process cost here: the limits of this machine."""
+    from thunderherd.limits_command import cpus_of, show_limits
+
+    show_limits(
+        names or [],
+        cpus=cpus_of(cpus),
+        milliseconds=milliseconds,
+        rounds=rounds,
+        seed=seed,
+        as_json=as_json,
+    )
 
 
 @app.command()

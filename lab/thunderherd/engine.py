@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,9 @@ from typing import Self
 from thunderherd.catalogue import USUAL_LOAD, Catalogue, SettingValue
 from thunderherd.engine_lines import (
     Life,
+    LimitRound,
+    Limits,
+    LimitUnavailable,
     LoadResult,
     Mark,
     Namespaces,
@@ -48,6 +51,7 @@ __all__ = [
     "Server",
     "catalogue",
     "find_engine",
+    "limit_lines",
     "matrix",
     "setting_flags",
     "start_load",
@@ -60,6 +64,10 @@ SNAPSHOT_SECONDS = 15.0
 STOP_SECONDS = 15.0
 """How long a server may take to end, beyond the drain that its settings allow."""
 LIST_SECONDS = 30.0
+LIMITS_SECONDS = 30.0
+"""How long the measuring of limits may take, beyond four times what it is asked to."""
+
+LimitLine = Limits | LimitRound | LimitUnavailable
 
 
 def find_engine() -> Path:
@@ -125,6 +133,40 @@ def setting_flags(settings: Mapping[str, SettingValue]) -> list[str]:
         text = ("true" if value else "false") if isinstance(value, bool) else str(value)
         flags += [f"--{name.replace('_', '-')}", text]
     return flags
+
+
+def limit_lines(
+    names: Sequence[str] = (),
+    *,
+    cpus: Sequence[int] | None = None,
+    settings: Mapping[str, SettingValue] | None = None,
+    engine: Path | None = None,
+) -> Iterator[str]:
+    """Measures the machine's limits, all if none is named; the engine's lines, as soon as each is there
+    (`limit_line` reads one). Main thread only.
+
+    Raises `UserError` for what the engine refuses, and `EngineError`.
+    """
+    given = dict(settings or {})
+    words = ["limits", *names, *_place_flags(cpus, None), *setting_flags(given)]
+    process = EngineProcess(_command(engine, words, (), False), "the measuring of limits", control=False)
+    try:
+        asked = given.get("milliseconds", 10_000)
+        deadline = time.monotonic() + LIMITS_SECONDS + (4 * asked / 1000 if isinstance(asked, int) else 0)
+        while (text := process.next_line(deadline)) is not None:
+            yield text
+    finally:
+        process.end()
+
+
+def limit_line(text: str) -> LimitLine:
+    """A line that the measuring of limits prints. `EngineError` where it is none."""
+    what = "a line of the measuring of limits"
+    models: dict[object, type[LimitLine]] = {
+        "limit_round": LimitRound,
+        "limit_unavailable": LimitUnavailable,
+    }
+    return understand(models.get(json_object(text, what).get("line"), Limits), text, what)
 
 
 class _Held:

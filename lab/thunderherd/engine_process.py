@@ -80,15 +80,29 @@ class EngineProcess:
     def read_line(self, deadline: float) -> str:
         """The next line, without its end. Fails at `deadline` (`time.monotonic`) and at the end of output."""
         while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._selector.select(left):
-                raise EngineError(f"{self.what} gave no answer in time{self.said()}")
-            piece = os.read(self._output, 65536)
-            if not piece:
+            if not self._fill(deadline):
                 self.fail_for_silence(deadline)
-            self._buffer += piece
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line.decode(errors="replace")
+
+    def _fill(self, deadline: float) -> bool:
+        """Reads what there is, waiting until there is something; False at the end of output."""
+        left = deadline - time.monotonic()
+        if left <= 0 or not self._selector.select(left):
+            raise EngineError(f"{self.what} gave no answer in time{self.said()}")
+        piece = os.read(self._output, 65536)
+        self._buffer += piece
+        return bool(piece)
+
+    def next_line(self, deadline: float) -> str | None:
+        """As `read_line`, of one that says all that it has to say and ends: None at its end, if that is a
+        good one."""
+        ready = b"\n" in self._buffer or self._fill(deadline)
+        if ready:
+            return self.read_line(deadline)
+        if self.wait(deadline) != 0:
+            self.fail_for_silence(deadline)
+        return None
 
     def wait(self, deadline: float) -> int:
         """Its exit status (negative: the signal that killed it)."""

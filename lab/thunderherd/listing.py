@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from thunderherd.catalogue import Catalogue
 
-SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "studies")
+SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "limits", "studies")
 
 HEADINGS = {
     "designs": "Designs: how connections are accepted and handed on (thunderherd serve DESIGN)",
@@ -24,12 +24,14 @@ HEADINGS = {
     "loads": "Loads: who asks, how often (--load)",
     "labs": "Labs: where server and clients are, and what joins them (--lab; [lab] kind of a study)",
     "counters": "Counters: what is read before and after",
+    "limits": "Limits: what one thing costs when nothing else is done (thunderherd limits)",
     "studies": "Studies: a question and all that it takes (thunderherd run STUDY)",
 }
 
 SHARED_SETTINGS = {
     "designs": ("server_settings", "every server"),
     "loads": ("load_settings", "every load"),
+    "limits": ("limit_settings", "thunderherd limits"),
 }
 """The settings that all entries of a section have, beside those of their own, and whose they are."""
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
 
 SchemaNumber = Literal[4]
@@ -477,6 +478,12 @@ class Summary(Record):
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     study: StudySummary
     machine: dict[str, Any]
+    limits: MachineLimits | None = Field(
+        default=None, description="the machine's; null: they were not measured"
+    )
+    bounds: list[BoundSummary] = Field(
+        default_factory=list, description="how far the best results are from them"
+    )
     contenders: list[ContenderSummary]
     sweeps: list[SweepSummary]
     paper: list[PaperFigure] = Field(

@@ -39,6 +39,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.kept_files import kept
+from thunderherd.limits_tables import bounds_in_words, legend, limit_rows
 from thunderherd.matrices import Matrix
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
@@ -125,6 +126,9 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         questions_legend=tables.questions_legend(),
         trials=tables.trial_counts(summary),
         run=tables.run_line(summary),
+        bounds=bounds_in_words(summary),
+        limits=limit_rows(summary.limits, ()) if summary.limits else [],
+        limits_legend=legend(summary.limits) if summary.limits else "",
         warnings=tables.warnings(summary),
         machine=list(_flat(summary.machine)),
         settings=[

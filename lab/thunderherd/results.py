@@ -3,6 +3,7 @@
 run.json        what is run: study, seed, machine, command line; written first
 trials.jsonl    one line a trial, on disk before the next trial starts; the raw observations
 trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
+limits.jsonl    the machine's limits, every round as it was measured, before the first trial
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
 """
@@ -48,7 +49,7 @@ __all__ = [
     "load",
 ]
 
-RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
+RUN, TRIALS, SUMMARY, LIMITS = "run.json", "trials.jsonl", "summary.json", "limits.jsonl"
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
@@ -61,6 +62,7 @@ trials.jsonl    the raw observations: one JSON object a line, one line a trial (
                 in Thunderherd's docs/reference)
 trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
 trials.csv      the same table as text
+limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
 report.html     the report, once it was written: one file, for a browser
@@ -135,6 +137,15 @@ class RunDirectory:
             line = line[os.write(self._descriptor, line) :]
         os.fsync(self._descriptor)
         self.trials.append(trial)
+
+    def limits(self) -> list[str] | None:
+        """The lines of the machine's limits, as the engine said them; None where none are kept yet."""
+        path = self.path / LIMITS
+        return _read_text(path).splitlines() if path.exists() else None
+
+    def keep_limits(self, lines: Sequence[str]) -> None:
+        """Keeps the lines of the machine's limits, all that there are."""
+        write_text(self.path / LIMITS, "".join(f"{line}\n" for line in lines))
 
     def finish(self, summary: Summary) -> None:
         """Writes summary.json and the tidy tables."""

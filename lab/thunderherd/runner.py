@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd import __version__, analysis, machine, noise, progress, source_csv
-from thunderherd.engine import find_engine
+from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, limit_lines
 from thunderherd.errors import Refusal, UserError
 from thunderherd.figures import count
 from thunderherd.lab_kind import Site
+from thunderherd.limits import machine_limits
+from thunderherd.limits_form import MachineLimits
 from thunderherd.records import RunInfo, Summary, TrialRecord
 from thunderherd.results import RunDirectory, default_directory, write_text
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
@@ -127,9 +129,12 @@ class _Run:
         self.go_on = go_on
         self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
+        self.limits: MachineLimits | None = None
+        self.notes: list[str] = []
         self.names = [contender.name for contender in study.contenders]
 
     def run(self) -> Summary:
+        self.limits = self._limits()
         try:
             number = self._next_block()
             while number is not None:
@@ -143,6 +148,25 @@ class _Run:
             self.show.say(f"go on with: {self._resume_command()}")
             raise
         return self._finish()
+
+    def _limits(self) -> MachineLimits | None:
+        """The machine's limits: those that the run has, or measured now; None where they are not wanted, or
+        cannot be had."""
+        milliseconds = self.study.measure.limits_milliseconds
+        if not milliseconds:
+            return None
+        try:
+            lines = self.directory.limits()
+            if lines is None:
+                self.show.say(f"measures the machine's limits first, for some {milliseconds / 1000:g} s")
+                settings = {"milliseconds": milliseconds, "seed": self.seed}
+                lines = list(limit_lines(cpus=_first_cpus(self.study), settings=settings, engine=self.engine))
+                self.directory.keep_limits(lines)
+            return machine_limits(map(limit_line, lines), catalogue(self.engine).limits)
+        except (EngineError, ValueError) as error:
+            self.notes.append(f"the machine's limits are not known: {error}")
+            self.show.say(self.notes[-1])
+            return None
 
     def _next_block(self) -> int | None:
         """The number of the block that is to be run or finished; None at the end."""
@@ -250,7 +274,11 @@ class _Run:
             seed=self.seed,
             command=self.command or info.command,
             started=info.started,
-            notes=[f"the run was interrupted, and resumed at {when}" for when in info.resumed],
+            notes=[
+                *self.notes,
+                *(f"the run was interrupted, and resumed at {when}" for when in info.resumed),
+            ],
+            limits=self.limits,
         )
         self.directory.finish(summary)
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
@@ -263,6 +291,14 @@ class _Run:
             return shlex.join(self.go_on)
         words = typed(asked_for(self.study), self.study.size, self.study.overrides)
         return shlex.join([*words, "--out", str(self.directory.path), "--resume"])
+
+
+def _first_cpus(study: Study) -> list[int] | None:
+    """One CPU of each side, where the study has them apart; None leaves the choice to the engine."""
+    server, clients = study.lab.server_cpus, study.lab.client_cpus
+    if not server or not clients or server[0] == clients[0]:
+        return None
+    return [server[0], clients[0]]
 
 
 def _build_of(engine: Path) -> tuple[int, int] | None:

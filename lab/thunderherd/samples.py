@@ -136,6 +136,26 @@ def _walsh_rank(n: int, alpha: float) -> int:
     return int(np.searchsorted(2 * at_most, alpha, side="right"))
 
 
+def median_estimate(sample: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """The median of a sample, and an interval of two of its order statistics: of the k-th smallest and the
+    k-th largest, k from the binomial distribution (David and Nagaraja, *Order Statistics*, section 7.1).
+
+    It takes independent observations for granted and nothing of their distribution, symmetry neither: what a
+    machine takes for something has a long tail on one side.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+    ordered = np.sort(finite(sample))
+    n = ordered.size
+    missed, k, term = 0.0, 0, 0.5**n  # by an interval from the k-th: 2 P(Binomial(n, 1/2) < k)
+    while missed + 2 * term <= 1 - confidence:
+        missed, k, term = missed + 2 * term, k + 1, term * (n - k) / (k + 1)
+    value = float(np.median(ordered))
+    if k == 0:
+        return Estimate(value, None, None, 1.0, n)
+    return Estimate(value, float(ordered[k - 1]), float(ordered[n - k]), 1 - missed, n)
+
+
 def robust_spread(sample: ArrayLike) -> float:
     """The standard deviation by Qn (Rousseeuw and Croux 1993): half the sample may be wild; 82 % efficient.
 

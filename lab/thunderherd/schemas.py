@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from thunderherd.limits_form import MachineLimits
 from thunderherd.records import Summary, TrialRecord
 
 
@@ -17,6 +18,11 @@ def summary_schema() -> dict[str, Any]:
 def trial_schema() -> dict[str, Any]:
     """The JSON schema of one line of `trials.jsonl`, as published."""
     return published(TrialRecord, "One line of trials.jsonl of a Thunderherd run")
+
+
+def limits_schema() -> dict[str, Any]:
+    """The JSON schema of what `thunderherd limits --json` prints, as published."""
+    return published(MachineLimits, "thunderherd limits --json")
 
 
 def published(

@@ -72,6 +72,12 @@ class MeasureTable(Table):
         description="metrics that a trial is invalid with less of, and the setting of the load that says how "
         'much: { server_reads = "load.settings.repetitions" }',
     )
+    limits_milliseconds: int = Field(
+        default=3000,
+        ge=0,
+        le=60_000,
+        description="how long a run measures the machine's limits before its first trial, about; 0: not",
+    )
     single_runs: int = Field(
         default=0,
         ge=0,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.catalogue import SettingValue
+from thunderherd.catalogue import Makes, SettingValue
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
@@ -33,7 +34,8 @@ class _Resolved(BaseModel):
 class Measure(_Resolved):
     """What is compared. `alpha` is the chance of a false verdict, over the whole family and all looks.
 
-    `single_runs` is how many stand beside judged figures. `counters` are read on both sides in every trial;
+    `single_runs` is how many stand beside judged figures. `limits_milliseconds` is how long a run measures
+    the machine's limits before its first trial; 0: not. `counters` are read on both sides in every trial;
     each with its unit, as the engine has it. `uncounted` are those that the engine does not have yet, and
     why: metrics may be about them, and are unavailable. `substitutes` are, by metric, those that charts show
     where this machine cannot tell it.
@@ -46,6 +48,7 @@ class Measure(_Resolved):
     equivalence_percent: float
     alpha: float
     single_runs: int = 0
+    limits_milliseconds: int = 0
     counters: dict[str, str]
     uncounted: dict[str, str] = {}
     substitutes: dict[str, str] = {}
@@ -93,6 +96,14 @@ class LoadPlan(_Resolved):
         return None if self.is_timed else requests_of(self.requests, self.processes, self.settings)
 
     @property
+    def clients_at_once(self) -> int | None:
+        """Clients that ask at the same time, each waiting for its reply before it asks again; None where the
+        load does not say."""
+        if not self.requests:
+            return None
+        return self.processes * math.prod(int(self.settings[name]) for name in self.requests[:-1])
+
+    @property
     def connections_per_trial(self) -> int | None:
         """Connections that the measured load opens, all clients together; None where that is not known
         beforehand."""
@@ -125,7 +136,9 @@ class Contender(_Resolved):
     """One complete configuration; `settings` holds a value for everything that its server can be told.
 
     A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
-    `stores` is as that of the load, for its server. `scale` says in words how it is smaller than the source's
+    `stores` is as that of the load, for its server. `copies` is how often a byte on its way from one program
+    to the other is copied at least, `spins` whether an end never sleeps, `makes` what its server makes anew
+    for every connection. `scale` says in words how it is smaller than the source's
     experiment, where it is; `queueing_bound` is the most requests a second that arithmetic allows it, where
     the study says how to reckon; `at_least` what a trial must have of some metrics to be valid.
     """
@@ -140,6 +153,9 @@ class Contender(_Resolved):
     primitive: str
     receive: str
     stores: bool = True
+    copies: int = 2
+    spins: bool = False
+    makes: Makes | None = None
     workload: str
     settings: Settings
     load: LoadPlan

@@ -327,6 +327,7 @@ class Resolver:
             design=each.design,
             **each.way._asdict(),
             stores=self._stores(each.way),
+            **self.catalogue.facts_of(each.design, each.way, each.load.way),
             workload=each.workload,
             settings=settings,
             load=load,

@@ -34,6 +34,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose, wrapped
+from thunderherd.limits_tables import bounds_in_words
 from thunderherd.matrices import caption_of, digits_for, main_papers, shown_of, unit_for
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
@@ -325,6 +326,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         ("Verdicts", verdict_counts(summary)),
         ("Claims", claim_counts(summary)),
         ("Trials", trial_counts(summary)),
+        *(("Bound", bound) for bound in bounds_in_words(summary)),
         ("Run", run_line(summary)),
         *(("Note", note) for note in warnings(summary)),
     ]
@@ -405,7 +407,6 @@ def _pairs_table(summary: Summary, layout: Layout) -> Table:
     table.add_column("a / b", justify="right", no_wrap=True)
     if layout.one_line:
         table.add_column("interval", style="dim", no_wrap=True)
-    if layout.one_line:
         table.add_column("Blocks", justify="right", no_wrap=True)
     table.add_column(
         "Smallest detectable" if layout.one_line else "Smallest\ndetectable", justify="right", no_wrap=True

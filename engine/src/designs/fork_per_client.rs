@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{COMMON, Design, Run, no_pool};
+use crate::design::{COMMON, Design, Makes, Run, no_pool};
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::{descriptor, process, signal};
@@ -16,6 +16,7 @@ pub static ENTRY: Design = Design {
     waits: Waits::InTheCall,
     settings: &[],
     workers: no_pool,
+    makes: Some(Makes::Process),
     serve,
     ..COMMON
 };

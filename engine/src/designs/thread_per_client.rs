@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::about::About;
-use crate::design::{COMMON, Design, Run, no_pool};
+use crate::design::{COMMON, Design, Makes, Run, no_pool};
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::thread;
@@ -19,6 +19,7 @@ pub static ENTRY: Design = Design {
     waits: Waits::InTheCall,
     settings: &[],
     workers: no_pool,
+    makes: Some(Makes::Thread),
     serve,
     ..COMMON
 };

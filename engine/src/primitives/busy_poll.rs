@@ -8,6 +8,7 @@ use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_spinning, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
+    spins: true,
     waits: &[Waits::InTheCall],
     ..Primitive::receiving::<BusyPoll>(About {
         summary: "Spins until something has come, for 10 ms at most: recv with MSG_DONTWAIT",

@@ -9,6 +9,7 @@ use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_disca
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
+    spins: true,
     waits: &[Waits::InTheCall],
     tcp_only: Some("MSG_TRUNC throws nothing away on Unix stream sockets"),
     ..Primitive::receiving::<BusyPollTruncate>(About {

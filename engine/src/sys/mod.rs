@@ -6,6 +6,7 @@ pub mod descriptor;
 pub mod epoll;
 pub mod lock;
 pub mod mapped;
+pub mod memory;
 pub mod namespace;
 pub mod piece_table;
 pub mod poll;

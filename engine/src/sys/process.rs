@@ -14,6 +14,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{getpid, getppid, setpgid};
 
 pub use nix::unistd::Pid;
@@ -136,6 +137,33 @@ pub fn wait_for_all() -> io::Result<()> {
 /// A child that has ended, if there is one; `Ok(None)` also when there is no child at all.
 pub fn wait_without_hanging() -> io::Result<Option<(Pid, Ended)>> {
     retry(|| wait_with(libc::WNOHANG))
+}
+
+/// Waits for one child to end, and says how. What it had used is in nobody's account.
+pub fn wait_for(child: Pid) -> io::Result<Ended> {
+    match retry(|| nix::sys::wait::waitpid(child, None).map_err(io::Error::from))? {
+        WaitStatus::Exited(_, status) => Ok(Ended::Exited(status)),
+        WaitStatus::Signaled(_, signal, _) => Ok(Ended::Killed(signal)),
+        other => Err(io::Error::other(format!("the child has not ended: {other:?}"))),
+    }
+}
+
+/// The bare price of a process: fork(2), a child that does nothing but _exit(2), and waitpid(2). Unlike [`fork`] it makes no
+/// other call, so this child has no time in which it could outlive its parent.
+pub fn fork_exit_wait() -> io::Result<()> {
+    // SAFETY: processes that fork have one thread, and the child calls nothing but _exit.
+    match unsafe { nix::unistd::fork() }? {
+        nix::unistd::ForkResult::Child => leave(0),
+        nix::unistd::ForkResult::Parent { child } => match wait_for(child)? {
+            Ended::Exited(0) => Ok(()),
+            other => Err(io::Error::other(format!("a child that does nothing {other}"))),
+        },
+    }
+}
+
+/// The parent of this process (getppid(2)), which the kernel is asked for each time.
+pub fn parent() -> Pid {
+    getppid()
 }
 
 fn wait_with(flags: libc::c_int) -> io::Result<Option<(Pid, Ended)>> {

@@ -1,4 +1,4 @@
-//! A detached thread as C makes it: pthread_create(3).
+//! A thread as C makes it: pthread_create(3).
 //!
 //! The standard library's threads also set up an alternate signal stack, eight more system calls a thread (strace -f -c
 //! counts them), which a design that makes a thread for every connection would be charged with.
@@ -26,6 +26,19 @@ pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'sta
             .and_then(|()| spawn(&attributes, Box::new(body)));
         libc::pthread_attr_destroy(&mut attributes);
         result
+    }
+}
+
+/// Makes a thread with default attributes that does nothing, and waits for its end (pthread_join(3)).
+pub fn create_and_join() -> io::Result<()> {
+    extern "C" fn end(_: *mut libc::c_void) -> *mut libc::c_void {
+        std::ptr::null_mut()
+    }
+    let mut thread = 0;
+    // SAFETY: no attributes are the default ones; the thread refers to nothing, and is joined once.
+    unsafe {
+        check_number(libc::pthread_create(&mut thread, std::ptr::null(), end, std::ptr::null_mut()))?;
+        check_number(libc::pthread_join(thread, std::ptr::null_mut()))
     }
 }
 

@@ -1,0 +1,23 @@
+//! A look at the clock by which everything here is timed.
+
+use std::hint::black_box;
+
+use crate::about::About;
+use crate::limit::{Call, Figure, Limit, ONE_CPU};
+use crate::sys::process;
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "A reading of CLOCK_MONOTONIC, which needs no system call where the vDSO has it",
+        source: "clock_gettime(2), vdso(7)",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_| {
+        Ok(Box::new(Call(|| {
+            black_box(process::monotonic_nanoseconds());
+            Ok(())
+        })))
+    },
+};

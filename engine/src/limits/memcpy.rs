@@ -1,0 +1,26 @@
+//! Bytes from one place in memory to another.
+
+use crate::about::About;
+use crate::limit::{Call, Figure, Limit, ONE_CPU, Point};
+use crate::sys::memory::Pages;
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "Bytes copied from one buffer to another, the same two again and again: small ones stay in the cache",
+        source: "memcpy(3); lmbench's bw_mem bcopy (McVoy and Staelin, USENIX 1996)",
+    },
+    figure: Figure::BytesPerSecond,
+    // From the smallest message to what no cache holds, each four times the one before.
+    sizes: &[1 << 6, 1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26],
+    places: ONE_CPU,
+    prepare: |point: &Point| {
+        let size = point.size();
+        let (mut from, mut to) = (Pages::of_bytes(size)?, Pages::of_bytes(size)?);
+        from.touch();
+        to.touch();
+        Ok(Box::new(Call(move || {
+            to.copy_from(&from, size);
+            Ok(())
+        })))
+    },
+};

@@ -1,0 +1,20 @@
+//! The machine's limits: what one thing costs here when nothing else is done. A file each, and a line here.
+
+use crate::limit::Limit;
+
+crate::register! {
+    /// All limits.
+    LIMITS: Limit {
+        clock_read,
+        system_call,
+        page_fault,
+        thread_creation,
+        fork_exit_wait,
+        pipe_transfer,
+        pipe_round_trip,
+        socketpair_round_trip,
+        tcp_transfer,
+        tcp_connection,
+        memcpy,
+    }
+}

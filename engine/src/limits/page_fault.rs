@@ -1,0 +1,38 @@
+//! The first touch of a page of new memory.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::limit::{Figure, Limit, ONE_CPU, Probe};
+use crate::sys::memory::Pages;
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "The first write to a page of new memory, which the kernel finds and clears",
+        source: "mmap(2), MAP_ANONYMOUS; madvise(2), MADV_NOHUGEPAGE",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_| Ok(Box::new(PageFault)),
+};
+
+/// Pages that a round touches at most: 16 MiB where they have 4 KiB.
+const MOST: u64 = 4096;
+
+struct PageFault;
+
+impl Probe for PageFault {
+    fn round(&mut self, times: u64) -> Result<Duration> {
+        let mut pages = Pages::untouched(times as usize)?;
+        let began = Instant::now();
+        pages.touch();
+        Ok(began.elapsed())
+    }
+
+    fn most(&self) -> u64 {
+        MOST
+    }
+}

@@ -1,0 +1,28 @@
+//! A byte through a pipe, with nobody at its other end: what a round trip has beside its switches.
+
+use std::os::fd::AsFd;
+
+use anyhow::ensure;
+
+use crate::about::About;
+use crate::limit::{Call, Figure, Limit, ONE_CPU};
+use crate::sys::descriptor;
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "A byte written into a pipe and read from it by the same thread, which never waits",
+        source: "pipe(7); the overhead that lmbench's lat_ctx subtracts (McVoy and Staelin, USENIX 1996)",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_| {
+        let (reading, writing) = descriptor::pipe()?;
+        Ok(Box::new(Call(move || {
+            let written = descriptor::write(writing.as_fd(), &[0])?;
+            let read = descriptor::read(reading.as_fd(), &mut [0])?;
+            ensure!((written, read) == (1, 1), "a pipe took {written} bytes of 1 and gave {read}");
+            Ok(())
+        })))
+    },
+};

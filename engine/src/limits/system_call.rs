@@ -1,0 +1,23 @@
+//! The way into the kernel and back.
+
+use std::hint::black_box;
+
+use crate::about::About;
+use crate::limit::{Call, Figure, Limit, ONE_CPU};
+use crate::sys::process;
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "A system call that does next to nothing: getppid",
+        source: "getppid(2); lmbench's lat_syscall null (McVoy and Staelin, USENIX 1996)",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_| {
+        Ok(Box::new(Call(|| {
+            black_box(process::parent());
+            Ok(())
+        })))
+    },
+};

@@ -1,0 +1,49 @@
+//! A TCP connection that is made and closed, and nothing else.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::about::About;
+use crate::limit::{Figure, Limit, ONE_CPU, Point, Probe};
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "A TCP connection over loopback made, accepted and closed at both ends by the same thread: both sides' work",
+        source: "connect(2), accept(2), close(2), tcp(7)",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_: &Point| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
+        let address = listener.local_addr()?;
+        Ok(Box::new(Connection { listener, address }))
+    },
+};
+
+/// Connections that a round makes at most: each leaves a port in TIME_WAIT for a minute.
+const MOST: u64 = 64;
+
+struct Connection {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Probe for Connection {
+    fn round(&mut self, times: u64) -> Result<Duration> {
+        let began = Instant::now();
+        for _ in 0..times {
+            let asking = TcpStream::connect(self.address).context("no connection over loopback")?;
+            let (accepted, _) = self.listener.accept()?;
+            drop(asking);
+            drop(accepted);
+        }
+        Ok(began.elapsed())
+    }
+
+    fn most(&self) -> u64 {
+        MOST
+    }
+}

@@ -1,0 +1,18 @@
+//! A thread that does nothing.
+
+use anyhow::Context;
+
+use crate::about::About;
+use crate::limit::{Call, Figure, Limit, ONE_CPU};
+use crate::sys::thread;
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "A thread made, run to its end, which comes at once, and joined",
+        source: "pthread_create(3), pthread_join(3)",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_| Ok(Box::new(Call(|| thread::create_and_join().context("a thread could not be made (ulimit -u)")))),
+};

@@ -1,0 +1,312 @@
+"""Best results as shares of what the machine's limits allow: known answers, and where there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import MEASURE
+from small_studies import head
+
+from thunderherd.analysis import summarise
+from thunderherd.bounds import BOUNDS, best_of_bounds
+from thunderherd.catalogue import Catalogue
+from thunderherd.errors import UserError
+from thunderherd.layout import make_console
+from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits
+from thunderherd.limits_tables import bounds_in_words
+from thunderherd.metrics import METRICS
+from thunderherd.records import ContenderSummary, Interval
+from thunderherd.report import render
+from thunderherd.results import load
+from thunderherd.runner import run_study
+from thunderherd.study import Study, load_study
+from thunderherd.tables import print_study
+
+
+def figure(limit: str, value: float, *, size: int | None = None, place: Any = "one_cpu") -> LimitFigure:
+    return LimitFigure(
+        limit=limit, place=place, bytes=size, unit="bytes_per_second" if limit == "memcpy" else "nanoseconds",
+        value=value, low=None, high=None, confidence=1.0, rounds=1, best=value,
+    )  # fmt: skip
+
+
+LIMITS = MachineLimits(
+    cpus=[0, 1],
+    settings={},
+    figures=[
+        figure("memcpy", 10e9, size=1024),
+        figure("memcpy", 40e9, size=4096),
+        figure("memcpy", 20e9, size=16384),
+        figure("tcp_connection", 50_000),
+        figure("tcp_transfer", 2_000, size=1),
+        figure("pipe_round_trip", 5_000),
+        figure("pipe_round_trip", 45_000, place="two_cpus"),
+        figure("fork_exit_wait", 100_000),
+        figure("thread_creation", 20_000),
+    ],
+)
+
+
+@pytest.fixture
+def study(small_study: Study) -> Study:
+    return small_study
+
+
+def bound(
+    study: Study,
+    metric: str,
+    figures: Mapping[str, float],
+    *,
+    name: str = "iterative",
+    cpus: tuple[int, ...] = (0, 1),
+    lab: Mapping[str, Any] | None = None,
+    load: Mapping[str, Any] | None = None,
+    limits: MachineLimits | None = LIMITS,
+    **of_contender: Any,
+) -> BoundSummary | None:
+    """The one bound of a contender with these figures; of_contender is changed in the study beforehand."""
+    contender = study.contender(name)
+    changes = {
+        "lab": contender.lab.model_copy(update=dict(lab or {})),
+        "load": contender.load.model_copy(update=dict(load or {})),
+        **of_contender,
+    }
+    changed = study.model_copy(
+        update={
+            "contenders": tuple(
+                each.model_copy(update=changes) if each.name == name else each for each in study.contenders
+            ),
+            "measure": study.measure.model_copy(update={"metric": metric}),
+        }
+    )
+    summary = next(each for each in summarise(study, [], {}, seed=1).contenders if each.name == name)
+    intervals = {each: Interval(value=value, low=None, high=None) for each, value in figures.items()}
+    found = best_of_bounds(changed, [summary.model_copy(update={"metrics": intervals})], limits, cpus)
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+SENT = {
+    "client.bytes_sent": 10.0,
+    "client.send_calls": 1.0,
+    "server.bytes_sent": 4096e3,
+    "server.send_calls": 1e3,
+}
+
+
+def test_payload_is_copied_twice_in_blocks_as_large_as_a_send(study: Study) -> None:
+    found = bound(study, "gigabits_per_second", {"gigabits_per_second": 32.0, **SENT})
+    assert found is not None
+    # 40 GB/s on each of two CPUs, every byte twice: 40 GB/s of payload, 320 Gbit/s.
+    assert (found.bound, found.share, found.limit) == (pytest.approx(320), pytest.approx(0.1), "memcpy")
+    assert "copied twice on 2 CPUs, in blocks of 4,096 bytes at 40 GB/s" in found.why
+    alone = bound(study, "gigabits_per_second", {"gigabits_per_second": 32.0, **SENT}, cpus=(3,))
+    assert alone is not None and alone.bound == pytest.approx(160)
+    once = bound(study, "gigabits_per_second", {"gigabits_per_second": 32.0, **SENT}, copies=1)
+    assert once is not None and once.bound == pytest.approx(640) and "copied once" in once.why
+
+
+@pytest.mark.parametrize(
+    ("size", "gigabytes"), [(64, 10), (1024, 10), (2000, 40), (5000, 40), (16384, 20), (1e6, 20)]
+)
+def test_between_two_sizes_the_greater_figure_bounds(study: Study, size: float, gigabytes: float) -> None:
+    figures = {"gigabits_per_second": 1.0, "server.bytes_sent": 8 * size, "server.send_calls": 8.0}
+    found = bound(study, "gigabits_per_second", figures)
+    assert found is not None and found.bound == pytest.approx(8 * gigabytes)
+
+
+def test_connections_cost_both_sides_work_on_all_cpus(study: Study) -> None:
+    found = bound(study, "connections_per_second", {"connections_per_second": 10_000.0})
+    assert found is not None and (found.bound, found.share) == (pytest.approx(40_000), pytest.approx(0.25))
+    pinned = {"server_cpus": (0,), "client_cpus": (0,)}
+    one = bound(study, "connections_per_second", {"connections_per_second": 10_000.0}, lab=pinned)
+    assert one is not None and one.bound == pytest.approx(20_000) and "on one CPU" in one.why
+
+
+def test_requests_are_bounded_by_what_each_needs(study: Study) -> None:
+    alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
+    round_trip = bound(study, "requests_per_second", {"requests_per_second": 1e5}, load=alone)
+    assert round_trip is not None and round_trip.limit == "pipe_round_trip"
+    assert round_trip.bound == pytest.approx(1 / 5e-6)
+    connected = {"requests_per_second": 1e4, "connections": 100.0, "requests": 100.0}
+    found = bound(study, "requests_per_second", connected)
+    assert found is not None and found.limit == "tcp_connection"
+    kept = {**connected, "connections": 2.0}
+    assert bound(study, "requests_per_second", kept) is None, "several requests may be sent by one call"
+    calls = {"server.send_calls_per_request": 1.0, "client.send_calls_per_request": 1.0}
+    found = bound(study, "requests_per_second", kept | calls)
+    assert found is not None and (found.limit, found.bound) == ("tcp_transfer", pytest.approx(2 / 4e-6))
+    gathered = kept | calls | {"client.send_calls_per_request": 0.1}
+    assert bound(study, "requests_per_second", gathered) is None
+
+
+def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: Study) -> None:
+    alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
+    figures = {"latency_p50_seconds": 50e-6}
+    anywhere = bound(study, "latency_p50_seconds", figures, load=alone)
+    assert anywhere is not None and (anywhere.bound, anywhere.share) == (
+        pytest.approx(5e-6),
+        pytest.approx(0.1),
+    )
+    apart = {"server_cpus": (0,), "client_cpus": (1,)}
+    across = bound(study, "latency_p50_seconds", figures, load=alone, lab=apart)
+    assert across is not None and (across.bound, across.share) == (pytest.approx(45e-6), pytest.approx(0.9))
+    assert bound(study, "latency_p50_seconds", figures) is None, "several clients keep the server awake"
+    assert bound(study, "latency_p50_seconds", figures, load=alone, spins=True) is None
+
+
+def test_what_is_made_for_every_connection_is_paid_for(study: Study) -> None:
+    metric = "server_cpu_per_connection"
+    assert bound(study, metric, {metric: 125e-6}) is None, "an iterative server makes nothing"
+    found = bound(study, metric, {metric: 125e-6}, name="fork_per_client")
+    assert found is not None
+    assert (found.limit, found.share) == ("fork_exit_wait", pytest.approx(0.8))
+    thread = bound(study, metric, {metric: 40e-6}, makes="thread")
+    assert thread is not None and (thread.limit, thread.share) == ("thread_creation", pytest.approx(0.5))
+
+
+def test_without_what_it_takes_nothing_is_said(study: Study) -> None:
+    rate = {"gigabits_per_second": 1.0}
+    assert bound(study, "gigabits_per_second", rate) is None, "how large a send is was not counted"
+    assert bound(study, "gigabits_per_second", rate | SENT, copies=0) is None
+    assert bound(study, "gigabits_per_second", rate | SENT, limits=None) is None
+    nothing = MachineLimits(cpus=[0], settings={}, figures=[])
+    for metric in BOUNDS:
+        assert bound(study, metric, {metric: 1.0, **SENT}, limits=nothing) is None
+    connections = {"connections_per_second": 1.0}
+    assert bound(study, "connections_per_second", connections, lab={"kind": "unix"}) is None, "that is no TCP"
+    assert bound(study, "elapsed_seconds", {"elapsed_seconds": 1.0}) is None
+    assert bound(study, "connections_per_second", {"connections_per_second": 0.0}) is None
+
+
+def test_every_bound_is_of_a_metric_that_there_is() -> None:
+    assert set(BOUNDS) <= set(METRICS)
+
+
+def test_the_best_result_is_the_one_that_is_told(study: Study) -> None:
+    contenders = summarise(study, [], {}, seed=1).contenders
+    measure = study.measure.model_copy(update={"metric": "connections_per_second"})
+    rates = dict(zip((each.name for each in contenders), (100.0, 300.0, 200.0), strict=True))
+
+    def with_rate(each: ContenderSummary) -> ContenderSummary:
+        rate = Interval(value=rates[each.name], low=None, high=None)
+        return each.model_copy(update={"metrics": {"connections_per_second": rate}})
+
+    of = study.model_copy(update={"measure": measure})
+    found = best_of_bounds(of, map(with_rate, contenders), LIMITS, (0, 1))
+    assert [(each.contender, each.value) for each in found] == [("fork_per_client", 300.0)]
+
+
+def test_what_is_above_its_bound_says_so(study: Study) -> None:
+    summary = summarise(study, [], {}, seed=1)
+
+    def words(share: float) -> str:
+        each = BoundSummary(
+            metric="connections_per_second", sweep=None, contender="prefork", value=20_000 * share,
+            bound=20_000,
+            share=share, limit="tcp_connection", why="a bare connection takes 50 µs of a CPU, on one CPU",
+        )  # fmt: skip
+        (text,) = bounds_in_words(summary.model_copy(update={"bounds": [each]}))
+        return text
+
+    assert words(0.5) == (
+        "connections per second, prefork: 10,000 /s is 50 % of the bound, 20,000 /s (a bare connection takes "
+        "50 µs of a CPU, on one CPU)"
+    )
+    assert "22,000 /s is above the bound: 110 % of it, 20,000 /s" in words(1.1)
+    assert "below 1 % of the bound" in words(0.001)
+    assert "above" not in words(1.0)
+
+
+# A run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measuring(tmp_path: Path, some_catalogue: Catalogue) -> Study:
+    """A study that measures limits, of the stand-in for the engine."""
+    path = tmp_path / "measuring.toml"
+    path.write_text(
+        head("measuring", measure=MEASURE, limits=20)
+        + "[sizes.quick]\nrepetitions = 1\n"
+        + '[[contenders]]\nname = "iterative"\ndesign = "iterative"\n'
+        + '[[contenders]]\nname = "fork_per_client"\ndesign = "fork_per_client"\n'
+    )
+    return load_study(str(path), "quick", [], some_catalogue)
+
+
+def test_a_run_keeps_its_limits_and_shows_how_far_from_them_it_is(
+    measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_engine()
+    run = tmp_path / "run"
+    summary = run_study(measuring, run, seed=7)
+    lines = (run / "limits.jsonl").read_text().splitlines()
+    assert json.loads(lines[0])["settings"] == {"milliseconds": 20, "rounds": 1, "seed": 7}
+    assert summary.limits is not None
+    forked = summary.limits.figure("fork_exit_wait")
+    assert forked is not None and forked.value == 15_000, "the median of 10 and 20 µs"
+    (found,) = summary.bounds
+    # By decree 120 µs a connection.
+    assert (found.contender, found.limit) == ("fork_per_client", "fork_exit_wait")
+    assert found.share == pytest.approx(15 / 120, rel=0.01)
+    kept = load(run).summary
+    assert kept is not None and kept.limits == summary.limits and kept.bounds == summary.bounds
+
+    print_study(summary, make_console())
+    text = " ".join(capsys.readouterr().out.split())
+    assert "fork_per_client" in text and "12.5 % of the bound" in text
+    page = render(summary)
+    assert "12.5 % of the bound" in page and "tcp_connection" in page and 'id="limits"' in page
+
+    fake_engine("no_limits")
+    again = run_study(measuring, run, resume=True)
+    assert again.limits == summary.limits, "a resumed run keeps those that it has"
+
+
+def test_a_run_that_has_lost_its_limits_measures_them_when_it_goes_on(
+    measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path
+) -> None:
+    fake_engine("no_limits")
+    run = tmp_path / "run"
+    summary = run_study(measuring, run, seed=7)
+    assert summary.limits is None and summary.bounds == []
+    (note,) = [note for note in summary.study.notes if "limits are not known" in note]
+    assert "none of the limits could be measured here" in note
+    assert not (run / "limits.jsonl").exists()
+    fake_engine()
+    assert run_study(measuring, run, resume=True).limits is not None
+
+
+def test_kept_limits_that_are_broken_are_told_not_used(
+    measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path
+) -> None:
+    fake_engine()
+    run = tmp_path / "run"
+    run_study(measuring, run, seed=7)
+    for broken in ("", "{oops\n", '{"line": "limit_round"}\n'):
+        (run / "limits.jsonl").write_text(broken)
+        summary = run_study(measuring, run, resume=True)
+        assert summary.limits is None
+        assert any("limits are not known" in note for note in summary.study.notes)
+
+
+def test_a_study_may_do_without(
+    measuring: Study, fake_engine: Callable[..., Path], tmp_path: Path, some_catalogue: Catalogue
+) -> None:
+    fake_engine()
+    without = load_study(str(measuring.path), "quick", ["measure.limits_milliseconds=0"], some_catalogue)
+    summary = run_study(without, tmp_path / "run", seed=7)
+    assert summary.limits is None and summary.bounds == []
+    assert not (tmp_path / "run" / "limits.jsonl").exists()
+    assert "limits are not known" not in " ".join(summary.study.notes)
+    assert 'id="limits"' not in render(summary)
+
+
+@pytest.mark.parametrize("wrong", ["-1", "60001", "1.5", "long"])
+def test_how_long_is_checked(measuring: Study, wrong: str, some_catalogue: Catalogue) -> None:
+    with pytest.raises(UserError, match="limits_milliseconds"):
+        load_study(str(measuring.path), "quick", [f"measure.limits_milliseconds={wrong}"], some_catalogue)

@@ -1,0 +1,251 @@
+"""The machine's limits: medians with their intervals, prices that follow, the table."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from thunderherd.catalogue import Limit
+from thunderherd.cli import run_command
+from thunderherd.engine_lines import LimitRound, Limits, LimitUnavailable, Place
+from thunderherd.limits import machine_limits
+from thunderherd.limits_form import MachineLimits
+from thunderherd.limits_tables import limit_rows, print_limits, size_in_words
+from thunderherd.samples import median_estimate
+
+HEAD = Limits.model_validate(
+    {"line": "limits", "schema": 4, "cpus": [0, 1], "settings": {"rounds": 6, "milliseconds": 100, "seed": 1}}
+)
+LISTED = [
+    Limit(name="pipe_transfer", summary="through a pipe", figure="nanoseconds"),
+    Limit(name="pipe_round_trip", summary="there and back", figure="nanoseconds"),
+    Limit(name="memcpy", summary="copied", figure="bytes_per_second", sizes=(64, 1 << 20)),
+]
+
+
+def rounds(
+    limit: str, each: list[float], *, place: Place = "one_cpu", size: int | None = None, times: int = 10
+) -> list[LimitRound]:
+    """Rounds in which one took so many nanoseconds."""
+    return [
+        LimitRound(
+            limit=limit, place=place, bytes=size, round=number, times=times, elapsed_ns=round(times * one)
+        )
+        for number, one in enumerate(each, start=1)
+    ]
+
+
+def some_limits() -> MachineLimits:
+    lost = LimitUnavailable(limit="memcpy", place="one_cpu", bytes=1 << 20, reason="Cannot allocate memory")
+    return machine_limits(
+        [
+            HEAD,
+            *rounds("memcpy", [2.0] * 5 + [4.0], size=64),
+            lost,
+            *rounds("pipe_round_trip", [5000, 5100, 5200, 5300, 5400, 9000]),
+            *rounds("pipe_round_trip", [45_000, 46_000, 44_000, 47_000, 45_500, 90_000], place="two_cpus"),
+            *rounds("pipe_transfer", [1000, 1010, 1020, 1030, 1040, 1500]),
+        ],
+        LISTED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "k"),
+    # Tables of the confidence interval of a median, such as that of Hollander and Wolfe (sign test) at 95 %.
+    [(6, 1), (8, 1), (9, 2), (10, 2), (12, 3), (15, 4), (20, 6), (25, 8), (31, 10), (50, 18)],
+)
+def test_the_interval_of_a_median_is_of_these_order_statistics(n: int, k: int) -> None:
+    shuffled = np.random.default_rng(n).permutation(np.arange(1, n + 1))
+    found = median_estimate(shuffled)
+    assert (found.value, found.low, found.high, found.n) == ((n + 1) / 2, k, n + 1 - k, n)
+    missed = 2 * sum(math.comb(n, below) for below in range(k)) / 2**n
+    assert found.confidence == pytest.approx(1 - missed)
+    assert missed <= 0.05 < missed + 2 * math.comb(n, k) / 2**n, "the narrowest that holds its word"
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_a_few_rounds_give_a_median_and_no_bounds(n: int) -> None:
+    found = median_estimate(range(n))
+    assert (found.value, found.low, found.high, found.confidence) == ((n - 1) / 2, None, None, 1.0)
+
+
+def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:
+    generator, held = np.random.default_rng(1), 0
+    for _ in range(4000):
+        found = median_estimate(generator.exponential(size=21))
+        assert found.low is not None and found.high is not None
+        held += found.low <= math.log(2) <= found.high
+    assert 0.95 <= held / 4000 <= 0.985  # 97.3 % by arithmetic
+
+
+@pytest.mark.parametrize("wrong", [[], [1.0, math.nan], [math.inf], [[1.0]]])
+def test_a_median_is_of_finite_numbers(wrong: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        median_estimate(wrong)
+    with pytest.raises(ValueError, match="confidence"):
+        median_estimate([1.0], 1.0)
+
+
+def test_figures_are_medians_in_the_order_of_the_catalogue() -> None:
+    limits = some_limits()
+    assert [(each.limit, each.place, each.bytes) for each in limits.figures] == [
+        ("pipe_transfer", "one_cpu", None),
+        ("pipe_round_trip", "one_cpu", None),
+        ("pipe_round_trip", "two_cpus", None),
+        ("memcpy", "one_cpu", 64),
+        ("process_switch", "one_cpu", None),
+        ("remote_wake_up", "two_cpus", None),
+    ]
+    trip = limits.figure("pipe_round_trip")
+    assert trip is not None
+    assert (trip.value, trip.low, trip.high, trip.best, trip.rounds) == (5250, 5000, 9000, 5000, 6)
+    copied = limits.figure("memcpy", bytes=64)
+    assert copied is not None
+    assert (copied.unit, copied.value, copied.best) == ("bytes_per_second", 32e9, 32e9)
+    assert copied.low == 16e9, "more is better, and the slowest round is the lowest"
+    assert limits.figure("memcpy", bytes=128) is None
+    assert [each.reason for each in limits.unavailable] == ["Cannot allocate memory"]
+
+
+def test_what_follows_from_others_is_taken_round_by_round() -> None:
+    switch = some_limits().figure("process_switch")
+    assert switch is not None and switch.derived
+    # Half of each round trip less the transfer of the same round: 1500, 1540, 1580, 1620, 1660, 3000.
+    assert (switch.value, switch.low, switch.high) == (1600, 1500, 3000)
+    alone = machine_limits([HEAD, *rounds("pipe_round_trip", [5000])], LISTED)
+    assert [each.limit for each in alone.figures] == ["pipe_round_trip"], "without a transfer nothing follows"
+    apart = machine_limits(
+        [HEAD, *rounds("pipe_round_trip", [5000]), *rounds("pipe_transfer", [1, 1000])[1:]], LISTED
+    )
+    assert not any(each.derived for each in apart.figures), "they have no round in common"
+
+
+def test_lines_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="did not say how"):
+        machine_limits(rounds("memcpy", [1.0], size=64), LISTED)
+    with pytest.raises(ValueError, match="measured nothing_known"):
+        machine_limits([HEAD, *rounds("nothing_known", [1.0])], LISTED)
+
+
+TABLE = """\
+Limit            Where, size  Median  interval    Best
+pipe_transfer        one CPU    1.02  1.00..1.50  1.00  µs
+pipe_round_trip      one CPU    5.25  5.00..9.00  5.00  µs
+                    two CPUs    45.8  44.0..90.0  44.0  µs
+memcpy                  64 B    32.0  16.0..32.0  32.0  GB/s
+process_switch       one CPU    1.60  1.50..3.00  1.50  µs
+remote_wake_up      two CPUs    21.9  21.0..43.5  21.0  µs
+
+pipe_transfer    through a pipe
+pipe_round_trip  there and back
+memcpy           copied
+process_switch   From one process to another on the same CPU: half a round trip by pipes, less the
+                 transfer
+remote_wake_up   From one process to one that sleeps on another CPU: half a round trip by pipes,
+                 less the transfer
+
+Not to be had here:
+  memcpy  1 MiB, one CPU: Cannot allocate memory
+
+Medians of 6 rounds, interleaved in random order; intervals of the median: 96.9 %; best: of all
+rounds. Measured on CPU 0, the other end of two CPUs on CPU 1.
+"""
+
+
+def test_the_table() -> None:
+    stream = io.StringIO()
+    print_limits(some_limits(), LISTED, Console(file=stream, width=120, highlight=False))
+    assert stream.getvalue() == TABLE
+
+
+def test_the_table_fits_a_narrow_terminal() -> None:
+    stream = io.StringIO()
+    print_limits(some_limits(), LISTED, Console(file=stream, width=60, highlight=False))
+    assert max(map(len, stream.getvalue().splitlines())) <= 60
+    assert "45.8" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(1, "1 B"), (1000, "1,000 B"), (1 << 10, "1 KiB"), (1 << 26, "64 MiB"), (1536, "1,536 B")],
+)
+def test_sizes_are_read_easily(size: int, words: str) -> None:
+    assert size_in_words(size) == words
+
+
+def test_small_and_large_times_have_units_of_their_own() -> None:
+    def unit(nanoseconds: float) -> tuple[str, str]:
+        found = machine_limits([HEAD, *rounds("pipe_transfer", [nanoseconds], times=1000)], LISTED)
+        row = limit_rows(found, LISTED)[0]
+        return row.value, row.unit
+
+    assert unit(21.5) == ("21.5", "ns")
+    assert unit(999) == ("999", "ns")
+    assert unit(1000) == ("1.00", "µs")
+    assert unit(2_500_000) == ("2.50", "ms")
+
+
+# The command ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_measures_on_this_machine(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["limits", "--json", "--milliseconds", "100", "--rounds", "2"]
+    assert run_command([*words, "--cpus", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))]) == 0
+    found = MachineLimits.model_validate_json(capsys.readouterr().out)
+    assert {each.rounds for each in found.figures} == {2}
+    assert all(each.value > 0 for each in found.figures if not each.derived)
+    assert found.figure("system_call") is not None
+    assert [each.bytes for each in found.sizes("memcpy")] == [4**power for power in range(3, 14)]
+    assert all(each.low is None for each in found.figures), "two rounds bound nothing"
+
+
+def test_the_command_prints_a_table(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["limits", "clock_read", "memcpy", "--milliseconds", "50", "--rounds", "6"]) == 0
+    text = capsys.readouterr().out
+    assert (
+        "clock_read" in text and "64 MiB" in text and "GB/s" in text and "pipe" not in text.split("memcpy")[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["memcpi"], "did you mean 'memcpy'"),
+        (["--cpus", "0,x"], "--cpus 0,x"),
+        (["--cpus", "0,0"], "two that differ"),
+        (["--cpus", "4096"], "not all of these are there"),
+        (["--rounds", "0"], "--rounds"),
+        (["--milliseconds", "soon"], "--milliseconds"),
+        (["--roundz", "3"], "--rounds"),
+    ],
+)
+def test_mistakes_are_refused_with_what_helps(
+    words: list[str], said: str, use_engine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["limits", *words]) == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert written.err.count("\n") == 1 and said in written.err
+
+
+def test_an_engine_that_fails_is_told(
+    fake_engine: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_engine("no_limits")
+    assert run_command(["limits"]) == 1
+    assert "none of the limits could be measured here" in capsys.readouterr().err
+    fake_engine()
+    assert run_command(["limits", "--json"]) == 0
+    assert [each["limit"] for each in json.loads(capsys.readouterr().out)["figures"]] == [
+        "fork_exit_wait",
+        "tcp_connection",
+    ]

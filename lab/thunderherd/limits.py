@@ -1,0 +1,113 @@
+"""The machine's limits as figures: from the engine's rounds to a median with its interval. Pure functions.
+
+Two prices follow from others, round by round, so that what slows down a whole round cancels in part: what
+another process costs that has to be switched to, and what it costs that has to be woken on another CPU. A
+round trip by pipes is two transfers of a byte and two such changes; a transfer alone is measured beside it
+(lmbench's lat_ctx does the same: McVoy and Staelin, *lmbench: Portable Tools for Performance Analysis*,
+USENIX 1996).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from thunderherd.catalogue import Limit
+from thunderherd.engine_lines import LimitRound, Limits, LimitUnavailable, Place
+from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits, Unit
+from thunderherd.samples import median_estimate
+
+CONFIDENCE = 0.95
+
+TRANSFER, ROUND_TRIP = "pipe_transfer", "pipe_round_trip"
+"""What the two prices that follow are made of."""
+
+DERIVED: Mapping[Place, tuple[str, str]] = {
+    "one_cpu": (
+        "process_switch",
+        "From one process to another on the same CPU: half a round trip by pipes, less the transfer",
+    ),
+    "two_cpus": (
+        "remote_wake_up",
+        "From one process to one that sleeps on another CPU: half a round trip by pipes, less the transfer",
+    ),
+}
+"""Their names and what they are, by the place of the round trip."""
+
+Point = tuple[str, Place, int | None]
+Rounds = dict[Point, dict[int, float]]
+"""Of each point: by number of the round, nanoseconds of one, or bytes a second."""
+
+
+def machine_limits(
+    lines: Iterable[Limits | LimitRound | LimitUnavailable], listed: Iterable[Limit]
+) -> MachineLimits:
+    """The figures of what the engine said while it measured; `listed` is what its catalogue says of them.
+
+    They are in the order of the catalogue, sizes ascending, then what follows from others. Raises ValueError
+    where the engine did not begin with how it measures, or names what its catalogue does not.
+    """
+    head: Limits | None = None
+    rounds: Rounds = {}
+    unavailable: list[LimitReason] = []
+    units: dict[str, Unit] = {each.name: each.figure for each in listed}
+    for line in lines:
+        if isinstance(line, Limits):
+            head = line
+        elif isinstance(line, LimitUnavailable):
+            reason = LimitReason(limit=line.limit, place=line.place, bytes=line.bytes, reason=line.reason)
+            unavailable.append(reason)
+        elif line.limit not in units:
+            raise ValueError(f"the engine measured {line.limit}, which is none of {', '.join(units)}")
+        else:
+            rounds.setdefault(line.point, {})[line.round] = _one(line, units[line.limit])
+    if head is None:
+        raise ValueError("the engine did not say how it measures")
+    order = {name: number for number, name in enumerate(units)}
+    points = sorted(rounds, key=lambda point: (order[point[0]], point[1], point[2] or 0))
+    figures = [_figure(point, units[point[0]], rounds[point]) for point in points]
+    return MachineLimits(
+        cpus=head.cpus,
+        settings=head.settings,
+        figures=[*figures, *_derived(rounds)],
+        unavailable=unavailable,
+    )
+
+
+def _one(line: LimitRound, unit: Unit) -> float:
+    """What one cost in a round, or how much passed in a second of it. A clock that did not move counts as
+    one nanosecond."""
+    elapsed = max(1, line.elapsed_ns)
+    if unit == "bytes_per_second":
+        return 1e9 * (line.bytes or 0) * line.times / elapsed
+    return elapsed / line.times
+
+
+def _figure(point: Point, unit: Unit, rounds: Mapping[int, float], *, derived: bool = False) -> LimitFigure:
+    values = list(rounds.values())
+    found = median_estimate(values, CONFIDENCE)
+    limit, place, size = point
+    return LimitFigure(
+        limit=limit,
+        place=place,
+        bytes=size,
+        unit=unit,
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        rounds=found.n,
+        best=min(values) if unit == "nanoseconds" else max(values),
+        derived=derived,
+    )
+
+
+def _derived(rounds: Rounds) -> list[LimitFigure]:
+    transfers = rounds.get((TRANSFER, "one_cpu", None), {})
+    found = []
+    for place, (name, _summary) in DERIVED.items():
+        round_trips = rounds.get((ROUND_TRIP, place, None), {})
+        common = sorted(round_trips.keys() & transfers.keys())
+        both = {number: round_trips[number] / 2 - transfers[number] for number in common}
+        if both:
+            found.append(_figure((name, place, None), "nanoseconds", both, derived=True))
+    return found

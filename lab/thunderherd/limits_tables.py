@@ -1,0 +1,155 @@
+"""The machine's limits for people, and how far from them the best results of a run are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from thunderherd.catalogue import Limit
+from thunderherd.figures import count, decimals, number, percent, span, unit_of, words_of
+from thunderherd.layout import Layout, print_facts, print_table, prose
+from thunderherd.limits import DERIVED
+from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits
+from thunderherd.records import Summary
+
+PLACES = {"one_cpu": "one CPU", "two_cpus": "two CPUs"}
+UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))
+SIZES = (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20))
+
+
+@dataclass(frozen=True)
+class LimitRow:
+    """One figure, as texts; `meaning` stands with the first of a limit's rows alone."""
+
+    limit: str
+    where: str
+    value: str
+    span: str
+    best: str
+    unit: str
+    meaning: str
+
+
+def limit_rows(limits: MachineLimits, listed: Iterable[Limit]) -> list[LimitRow]:
+    """The rows of the table, in the order of the figures."""
+    meanings = {each.name: each.summary for each in listed}
+    meanings |= dict(DERIVED.values())
+    rows: list[LimitRow] = []
+    for each in limits.figures:
+        known = any(row.limit == each.limit for row in rows)
+        rows.append(_row(each, "" if known else meanings.get(each.limit, "")))
+    return rows
+
+
+def _row(each: LimitFigure, meaning: str) -> LimitRow:
+    unit, factor = _unit(each)
+    digits = decimals([each.value / factor])
+    low, high = (None if end is None else end / factor for end in (each.low, each.high))
+    return LimitRow(
+        limit=each.limit,
+        where=PLACES[each.place] if each.bytes is None else size_in_words(each.bytes),
+        value=number(each.value / factor, digits),
+        span=span(low, high, digits, ".."),
+        best=number(each.best / factor, digits),
+        unit=unit,
+        meaning=meaning,
+    )
+
+
+def _unit(each: LimitFigure) -> tuple[str, float]:
+    """The unit in which it is read most easily, and how many of its own that has."""
+    if each.unit == "bytes_per_second":
+        return "GB/s", 1e9
+    return next((unit for unit in reversed(UNITS) if abs(each.value) >= unit[1]), UNITS[0])
+
+
+def size_in_words(size: int) -> str:
+    """`64 KiB`; what is no whole number of a larger unit stays in bytes."""
+    name, factor = next(unit for unit in reversed(SIZES) if size % unit[1] == 0)
+    return f"{size // factor:,} {name}"
+
+
+def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Console) -> None:
+    """Prints the table, what it means, and what could not be measured."""
+    rows = limit_rows(limits, listed)
+    print_table(console, lambda layout: _table(rows, layout))
+    console.print()
+    meanings = [(row.limit, row.meaning) for row in rows if row.meaning]
+    print_facts(console, meanings)
+    lost = [
+        (each.limit, f"{_point_in_words(each.place, each.bytes)}: {each.reason}")
+        for each in limits.unavailable
+    ]
+    if lost:
+        console.print()
+        prose(console, "Not to be had here:", style="")
+        print_facts(console, lost, indent=2)
+    console.print()
+    prose(console, legend(limits))
+
+
+def _table(rows: Sequence[LimitRow], layout: Layout) -> Table:
+    table = layout.table()
+    table.add_column("Limit", overflow="fold")
+    table.add_column("Where, size" if layout.one_line else "Where,\nsize", justify="right", no_wrap=True)
+    table.add_column("Median", justify="right", no_wrap=True)
+    if layout.one_line:
+        table.add_column("interval", style="dim", no_wrap=True)
+    table.add_column("Best", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    previous = ""
+    for row in rows:
+        name = "" if row.limit == previous else layout.name(row.limit)
+        figure = layout.figure(row.value, row.span)
+        table.add_row(Text(name, style="bold"), Text(row.where), *figure, Text(row.best), Text(row.unit))
+        previous = row.limit
+    return table
+
+
+def legend(limits: MachineLimits) -> str:
+    """How the figures came about."""
+    rounds = {each.rounds for each in limits.figures}
+    confidences = [each.confidence for each in limits.figures if each.low is not None]
+    most = count(max(rounds, default=0), "round")
+    intervals = f"; intervals of the median: {percent(min(confidences))}" if confidences else ""
+    near, *far = limits.cpus
+    other = f", the other end of two CPUs on CPU {far[0]}" if far else ""
+    return (
+        f"Medians of {most}, interleaved in random order{intervals}; best: of all rounds. Measured on CPU "
+        f"{near}{other}."
+    )
+
+
+def _point_in_words(place: str, size: int | None) -> str:
+    return PLACES[place] if size is None else f"{size_in_words(size)}, {PLACES[place]}"
+
+
+# The best results of a run ----------------------------------------------------------------------------------
+
+
+def bounds_in_words(summary: Summary) -> list[str]:
+    """For each bound: the best result, the bound, and the share; what is better than its bound says so."""
+    return [_in_words(each, summary) for each in summary.bounds]
+
+
+def _in_words(each: BoundSummary, summary: Summary) -> str:
+    unit = unit_of(
+        each.metric, summary.study.normalise_connections, [each.value, each.bound], summary.study.counters
+    )
+    values = [unit.of(each.value), unit.of(each.bound)]
+    digits = decimals(values)
+    value, bound = (f"{number(one, digits)} {unit.name}".rstrip() for one in values)
+    if each.share > 1:
+        verdict = f"above the bound: {_percent(each.share)} of it"
+    else:
+        verdict = f"{_percent(each.share)} of the bound"
+    words = words_of(each.metric)
+    return f"{words}, {each.contender}: {value} is {verdict}, {bound} ({each.why})"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %" if share >= 0.01 else "below 1 %"
