@@ -8,12 +8,12 @@ from thunderherd.examinations import (
     clock_speed,
     counters,
     features,
-    limits,
     mitigations,
     namespaces,
     neighbours,
     network,
     processors,
+    resources,
 )
 
 EXAMINATIONS: dict[str, Examination] = {
@@ -27,7 +27,7 @@ EXAMINATIONS: dict[str, Examination] = {
         counters,
         features,
         namespaces,
-        limits,
+        resources,
         network,
     )
 }
