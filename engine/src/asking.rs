@@ -1,6 +1,6 @@
 //! Runs a load from beginning to end and accounts for it: what the supervisor is to a server.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::about::Entry;
 use crate::address::{Address, Target};
 use crate::channel::Way;
-use crate::counters::{self, Counter, Counting};
+use crate::counter::{Counter, Counting, Subject};
 use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT};
@@ -17,6 +17,7 @@ use crate::mistake::mistake;
 use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
+use crate::socket_diagnosis::Ends;
 use crate::sys::{process, signal};
 use crate::tally::{Counts, ErrorKind, Tally};
 use crate::tcp::TcpOptions;
@@ -52,6 +53,12 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     }
     let expected_requests = plan.load.item.expected_requests(&plan.settings);
     let clients = plan.load.item.clients(&plan.settings);
+    let tally = Tally::new((plan.load.item.workers)(&plan.settings))?;
+    let reaped = &tally.general().reaped;
+    process::count_reaped(reaped);
+    let ends = plan.target.first().and_then(Address::port).map(Ends::of_clients);
+    let counting = Counting::begin(&plan.counters, Subject::new(Tree::of_this(reaped), ends));
+    let counting = Arc::new(Mutex::new(counting));
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: Target {
             addresses: plan.target.clone(),
@@ -59,7 +66,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
             patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
         },
         settings: plan.settings.clone(),
-        tally: Tally::new((plan.load.item.workers)(&plan.settings))?,
+        tally,
         client: (plan.workload.item.client)(&plan.settings)?,
         way: plan.way,
         first_error: FirstError::new().context(UNMAPPED)?,
@@ -67,24 +74,27 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         window: if expected_requests.is_some() { Window::whole_life() } else { Window::to_come() },
         measured: Mutex::default(),
         mark: {
-            let mark = plan.mark;
-            Box::new(move |edge, monotonic_ns| mark(Mark { mark: edge.into(), monotonic_ns }))
+            let (mark, counting) = (plan.mark, Arc::clone(&counting));
+            Box::new(move |edge, monotonic_ns| {
+                mark(Mark { mark: edge.into(), monotonic_ns });
+                if edge == Edge::Ended {
+                    // What cannot be read now cannot be in the end either, and says so then.
+                    let _ = locked(&counting).note_states();
+                }
+            })
         },
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
     }));
-    let reaped = &run.tally.general().reaped;
-    process::count_reaped(reaped);
-    let mut counting = Counting::begin(&plan.counters, &Tree::of_this(reaped));
     // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
-    let counted_before = counting.read()?;
+    let counted_before = locked(&counting).read()?;
     let before = process::usage_of_self()?;
     let started = process::monotonic_nanoseconds();
     (plan.load.item.run)(run)?;
     let ended = process::monotonic_nanoseconds();
     linger::wait();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
-    let counters = counters::between(&counted_before, &counting.read()?);
-    let measured = run.measured.lock().unwrap_or_else(PoisonError::into_inner);
+    let readout = locked(&counting).since(&counted_before)?;
+    let measured = locked(&run.measured);
     Ok(LoadResult {
         schema: SCHEMA,
         workload: plan.workload.name,
@@ -101,8 +111,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         window: window(&measured),
         latency: latency(&measured)?,
         used: (&usage).into(),
-        counters,
-        unavailable: counting.unavailable(),
+        readout,
         account: run.client.account(),
         figures: run.client.figures(),
         requests_by_client: run.by_client.get(clients),
@@ -110,6 +119,10 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
     })
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The result for a person, or in the words of the source's own client.
@@ -202,7 +215,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         result.used.system_ns as f64 / 1e9
     );
     text += &result.tally.copying_in_words(plan.way.into.item.stores);
-    text += &counters::in_words(&result.counters, &result.unavailable);
+    text += &result.readout.in_words(&plan.counters);
     if let Some(connection) = &result.connection {
         text += &(connection.in_words() + "\n");
     }

@@ -13,7 +13,7 @@ use crate::address::{self, Address, Family};
 use crate::asking;
 use crate::channel::Way;
 use crate::commands::{KINDS, command, settings};
-use crate::counters::{self, Counter};
+use crate::counter::Counter;
 use crate::counting;
 use crate::design::Design;
 use crate::designs::DESIGNS;
@@ -147,8 +147,13 @@ fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
 
 /// The counters asked for, each once.
 fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
-    let names: Vec<&String> = matches.get_many("count").into_iter().flatten().collect();
-    counters::countable().filter(|entry| names.iter().any(|name| *name == entry.name)).collect()
+    let mut asked: Vec<&'static Entry<Counter>> = Vec::new();
+    for &entry in matches.get_many::<&'static Entry<Counter>>("count").into_iter().flatten() {
+        if !asked.iter().any(|other| other.name == entry.name) {
+            asked.push(entry);
+        }
+    }
+    asked
 }
 
 /// What comes before there is any thread, child or socket. Another user namespace may forget the parent (prctl(2),

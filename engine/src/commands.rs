@@ -1,17 +1,20 @@
 //! The command line as it may be typed. Options for settings are made from their declarations, so a new setting needs no
 //! line here.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command, Error, value_parser};
 
 use crate::about::Entry;
+use crate::counter::Counter;
 use crate::counters;
 use crate::cpu_time;
 use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
 use crate::loads::LOADS;
+use crate::named_event::FORMS;
 use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
@@ -193,9 +196,42 @@ fn parent() -> Arg {
 fn counters_asked() -> Arg {
     text("count", "NAME,NAME")
         .value_delimiter(',')
-        .value_parser(PossibleValuesParser::new(counters::countable().map(|entry| entry.name)))
+        .value_parser(CounterName)
         .action(ArgAction::Append)
-        .help("Counters to read, of everything that is started")
+        .help(format!("Counters to read, of everything that is started; or any event of this machine: {FORMS}"))
+}
+
+/// The name of a counter: one of the list, or that of an event of this machine.
+#[derive(Clone)]
+struct CounterName;
+
+impl CounterName {
+    fn listed() -> PossibleValuesParser {
+        PossibleValuesParser::new(counters::countable().map(|entry| entry.name))
+    }
+}
+
+impl TypedValueParser for CounterName {
+    type Value = &'static Entry<Counter>;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
+        match value.to_str().and_then(counters::named) {
+            Some(Ok(entry)) => Ok(entry),
+            Some(Err(reason)) => {
+                let message = format!("--count {}: {reason}\n", value.to_string_lossy());
+                Err(Error::raw(ErrorKind::ValueValidation, message).with_cmd(command))
+            }
+            None => {
+                let name = Self::listed().parse_ref(command, arg, value)?;
+                unreachable!("{name} is listed and has no entry")
+            }
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let names: Vec<PossibleValue> = counters::countable().map(|entry| PossibleValue::new(entry.name)).collect();
+        Some(Box::new(names.into_iter()))
+    }
 }
 
 fn text(name: &'static str, value: &'static str) -> Arg {

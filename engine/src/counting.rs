@@ -13,7 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::about::Entry;
-use crate::counters::{Counter, Counting};
+use crate::counter::{Counter, Counting, Subject};
 use crate::lines::Life;
 use crate::pool::report;
 use crate::process_tree::{Beginning, Tree};
@@ -49,7 +49,7 @@ pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
     })
     .context("the command could not be forked (ulimit -u)")?;
     let tree = Tree { root: child, from: Beginning::Exec, reaped };
-    let mut counting = Counting::begin(&plan.counters, &tree);
+    let mut counting = Counting::begin(&plan.counters, Subject::new(tree, None));
     // A key of a terminal signals a whole group, and what is passed on would come twice. But only the terminal's own group
     // may read from it.
     let terminal = std::io::stdin().is_terminal();
@@ -69,13 +69,8 @@ pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
         Ended::Exited(status) => status,
         Ended::Killed(signal) => 128 + signal as i32,
     };
-    let life = Life {
-        counters: counting.read()?,
-        unavailable: counting.unavailable(),
-        elapsed_ns: ended_at - started_at,
-        used: (&reaped.usage()).into(),
-        status,
-    };
+    let life =
+        Life { readout: counting.read()?, elapsed_ns: ended_at - started_at, used: (&reaped.usage()).into(), status };
     Ok((life, ExitCode::from(status as u8)))
 }
 

@@ -6,10 +6,9 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::counters::cgroup_cpu::ControlGroup;
-use crate::counters::{Reading, process_clocks, task_clock};
+use crate::counter::{Reading, Subject};
+use crate::counters::{cgroup_cpu, process_clocks, task_clock};
 use crate::process_tree::Tree;
-use crate::sys::process::Pid;
 
 /// Where the CPU time of a window comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -46,17 +45,22 @@ impl CpuTime {
     /// Begins to count a tree: from the source asked for, or with `auto` from the best that works. An error when the
     /// source asked for does not.
     pub fn open(tree: &Tree, choice: &str) -> Result<Self> {
-        Self::choose(tree, choice).with_context(|| format!("--cpu-source {choice} is not to be had"))
+        Self::choose(&mut Subject::new(*tree, None), choice)
+            .with_context(|| format!("--cpu-source {choice} is not to be had"))
     }
 
-    fn choose(tree: &Tree, choice: &str) -> Result<Self> {
+    fn choose(subject: &mut Subject, choice: &str) -> Result<Self> {
         match choice {
-            "cgroup" => Ok(CpuTime { source: CpuSource::Cgroup, clock: Some(cgroup(tree.root)?), reason: None }),
-            "process_clocks" => Ok(Self::with(CpuSource::ProcessClocks, Some(process_clocks::open(tree)?), OF_CLOCKS)),
-            "perf_event" => Ok(Self::with(CpuSource::PerfEvent, Some(task_clock::open(tree)?), OF_PERF_EVENT)),
+            "cgroup" => {
+                Ok(CpuTime { source: CpuSource::Cgroup, clock: Some(cgroup_cpu::open(subject)?), reason: None })
+            }
+            "process_clocks" => {
+                Ok(Self::with(CpuSource::ProcessClocks, Some(process_clocks::ENTRY.open(subject)?), OF_CLOCKS))
+            }
+            "perf_event" => Ok(Self::with(CpuSource::PerfEvent, Some(task_clock::ENTRY.open(subject)?), OF_PERF_EVENT)),
             "whole_life" => Ok(Self::with(CpuSource::WholeLife, None, "asked for")),
-            _ => Self::choose(tree, "cgroup").or_else(|no_group| {
-                Ok(match process_clocks::open(tree) {
+            _ => Self::choose(subject, "cgroup").or_else(|no_group| {
+                Ok(match process_clocks::ENTRY.open(subject) {
                     Ok(clocks) => {
                         let reason = format!("{no_group:#}; {OF_CLOCKS}");
                         Self::with(CpuSource::ProcessClocks, Some(clocks), &reason)
@@ -78,12 +82,7 @@ impl CpuTime {
 
     /// Nanoseconds so far, of every process and thread, ended or not; `None` where only the whole life is known.
     pub fn read(&mut self) -> Result<Option<u64>> {
-        self.clock.as_mut().map(|clock| clock.read()).transpose()
+        let figures = self.clock.as_mut().map(|clock| clock.read()).transpose()?;
+        Ok(figures.and_then(|figures| figures.first()?.value))
     }
-}
-
-fn cgroup(process: Pid) -> Result<Box<dyn Reading>> {
-    let group = ControlGroup::new("server")?;
-    group.add(process)?;
-    Ok(Box::new(group))
 }

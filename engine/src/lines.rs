@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::counters::Values;
+use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
 use crate::setting::Value;
@@ -82,7 +82,7 @@ pub struct Ready {
     /// Descriptors that each process of the server may have open: the hard limit, which the soft one was raised to.
     pub descriptor_limit: u64,
     /// The counters asked for: null, or why this machine does not offer it.
-    pub counters: BTreeMap<&'static str, Option<String>>,
+    pub counters: BTreeMap<String, Option<String>>,
 }
 
 /// The listener's options as the kernel reports them; connections inherit them.
@@ -117,8 +117,9 @@ pub struct Snapshot {
     pub listen_drops: u32,
     /// Connections that wait to be accepted; null over Unix sockets, of which the kernel does not say it.
     pub listen_queue: Option<u32>,
-    /// The counters asked for, over the whole process tree; null where unavailable.
-    pub counters: Values,
+    /// What was counted of the whole process tree.
+    #[serde(flatten)]
+    pub readout: Readout,
 }
 
 /// A server's whole life, every process of it ended and waited for.
@@ -142,10 +143,9 @@ pub struct Summary {
     pub workers: Option<Vec<u64>>,
     /// Connections that the listener dropped.
     pub listen_drops: u32,
-    /// The counters asked for, over the whole life; null where unavailable.
-    pub counters: Values,
-    /// Those that are unavailable, and why: from the start, or since there were too many for the CPU.
-    pub unavailable: BTreeMap<&'static str, String>,
+    /// What was counted over the whole life.
+    #[serde(flatten)]
+    pub readout: Readout,
     /// Sums that the workload keeps; a load must come to the same where it has one of the same name.
     pub account: Account,
     /// How the workload's own books do not balance.
@@ -237,10 +237,9 @@ pub struct LoadResult {
     /// What the load used, children included.
     #[serde(flatten)]
     pub used: Used,
-    /// The counters asked for, children and threads included; null where unavailable.
-    pub counters: Values,
-    /// Those that are unavailable, and why.
-    pub unavailable: BTreeMap<&'static str, String>,
+    /// What was counted of it, children and threads included; states are those at the end of its window, where it has one.
+    #[serde(flatten)]
+    pub readout: Readout,
     /// Sums that the workload keeps, to be held against the server's.
     pub account: Account,
     /// What the workload has measured itself, summed over the requests that count: those of the window, where there is one.
@@ -331,10 +330,9 @@ pub struct Latency {
 /// The whole life of a server or a load, its supervisor and all that it forked included: from exec to exit.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Life {
-    /// The counters asked for; null where unavailable.
-    pub counters: Values,
-    /// Those that are unavailable, and why.
-    pub unavailable: BTreeMap<&'static str, String>,
+    /// What was counted.
+    #[serde(flatten)]
+    pub readout: Readout,
     /// From exec to exit.
     pub elapsed_ns: u64,
     /// What all of it used.
@@ -415,6 +413,8 @@ pub struct LimitRound {
     pub times: u64,
     /// How long all of them took together.
     pub elapsed_ns: u64,
+    /// Page faults meanwhile, of this process and of those that it has waited for: a price that has some in it.
+    pub page_faults: u64,
 }
 
 /// A limit that there is no further round of.

@@ -1,24 +1,30 @@
-//! Asks the kernel about the network namespace that this process is in, and changes it (rtnetlink(7)): what `ip` and `tc` do,
-//! where they are not installed. One question at a time, and each is answered before the next, so no thread is needed.
+//! Asks the kernel about the network namespace that this process is in, and changes it (netlink(7)): what `ip`, `tc` and `ss`
+//! do, where they are not installed. One question at a time, and each is answered before the next, so no thread is needed.
 
+use std::fmt::Debug;
 use std::io;
+use std::marker::PhantomData;
 
 use anyhow::{Context, Result, bail};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-/// A conversation with the kernel about one namespace: that of the process when it began.
-pub struct Netlink {
+/// A conversation with the kernel about one namespace: that of the process when it began. What is said belongs to one of the
+/// families of netlink(7), mostly to that of interfaces and addresses (rtnetlink(7)).
+pub struct Netlink<Message = RouteNetlinkMessage> {
     socket: Socket,
     questions: u32,
+    messages: PhantomData<fn() -> Message>,
 }
 
 impl Netlink {
-    /// Begins it.
+    /// Begins one about interfaces and addresses.
     pub fn open() -> io::Result<Self> {
-        Ok(Netlink { socket: Socket::new(NETLINK_ROUTE)?, questions: 0 })
+        Self::of_family(NETLINK_ROUTE)
     }
 
     /// Changes something, with flags of `NLM_F_CREATE` and the like besides. The error of what is refused is the system's:
@@ -31,13 +37,23 @@ impl Netlink {
         debug_assert!(answers.is_empty(), "a change is acknowledged, and nothing else");
         Ok(())
     }
+}
+
+impl<Message> Netlink<Message>
+where
+    Message: NetlinkSerializable + NetlinkDeserializable + Debug + Into<NetlinkPayload<Message>>,
+{
+    /// Begins one of a family (netlink(7), `NETLINK_*`), whose messages are these.
+    pub fn of_family(family: isize) -> io::Result<Self> {
+        Ok(Netlink { socket: Socket::new(family)?, questions: 0, messages: PhantomData })
+    }
 
     /// All that there is of a kind.
-    pub fn list(&mut self, message: RouteNetlinkMessage) -> Result<Vec<RouteNetlinkMessage>> {
+    pub fn list(&mut self, message: Message) -> Result<Vec<Message>> {
         self.ask(message, NLM_F_DUMP)
     }
 
-    fn ask(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<Vec<RouteNetlinkMessage>> {
+    fn ask(&mut self, message: Message, flags: u16) -> Result<Vec<Message>> {
         self.questions += 1;
         let mut question = NetlinkMessage::from(message);
         question.header.flags = NLM_F_REQUEST | flags;
@@ -51,8 +67,8 @@ impl Netlink {
             let (datagram, _) = self.socket.recv_from_full()?;
             let mut rest = &datagram[..];
             while !rest.is_empty() {
-                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .context("the kernel's answer (rtnetlink) cannot be read")?;
+                let answer = NetlinkMessage::<Message>::deserialize(rest)
+                    .context("the kernel's answer (netlink) cannot be read")?;
                 rest = rest.get(aligned(answer.header.length as usize)..).unwrap_or_default();
                 if answer.header.sequence_number != self.questions {
                     continue;
@@ -66,7 +82,7 @@ impl Netlink {
                         };
                     }
                     NetlinkPayload::InnerMessage(message) => answers.push(message),
-                    other => bail!("the kernel answers {other:?} (rtnetlink)"),
+                    other => bail!("the kernel answers {other:?} (netlink)"),
                 }
             }
         }

@@ -1,14 +1,35 @@
 //! A perf event of a whole process tree (perf_event_open(2)): what the counters that rest on one have in common.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Error, Result};
-use perf_event::events::Event;
-use perf_event::{Builder, Counter};
+use anyhow::{Context, Error, Result};
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
+use perf_event::{Builder, CountAndTime, Counter, Group as ReadAtOnce, ReadFormat};
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use crate::named_event;
 use crate::process_tree::{Beginning, Tree};
+
+/// What is counted, and what of it.
+#[derive(Debug, Clone, Copy)]
+pub struct TreeEvent {
+    kind: Kind,
+    modes: Modes,
+    group: Option<Group>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Hardware(Hardware),
+    Software(Software),
+    CacheLoad(CacheId, CacheResult),
+    Tracepoint(&'static str),
+    OfPmu(&'static str),
+}
 
 /// What an event has to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,64 +38,238 @@ pub enum Modes {
     UserAndKernel,
     /// The event is of no mode. It asks for user mode only, as an unprivileged user must.
     None,
+    /// Whatever its PMU counts: many of them refuse to leave anything out (PERF_PMU_CAP_NO_EXCLUDE).
+    All,
 }
 
 impl Modes {
     /// The largest kernel.perf_event_paranoid with which a user without CAP_PERFMON may have such an event.
     fn paranoid_at_most(self) -> i32 {
-        if self == Modes::UserAndKernel { 1 } else { 2 }
+        if self == Modes::None { 2 } else { 1 }
     }
 }
 
-/// One event, which all that the tree will start inherits.
-///
-/// Software events run all the time. Hardware events share the counters of a CPU when there are too many of them: such a
-/// count is one of a part of the time, and is refused ([`SharedCounter`]) rather than extrapolated.
-pub struct PerfEvent(Counter);
-
-/// An event that had no counter of the CPU for all of the time, and so has no count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SharedCounter {
-    enabled_ns: u64,
-    running_ns: u64,
+/// Events that are divided by each other. The kernel gives the members of a group counters of the CPU at the same times or not
+/// at all, so that their ratio is one of the same work even where all of them are scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Cycles and instructions.
+    Cycles,
+    /// Branches, and those of them that were predicted wrongly.
+    Branches,
+    /// Uses of the last level of the cache, and those of them that missed.
+    Caches,
 }
 
-impl fmt::Display for SharedCounter {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SharedCounter { enabled_ns, running_ns } = self;
-        let share = 100.0 * *running_ns as f64 / *enabled_ns as f64;
-        write!(
-            to,
-            "the CPU has too few counters for all events at once: this one was counted for {share:.0} % of the time; ask for \
-             fewer"
+impl TreeEvent {
+    const fn new(kind: Kind, modes: Modes) -> Self {
+        TreeEvent { kind, modes, group: None }
+    }
+
+    /// One that every processor names alike, if it has it.
+    pub const fn hardware(event: Hardware) -> Self {
+        Self::new(Kind::Hardware(event), Modes::UserAndKernel)
+    }
+
+    /// Loads from a cache, or those of them that missed.
+    pub const fn cache_load(level: CacheId, result: CacheResult) -> Self {
+        Self::new(Kind::CacheLoad(level, result), Modes::UserAndKernel)
+    }
+
+    /// One that the kernel counts itself.
+    pub const fn software(event: Software) -> Self {
+        Self::new(Kind::Software(event), Modes::UserAndKernel)
+    }
+
+    /// A clock of the kernel: it runs whenever the task does, in whatever mode.
+    pub const fn clock(event: Software) -> Self {
+        Self::new(Kind::Software(event), Modes::None)
+    }
+
+    /// A point of the kernel's code, `subsystem:name`.
+    pub const fn tracepoint(name: &'static str) -> Self {
+        Self::new(Kind::Tracepoint(name), Modes::UserAndKernel)
+    }
+
+    /// An event that a PMU has in sysfs, `pmu/event/`.
+    pub const fn of_pmu(name: &'static str) -> Self {
+        Self::new(Kind::OfPmu(name), Modes::All)
+    }
+
+    /// Counted at the same times as the others of the group.
+    pub const fn in_group(self, group: Group) -> Self {
+        TreeEvent { group: Some(group), ..self }
+    }
+
+    /// Begins to count. The error says why that is not to be had here.
+    ///
+    /// `leaders` holds the first event of each group. With `inherit` the kernel copies whole groups to what is forked, and each
+    /// member is read by itself: reading all at once (PERF_FORMAT_GROUP) would only save system calls. (Kernels before 4.13
+    /// refused that together with `inherit`; what they still refuse until 6.13 is PERF_SAMPLE_READ, which belongs to samples.)
+    pub fn open(self, tree: &Tree, leaders: &mut Leaders) -> Result<PerfEvent> {
+        let mut builder = self.builder(tree)?;
+        if let Some(leader) = self.group.and_then(|group| leaders.0.get(&group)) {
+            let mut leader = leader.lock().unwrap_or_else(PoisonError::into_inner);
+            // A member runs whenever its leader does. A group that the CPU has too few counters for is refused: then the
+            // event is counted by itself, at times of its own.
+            if let Ok(member) = builder.enabled(true).build_with_group(&mut *leader) {
+                return Ok(self.opened(member));
+            }
+        }
+        let counter = first(&mut builder, tree).build().map_err(|error| refused(error, self.modes))?;
+        let opened = self.opened(counter);
+        if let Some(group) = self.group {
+            leaders.0.entry(group).or_insert_with(|| Arc::clone(&opened.counter));
+        }
+        Ok(opened)
+    }
+
+    fn builder(self, tree: &Tree) -> Result<Builder<'static>> {
+        let mut builder = match self.kind {
+            Kind::Hardware(event) => Builder::new(event),
+            Kind::Software(event) => Builder::new(event),
+            Kind::CacheLoad(which, result) => Builder::new(Cache { which, operation: CacheOp::READ, result }),
+            Kind::Tracepoint(name) => Builder::new(named_event::tracepoint(name)?),
+            Kind::OfPmu(name) => Builder::new(named_event::of_pmu(name)?),
+        };
+        builder.observe_pid(tree.root.as_raw()).inherit(true);
+        match self.modes {
+            Modes::UserAndKernel => drop(builder.include_kernel()),
+            Modes::All => drop(builder.include_kernel().include_hv()),
+            Modes::None => {}
+        }
+        Ok(builder)
+    }
+
+    fn opened(self, counter: Counter) -> PerfEvent {
+        let takes_turns = !matches!(self.kind, Kind::Software(_) | Kind::Tracepoint(_));
+        PerfEvent { counter: Arc::new(Mutex::new(counter)), takes_turns }
+    }
+}
+
+/// What is not in a group, or leads one, is counted from now or from the next exec on.
+fn first<'a, 'b>(builder: &'a mut Builder<'b>, tree: &Tree) -> &'a Builder<'b> {
+    let now = tree.from == Beginning::Now;
+    builder.enabled(now).enable_on_exec(!now)
+}
+
+/// The first event of each group, which the others join.
+#[derive(Default)]
+pub struct Leaders(BTreeMap<Group, Arc<Mutex<Counter>>>);
+
+/// One event, which all that the tree will start inherits.
+pub struct PerfEvent {
+    counter: Arc<Mutex<Counter>>,
+    /// The CPU has few counters for such events, which more events than that use by turns. The kernel's own run all the time.
+    takes_turns: bool,
+}
+
+/// For how long an event was counted that shares the CPU's counters with others by turns (multiplexing).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Multiplexing {
+    /// What was counted while it had a counter.
+    pub counted: u64,
+    /// For how long the tree ran, over all its threads.
+    pub enabled_ns: u64,
+    /// For how long of that it had a counter.
+    pub running_ns: u64,
+    /// It had none for some of the time, and the figure is extrapolated: counted × enabled / running.
+    pub scaled: bool,
+}
+
+impl Multiplexing {
+    /// Of these readings of the kernel (perf_event_open(2), time_enabled and time_running).
+    pub fn new(counted: u64, enabled_ns: u64, running_ns: u64) -> Self {
+        Multiplexing { counted, enabled_ns, running_ns, scaled: running_ns < enabled_ns }
+    }
+
+    /// What all of the time would have come to; none where it was never counted while the tree ran.
+    pub fn value(&self) -> Option<u64> {
+        let Multiplexing { counted, enabled_ns, running_ns, scaled } = *self;
+        match (scaled, running_ns) {
+            (false, _) => Some(counted),
+            (true, 0) => None,
+            (true, _) => {
+                let scaled = u128::from(counted) * u128::from(enabled_ns) / u128::from(running_ns);
+                Some(u64::try_from(scaled).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    /// The share of the time in which it was counted.
+    pub fn share(&self) -> f64 {
+        if self.scaled { self.running_ns as f64 / self.enabled_ns as f64 } else { 1.0 }
+    }
+
+    /// What came after an earlier reading: extrapolated by itself, not as a difference of extrapolations.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Multiplexing::new(
+            self.counted.saturating_sub(earlier.counted),
+            self.enabled_ns.saturating_sub(earlier.enabled_ns),
+            self.running_ns.saturating_sub(earlier.running_ns),
         )
     }
 }
 
-impl std::error::Error for SharedCounter {}
+impl PerfEvent {
+    /// The count so far, ended processes and threads included, and for how long it was counted.
+    pub fn read(&mut self) -> io::Result<Multiplexing> {
+        let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
+        let CountAndTime { count, time_enabled, time_running } = counter.read_count_and_time()?;
+        Ok(Multiplexing::new(count, time_enabled, time_running))
+    }
 
-/// The count of an event that was counted for all of the time that it was enabled.
-fn whole(count: u64, enabled_ns: u64, running_ns: u64) -> Result<u64, SharedCounter> {
-    if running_ns < enabled_ns { Err(SharedCounter { enabled_ns, running_ns }) } else { Ok(count) }
+    /// Whether it shares the CPU's counters with other events.
+    pub fn takes_turns(&self) -> bool {
+        self.takes_turns
+    }
 }
 
-impl PerfEvent {
-    /// Begins to count. The error says why that is not to be had here.
-    pub fn open(event: impl Event, modes: Modes, tree: &Tree) -> Result<Self> {
-        let now = tree.from == Beginning::Now;
-        let mut builder = Builder::new(event);
-        builder.observe_pid(tree.root.as_raw()).inherit(true).enabled(now).enable_on_exec(!now);
-        if modes == Modes::UserAndKernel {
-            builder.include_kernel();
+/// Software events of one tree that are read all at once, by one system call: their figures are of the same moment, and whoever
+/// counts its own system calls adds one alone.
+pub struct EventsAtOnce {
+    group: ReadAtOnce,
+    members: Vec<Counter>,
+}
+
+impl EventsAtOnce {
+    /// Begins to count one event, and those of the others that this machine has. Beside it, for each of the others whether it
+    /// is counted. Needs Linux 4.13 (PERF_FORMAT_GROUP of events that are inherited).
+    pub fn open(event: TreeEvent, others: &[TreeEvent], tree: &Tree) -> Result<(Self, Vec<bool>)> {
+        let format =
+            ReadFormat::GROUP | ReadFormat::ID | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+        let mut builder = event.builder(tree)?;
+        builder.read_format(format);
+        let mut group = first(&mut builder, tree).build_group().map_err(|error| refused(error, event.modes))?;
+        let mut members = Vec::new();
+        let mut counted = Vec::new();
+        for other in others {
+            let builder = match other.builder(tree) {
+                Ok(builder) => Some(builder),
+                Err(error) if lacks(&error) => None,
+                Err(error) => return Err(error),
+            };
+            counted.push(builder.is_some());
+            if let Some(mut builder) = builder {
+                let member = group.add(builder.read_format(format).enabled(true));
+                members.push(member.map_err(|error| refused(error, other.modes))?);
+            }
         }
-        Ok(PerfEvent(builder.build().map_err(|error| refused(error, modes))?))
+        Ok((EventsAtOnce { group, members }, counted))
     }
 
-    /// The count so far, ended processes and threads included. Fails with [`SharedCounter`] where it is not of all the time.
-    pub fn read(&mut self) -> Result<u64> {
-        let read = self.0.read_count_and_time()?;
-        Ok(whole(read.count, read.time_enabled, read.time_running)?)
+    /// The first, and those of the others that are counted, in their order.
+    pub fn read(&mut self) -> Result<(u64, Vec<u64>)> {
+        let read = self.group.read()?;
+        let value =
+            |counter: &Counter| read.get(counter).map(|entry| entry.value()).context("the kernel left an event out");
+        Ok((value(self.group.as_counter())?, self.members.iter().map(value).collect::<Result<_>>()?))
     }
+}
+
+/// Whether an event is not there at all, as against one that cannot be had.
+fn lacks(error: &Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// The error with what would help. The setting forbids with EACCES; a filter of system calls mostly answers EPERM or ENOSYS.
@@ -90,6 +285,10 @@ fn refused(error: io::Error, modes: Modes) -> Error {
         (Some(libc::EACCES | libc::EPERM | libc::ENOSYS), _) => {
             "perf_event_open was refused by a policy, such as the seccomp filter of a container".to_owned()
         }
+        (Some(libc::EINVAL), _) if modes == Modes::All => {
+            "this PMU does not count for a process (its events are of a CPU, such as those of memory controllers)"
+                .to_owned()
+        }
         // perf_event_open(2): the processor has no such event, or nothing that counts it.
         (Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP), _) => {
             "this machine does not count such an event: its processor has none, or a virtual machine hides it"
@@ -102,14 +301,95 @@ fn refused(error: io::Error, modes: Modes) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
+    use crate::sys::process::Pid;
+    use crate::tally::Tally;
+
+    /// A program that begins when it is told to, and starts others.
+    fn waiting() -> (Child, Tree) {
+        let script = "read word; for each in 1 2 3 4 5; do /bin/true; done";
+        let child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        let reaped = &Tally::new(0).unwrap().general().reaped;
+        let tree = Tree { root: Pid::from_raw(child.id() as i32), from: Beginning::Now, reaped };
+        (child, tree)
+    }
+
+    fn go(mut child: Child) {
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// With events of the kernel, which any machine has: what is forked is counted in the group as well.
+    #[test]
+    fn members_of_a_group_are_counted_with_their_leader_and_inherited() {
+        let (child, tree) = waiting();
+        let event = |event| TreeEvent::software(event).in_group(Group::Branches);
+        let mut leaders = Leaders::default();
+        let opened: Result<Vec<PerfEvent>> =
+            [Software::PAGE_FAULTS, Software::PAGE_FAULTS_MIN, Software::CPU_MIGRATIONS]
+                .into_iter()
+                .map(|each| event(each).open(&tree, &mut leaders))
+                .collect();
+        let alone = TreeEvent::software(Software::PAGE_FAULTS).open(&tree, &mut leaders);
+        go(child);
+        let (mut opened, mut alone) = match (opened, alone) {
+            (Ok(opened), Ok(alone)) => (opened, alone),
+            (Err(error), _) | (_, Err(error)) => return println!("skipped: {error:#}"),
+        };
+        assert_eq!(leaders.0.len(), 1, "the first leads the others");
+        let read: Vec<Multiplexing> = opened.iter_mut().map(|each| each.read().unwrap()).collect();
+        let alone = alone.read().unwrap();
+        assert_eq!(read[0].counted, alone.counted, "in a group or not: the same faults");
+        assert!(alone.counted > 5 * 50, "each of five programs has dozens of faults: {alone:?}");
+        assert!(read[1].counted > 0 && read[1].counted <= read[0].counted, "{read:?}");
+        assert!(read.iter().all(|each| !each.scaled && each.enabled_ns > 0), "{read:?}");
+    }
 
     #[test]
-    fn a_count_of_a_part_of_the_time_is_none() {
-        assert_eq!(whole(42, 1000, 1000), Ok(42));
-        assert_eq!(whole(0, 0, 0), Ok(0), "nothing has run yet");
-        let shared = whole(42, 1000, 250).unwrap_err();
-        assert!(shared.to_string().contains("counted for 25 % of the time"), "{shared}");
+    fn events_that_are_read_at_once_are_inherited_and_those_that_are_not_there_left_out() {
+        let (child, tree) = waiting();
+        let others = [
+            TreeEvent::software(Software::PAGE_FAULTS),
+            TreeEvent::tracepoint("syscalls:sys_enter_no_such_call"),
+            TreeEvent::software(Software::CONTEXT_SWITCHES),
+        ];
+        let opened = EventsAtOnce::open(TreeEvent::software(Software::PAGE_FAULTS), &others, &tree);
+        go(child);
+        let (mut events, counted) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return println!("skipped: {error:#}"),
+        };
+        assert_eq!(counted, [true, false, true]);
+        let (first, others) = events.read().unwrap();
+        assert_eq!((first, others.len()), (others[0], 2));
+        assert!(first > 5 * 50 && others[1] > 0, "{first} {others:?}");
+    }
+
+    #[test]
+    fn what_was_counted_for_a_part_of_the_time_is_extrapolated_and_says_so() {
+        let whole = Multiplexing::new(42, 1000, 1000);
+        assert_eq!((whole.value(), whole.scaled, whole.share()), (Some(42), false, 1.0));
+        let quarter = Multiplexing::new(42, 1000, 250);
+        assert_eq!((quarter.value(), quarter.scaled, quarter.share()), (Some(168), true, 0.25));
+        let idle = Multiplexing::new(0, 0, 0);
+        assert_eq!((idle.value(), idle.scaled), (Some(0), false), "nothing has run yet");
+        let never = Multiplexing::new(0, 1000, 0);
+        assert_eq!((never.value(), never.scaled), (None, true), "0 was not counted, it is not known");
+        let long = Multiplexing::new(u64::MAX / 2, u64::MAX, u64::MAX / 2);
+        assert_eq!(long.value(), Some(u64::MAX), "no overflow");
+    }
+
+    /// A window is extrapolated from what lies in it: the past, counted in full or not, does not weigh in.
+    #[test]
+    fn a_window_is_scaled_by_its_own_share() {
+        let before = Multiplexing::new(1_000_000, 1000, 1000);
+        let after = Multiplexing::new(1_000_100, 2000, 1500);
+        assert_eq!(after.since(&before).value(), Some(200));
+        assert_ne!(after.value().unwrap() - before.value().unwrap(), 200, "a difference of extrapolations is wrong");
+        assert!(!before.since(&before).scaled && before.since(&before).value() == Some(0));
     }
 
     #[test]

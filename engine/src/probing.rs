@@ -102,11 +102,12 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
         random.shuffle(&mut running);
         let mut left = Vec::with_capacity(running.len());
         for mut each in running {
+            let earlier = page_faults()?;
             match each.probe.round(each.times) {
                 Ok(elapsed) => {
                     let (point, times) = (each.point.clone(), each.times);
-                    let elapsed_ns = elapsed.as_nanos() as u64;
-                    say(&Line::LimitRound(LimitRound { point, round, times, elapsed_ns }))?;
+                    let (elapsed_ns, page_faults) = (elapsed.as_nanos() as u64, page_faults()? - earlier);
+                    say(&Line::LimitRound(LimitRound { point, round, times, elapsed_ns, page_faults }))?;
                     left.push(each);
                 }
                 Err(error) => say(&unavailable(each.point, &error))?,
@@ -118,6 +119,12 @@ pub fn probe(plan: &Plan, say: impl Fn(&Line) -> Result<()>) -> Result<()> {
         bail!("none of the limits could be measured here");
     }
     Ok(())
+}
+
+/// Those of this process and of all that it has waited for.
+fn page_faults() -> Result<u64> {
+    let used = process::usage_of_self()? + process::usage_of_children()?;
+    Ok(used.minor_faults + used.major_faults)
 }
 
 /// One that is being measured, so many times a round.

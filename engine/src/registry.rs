@@ -161,9 +161,10 @@ pub fn catalogue() -> Value {
             (load.about, json!({"waits": waits, "settings": settings, "requests": requests, "duration": duration}))
         }),
         "counters": list(COUNTERS, |counter| {
-            let reason = (counter.available)().err().map(|error| format!("{error:#}"));
+            let reason = counter.available().err().map(|error| format!("{error:#}"));
             (counter.about, json!({
-                "unit": counter.unit, "countable": counter.open.is_some(),
+                "unit": counter.unit, "countable": counter.is_countable(),
+                "kind": counter.kind, "parts": (counter.parts)(),
                 "available": reason.is_none(), "reason": reason,
             }))
         }),

@@ -15,7 +15,7 @@ use socket2::Socket;
 use crate::about::Entry;
 use crate::address::{self, Address};
 use crate::channel::Way;
-use crate::counters::{self, Counter, Counting};
+use crate::counter::{Counter, Counting, Subject};
 use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
 use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
@@ -24,6 +24,7 @@ use crate::output::say;
 use crate::pool::{FAILED, report};
 use crate::process_tree::{Beginning, Tree};
 use crate::setting::{Kind, Setting, Settings};
+use crate::socket_diagnosis::Ends;
 use crate::sys::descriptor::{self, PollFlags};
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
@@ -126,6 +127,8 @@ impl<'a> Supervisor<'a> {
         .context("the server could not be forked (ulimit -u)")?;
         process::lead_group(server)?;
         let tree = Tree { root: server, from: Beginning::Now, reaped: &tally.general().reaped };
+        let address = Address::of(&listeners[0].local_addr()?);
+        let ends = address.and_then(|address| address.port()).map(Ends::of_server);
         let mut supervisor = Supervisor {
             plan,
             descriptor_limit,
@@ -135,7 +138,7 @@ impl<'a> Supervisor<'a> {
             tally,
             server,
             cpu_time: CpuTime::open(&tree, &plan.cpu_source)?,
-            counting: Counting::begin(&plan.counters, &tree),
+            counting: Counting::begin(&plan.counters, Subject::new(tree, ends)),
             stopped: None,
             deadline: None,
             killed: false,
@@ -241,7 +244,7 @@ impl<'a> Supervisor<'a> {
             workers: self.tally.connections_by_worker(),
             listen_drops: self.listen_drops()?,
             listen_queue: self.listen_queue()?,
-            counters: self.counting.read()?,
+            readout: self.counting.read()?,
         })
     }
 
@@ -290,7 +293,6 @@ impl<'a> Supervisor<'a> {
         let total = Split::from(&whole);
         let known = own.user_ns + own.system_ns > 0;
         let account = self.run.service.account();
-        let counters = self.counting.read()?;
         Ok(Summary {
             cpu_ns: match self.cpu_time.source() {
                 CpuSource::Cgroup => self.cpu_time.read()?.unwrap_or_default(),
@@ -306,8 +308,7 @@ impl<'a> Supervisor<'a> {
             tally: self.tally.counts(),
             workers: self.tally.connections_by_worker(),
             listen_drops: self.listen_drops()?,
-            counters,
-            unavailable: self.counting.unavailable(),
+            readout: self.counting.read()?,
             account: account.clone().unwrap_or_default(),
             connection: general.first_connection.options(),
             account_fault: account.err(),
@@ -319,7 +320,7 @@ impl<'a> Supervisor<'a> {
         if self.plan.control {
             return self.line(&Line::Summary(summary.clone()));
         }
-        let counted = counters::in_words(&summary.counters, &summary.unavailable);
+        let counted = summary.readout.in_words(&self.plan.counters);
         let copying = summary.tally.copying_in_words(self.plan.way.into.item.stores);
         let text = in_words(summary, self.descriptor_limit) + "\n" + &copying + &counted;
         say(&(text.trim_end().to_owned() + "\n"))

@@ -62,7 +62,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "send_chunks.rs",
         "ping.rs",
         "one_client.rs",
-        "minor_faults.rs",
+        "forks.rs",
         "empty_poll.rs",
         "loopback6.py",
         "memory.py",
@@ -147,7 +147,7 @@ def thunderherd(arguments: list[str], environment: dict[str, str], folder: Path)
 def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str]) -> None:
     listed = thunderherd(["list"], environment, extended)
     for name in (
-        *("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "minor_faults"),
+        *("prefork_flock", "recv_chunks", "send_chunks", "ping", "one_client", "forks"),
         "empty_poll",
         "loopback6",
     ):
@@ -157,14 +157,14 @@ def test_the_new_entries_are_listed(extended: Path, environment: dict[str, str])
 def test_the_new_counter_counts(extended: Path, environment: dict[str, str]) -> None:
     load = ["load", "bytes", "--connect", "127.0.0.1:1"]
     counted = subprocess.run(
-        [environment["THUNDERHERD_ENGINE"], "count", "--count", "minor_faults", "--", *load],
+        [environment["THUNDERHERD_ENGINE"], "count", "--count", "forks", "--", *load],
         capture_output=True,
         text=True,
         timeout=60,
     )
     life = json.loads(counted.stdout.splitlines()[-1])
     # Where it is forbidden the line says why.
-    assert life["counters"]["minor_faults"] or life["unavailable"]["minor_faults"], life
+    assert life["counters"]["forks"] or life["unavailable"]["forks"], life
 
 
 def test_the_new_limit_is_measured(extended: Path, environment: dict[str, str]) -> None:

@@ -37,7 +37,13 @@ def rounds(
     """Rounds in which one took so many nanoseconds."""
     return [
         LimitRound(
-            limit=limit, place=place, bytes=size, round=number, times=times, elapsed_ns=round(times * one)
+            limit=limit,
+            place=place,
+            bytes=size,
+            round=number,
+            times=times,
+            elapsed_ns=round(times * one),
+            page_faults=0,
         )
         for number, one in enumerate(each, start=1)
     ]

@@ -51,6 +51,26 @@ def test_proc_stat_is_read_by_its_columns() -> None:
     assert noise.parse_stat(STAT) == (2, 150 / ticks, 13 / ticks, 80 / ticks)
 
 
+def test_soft_interrupts_are_told_by_cpu() -> None:
+    ticks = noise.TICKS_A_SECOND
+    assert noise.softirq_seconds(STAT) == (3 / ticks, 4 / ticks)
+    before = replace(START, softirqs=(1.0, 2.0), retransmitted=7)
+    after = replace(START, monotonic=110.0, softirqs=(1.5, 2.0), retransmitted=9)
+    found = noise.between(before, after, server_seconds=0)
+    assert (found.softirq_seconds, found.retransmitted) == ([0.5, 0.0], 2)
+    assert noise.between(START, after, server_seconds=0).retransmitted is None, "of nothing nothing is known"
+
+
+def test_what_was_sent_again_is_read_of_a_namespace(tmp_path: Path) -> None:
+    (tmp_path / "snmp").write_text(
+        "Ip: Forwarding DefaultTTL\nIp: 1 64\nTcp: RtoMin InSegs RetransSegs OutRsts\nTcp: 200 55 12 3\n"
+    )
+    assert noise.retransmitted_segments(tmp_path) == 12
+    here = noise.sample(networks=(noise.OWN_NETWORK,))
+    assert here.retransmitted is not None and len(here.softirqs) == here.cpus
+    assert noise.sample().retransmitted is None
+
+
 def test_shares_are_of_all_cpus() -> None:
     found = made(tasks=12.0, interrupts=1.0, steal=0.8, own=0.5, children=4.0, supervisor=0.25, server=6.25)
     assert found.steal_share == pytest.approx(0.8 / 20)

@@ -16,8 +16,8 @@ import thunderherd
 from thunderherd import results
 from thunderherd.analysis import summarise
 from thunderherd.errors import UserError
-from thunderherd.records import RunInfo, Summary, TrialRecord
-from thunderherd.results import RunDirectory
+from thunderherd.records import Summary, TrialRecord
+from thunderherd.results import RunDirectory, RunInfo
 from thunderherd.schemas import summary_schema, trial_schema
 from thunderherd.study import Study
 

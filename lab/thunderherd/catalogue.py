@@ -7,6 +7,7 @@ not.
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -268,6 +269,13 @@ class Workload(_Part):
     """What of a load is counted in its window, where no setting says otherwise."""
 
 
+class CounterPart(_Part):
+    """A further figure of a counter, `COUNTER.NAME`."""
+
+    name: str
+    unit: str
+
+
 class Counter(_Part):
     """Something that is read before and after; `reason` says why it is not available here.
 
@@ -278,8 +286,16 @@ class Counter(_Part):
     summary: str
     unit: str | None = None
     countable: bool = False
+    kind: Literal["count", "state"] = "count"
+    """Whether a window's figure is the difference of two readings, or how it was at its end."""
+    parts: tuple[CounterPart, ...] = ()
     available: bool
     reason: str | None = None
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Of each of its figures, by name."""
+        return {self.name: self.unit or "", **{f"{self.name}.{part.name}": part.unit for part in self.parts}}
 
 
 class Limit(_Part):
@@ -434,6 +450,24 @@ class Catalogue(_Part):
     def _settings_of(self, way: Iterable[str]) -> list[Setting]:
         movers = [self.primitive(name) for name in way]
         return [setting for mover in movers if mover for setting in mover.settings]
+
+
+EVENT_OF_A_MACHINE = re.compile(r"[\w-]+(:[\w-]+|/[\w-]+/?)")
+"""A tracepoint or an event of a PMU (`sched:sched_switch`, `cpu/cache-misses/`): a machine has them by name,
+and the engine says which it has when it is asked."""
+
+
+def figures_of_counters(names: Iterable[str], catalogue: Catalogue) -> dict[str, str]:
+    """Every figure of these counters, the parts of those with several too, and its unit."""
+    known = {each.name: each for each in catalogue.counters}
+    found = [known[name].units if name in known else {name: ""} for name in names]
+    return {name: unit for units in found for name, unit in units.items()}
+
+
+def states_of_counters(names: Iterable[str], catalogue: Catalogue) -> list[str]:
+    """Those of them that tell of one moment."""
+    states = {each.name for each in catalogue.counters if each.kind == "state"}
+    return [name for name in figures_of_counters(names, catalogue) if name.partition(".")[0] in states]
 
 
 def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:

@@ -377,6 +377,31 @@ def table(
 
 
 @app.command()
+def explain(
+    directory: ResultsDirectory,
+    a: Annotated[
+        str | None, typer.Argument(metavar="[A]", help="A contender; the best of each table if not given.")
+    ] = None,
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="Another; each other one if not given.")
+    ] = None,
+    per: Annotated[
+        str | None,
+        typer.Option(
+            "--per",
+            metavar="request|byte|connection",
+            help="CPU time of what; of a byte where the study compares by bytes, else of a request.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Why does A need more CPU time than B? What happens more often, at its price."""
+    from thunderherd.running import show_why
+
+    show_why(directory, a, b, per=per, as_json=as_json)
+
+
+@app.command()
 def report(
     directory: ResultsDirectory,
     output: Annotated[

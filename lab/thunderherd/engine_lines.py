@@ -18,7 +18,7 @@ SCHEMA: SchemaNumber = 4
 """The version of the engine's lines that this laboratory understands."""
 
 Counters = dict[str, int | None]
-"""Counters by name; null: it could not be read."""
+"""Counters by name, those with several figures `COUNTER.PART` besides; null: it could not be read."""
 
 CpuSource = Literal["cgroup", "process_clocks", "perf_event", "whole_life"]
 
@@ -65,6 +65,49 @@ class Connection(EngineLine):
     segment_bytes: int = Field(description="the largest segment that is sent: the MTU without headers")
 
 
+class Multiplexing(EngineLine):
+    """For how long an event was counted that shares the CPU's few counters with others by turns."""
+
+    counted: int = Field(description="while it had a counter")
+    enabled_ns: int = Field(description="for how long the tree ran, over all its threads")
+    running_ns: int = Field(description="for how long of that it had a counter")
+
+    @property
+    def share(self) -> float:
+        """Of the time, that in which it was counted; 1 where nothing has run."""
+        return self.running_ns / self.enabled_ns if self.enabled_ns else 1.0
+
+    @property
+    def scaled(self) -> bool:
+        """Whether its figure is extrapolated."""
+        return self.running_ns < self.enabled_ns
+
+    @property
+    def value(self) -> int | None:
+        """What all of the time would have come to; None where it was never counted."""
+        if not self.scaled:
+            return self.counted
+        return self.counted * self.enabled_ns // self.running_ns if self.running_ns else None
+
+    def since(self, earlier: Multiplexing) -> Multiplexing:
+        """What came after an earlier reading: it has a share of its own."""
+        return Multiplexing(
+            counted=self.counted - earlier.counted,
+            enabled_ns=self.enabled_ns - earlier.enabled_ns,
+            running_ns=self.running_ns - earlier.running_ns,
+        )
+
+
+class Readout(EngineLine):
+    """What counters said, whose keys stand among those of a line."""
+
+    counters: Counters = Field(default_factory=dict)
+    multiplexing: dict[str, Multiplexing] = Field(
+        default_factory=dict, description="of those that share the CPU's counters; some may be extrapolated"
+    )
+    unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
+
+
 class Ready(EngineLine):
     """The server listens and waits. `settings` holds every effective setting by name."""
 
@@ -90,8 +133,8 @@ class Ready(EngineLine):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 
 
-class Snapshot(EngineLine):
-    """Where the server stands now."""
+class Snapshot(Readout):
+    """Where the server stands now; its counters are of the whole tree since its start."""
 
     line: Literal["snapshot"] = "snapshot"
     monotonic_ns: int = Field(description="CLOCK_MONOTONIC when it was taken")
@@ -102,7 +145,6 @@ class Snapshot(EngineLine):
     listen_queue: int | None = Field(
         default=None, description="connections waiting to be accepted; null: of a Unix socket"
     )
-    counters: Counters = Field(default_factory=dict, description="of the whole tree since its start")
 
 
 class Used(EngineLine):
@@ -123,7 +165,7 @@ class UserSystem(EngineLine):
     system_ns: int
 
 
-class ServerSummary(Used):
+class ServerSummary(Used, Readout):
     """The account of the server's whole life, printed after the last of its processes was reaped."""
 
     line: Literal["summary"] = "summary"
@@ -135,8 +177,6 @@ class ServerSummary(Used):
     workers: list[int] | None = None
     listen_drops: int
     died: str | None = Field(default=None, description="how the server died, where it was not asked to stop")
-    counters: Counters = Field(default_factory=dict, description="of the whole life")
-    unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
     account: dict[str, int] = Field(default_factory=dict, description="what the service's own books say")
     account_fault: str | None = Field(default=None, description="why those books do not balance")
     connection: Connection | None = Field(default=None, description="null: none came, or none of TCP")
@@ -191,7 +231,7 @@ PAYLOAD_BEGAN, PAYLOAD_ENDED = "payload_began_ns", "payload_ended_ns"
 CLOCK_MONOTONIC."""
 
 
-class LoadResult(Used):
+class LoadResult(Used, Readout):
     """What one load process (a client with its children) did, all children reaped."""
 
     line: Literal["load"] = "load"
@@ -221,8 +261,6 @@ class LoadResult(Used):
     requests_by_client: list[int] | None = Field(
         default=None, description="the requests of each client that count; null: there are too many clients"
     )
-    counters: Counters = Field(default_factory=dict)
-    unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
     connection: Connection | None = Field(default=None, description="null: none was made, or none of TCP")
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
@@ -236,12 +274,10 @@ class Mark(EngineLine):
     monotonic_ns: int
 
 
-class Life(Used):
+class Life(Used, Readout):
     """What a process of the engine used from exec to exit, with everything that it forked."""
 
     line: Literal["life"] = "life"
-    counters: Counters = Field(default_factory=dict)
-    unavailable: dict[str, str] = Field(default_factory=dict, description="counters, and why not")
     elapsed_ns: int
     status: int
 
@@ -281,6 +317,7 @@ class LimitRound(LimitPoint):
     round: int
     times: int = Field(ge=1)
     elapsed_ns: int
+    page_faults: int = Field(description="meanwhile, of the one that measures and those that it waited for")
 
 
 class LimitUnavailable(LimitPoint):

@@ -116,6 +116,11 @@ class Site:
         """How many ports the kernel may choose from for the clients' connections; None: they take none."""
         return noise.local_ports()
 
+    def networks(self, ready: Ready | None) -> tuple[Path, ...]:
+        """What the kernel tells of the network namespaces of both sides (/proc/PID/net), each once; without a
+        server only where that is known all the same."""
+        return (noise.OWN_NETWORK,)
+
     def time_wait(self, ready: Ready) -> int:
         """Sockets in TIME_WAIT on both sides."""
         return noise.time_wait_count()

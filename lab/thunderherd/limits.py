@@ -10,6 +10,7 @@ USENIX 1996).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from statistics import median
 
 from thunderherd.catalogue import Limit
 from thunderherd.engine_lines import LimitRound, Limits, LimitUnavailable, Place
@@ -48,6 +49,7 @@ def machine_limits(
     """
     head: Limits | None = None
     rounds: Rounds = {}
+    faults: Rounds = {}
     unavailable: list[LimitReason] = []
     units: dict[str, Unit] = {each.name: each.figure for each in listed}
     for line in lines:
@@ -60,11 +62,15 @@ def machine_limits(
             raise ValueError(f"the engine measured {line.limit}, which is none of {', '.join(units)}")
         else:
             rounds.setdefault(line.point, {})[line.round] = _one(line, units[line.limit])
+            faults.setdefault(line.point, {})[line.round] = line.page_faults / line.times
     if head is None:
         raise ValueError("the engine did not say how it measures")
     order = {name: number for number, name in enumerate(units)}
     points = sorted(rounds, key=lambda point: (order[point[0]], point[1], point[2] or 0))
-    figures = [_figure(point, units[point[0]], rounds[point]) for point in points]
+    figures = [
+        _figure(point, units[point[0]], rounds[point], page_faults=median(faults[point].values()))
+        for point in points
+    ]
     return MachineLimits(
         cpus=head.cpus,
         settings=head.settings,
@@ -82,7 +88,14 @@ def _one(line: LimitRound, unit: Unit) -> float:
     return elapsed / line.times
 
 
-def _figure(point: Point, unit: Unit, rounds: Mapping[int, float], *, derived: bool = False) -> LimitFigure:
+def _figure(
+    point: Point,
+    unit: Unit,
+    rounds: Mapping[int, float],
+    *,
+    page_faults: float = 0.0,
+    derived: bool = False,
+) -> LimitFigure:
     values = list(rounds.values())
     found = median_estimate(values, CONFIDENCE)
     limit, place, size = point
@@ -97,6 +110,7 @@ def _figure(point: Point, unit: Unit, rounds: Mapping[int, float], *, derived: b
         confidence=found.confidence,
         rounds=found.n,
         best=min(values) if unit == "nanoseconds" else max(values),
+        page_faults=page_faults,
         derived=derived,
     )
 

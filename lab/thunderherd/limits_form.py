@@ -32,6 +32,9 @@ class LimitFigure(_Record):
     confidence: float
     rounds: int
     best: float = Field(description="of all rounds: the shortest time, or the most bytes a second")
+    page_faults: float = Field(
+        default=0.0, description="of one, the median of the rounds: they are in its price"
+    )
     derived: bool = Field(default=False, description="a difference of two others, round by round")
 
 

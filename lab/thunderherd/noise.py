@@ -1,4 +1,5 @@
-"""What the machine does beside a trial: stolen CPU, foreign CPU, throttling, ports in TIME_WAIT.
+"""What the machine does beside a trial: stolen CPU, foreign CPU, soft interrupts, throttling, segments sent
+again, ports in TIME_WAIT.
 
 Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a
 second, and on most kernels it samples: a tick belongs whole to whatever it finds running.
@@ -14,6 +15,7 @@ import os
 import platform
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -49,14 +51,18 @@ class Sample:
     children: float
     supervisor: float
     throttled: int
+    softirqs: tuple[float, ...] = ()
+    retransmitted: int | None = None
 
 
-def sample(supervisor_pid: int | None = None) -> Sample:
+def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> Sample:
     """Reads the clocks.
 
-    The machine's, this process's, its ended children's, and the server's supervisor's.
+    The machine's, this process's, its ended children's, and the server's supervisor's; and what was sent
+    again in `networks` (/proc/PID/net), None without one.
     """
-    cpus, tasks, interrupts, steal = parse_stat((PROC / "stat").read_text())
+    text = (PROC / "stat").read_text()
+    cpus, tasks, interrupts, steal = parse_stat(text)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Sample(
         monotonic=time.monotonic(),
@@ -68,6 +74,8 @@ def sample(supervisor_pid: int | None = None) -> Sample:
         children=ended.ru_utime + ended.ru_stime,
         supervisor=process_cpu_seconds(supervisor_pid) if supervisor_pid else 0.0,
         throttled=throttled_periods(),
+        softirqs=softirq_seconds(text),
+        retransmitted=sum(map(retransmitted_segments, networks)) if networks else None,
     )
 
 
@@ -96,6 +104,14 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
         wall_seconds=wall,
         machine_busy_seconds=tasks + interrupts,
         throttled=after.throttled - before.throttled,
+        softirq_seconds=[
+            round(later - earlier, 6) for earlier, later in zip(before.softirqs, after.softirqs, strict=False)
+        ],
+        retransmitted=(
+            None
+            if before.retransmitted is None or after.retransmitted is None
+            else after.retransmitted - before.retransmitted
+        ),
     )
 
 
@@ -149,6 +165,12 @@ def parse_stat(text: str) -> tuple[int, float, float, float]:
         (hard + soft) / TICKS_A_SECOND,
         steal / TICKS_A_SECOND,
     )
+
+
+def softirq_seconds(text: str) -> tuple[float, ...]:
+    """From `/proc/stat`: seconds in soft interrupts, by CPU in the order of the file (proc_stat(5))."""
+    lines = (line.split() for line in text.splitlines() if line.startswith("cpu"))
+    return tuple(int(fields[7]) / TICKS_A_SECOND for fields in lines if fields[0] != "cpu")
 
 
 def process_cpu_seconds(pid: int) -> float:
@@ -278,6 +300,15 @@ def local_ports() -> int:
 
 OWN_NETWORK = PROC / "self/net"
 """What the kernel tells of this process's network namespace; /proc/PID/net tells of that of another."""
+
+
+def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
+    """TCP segments that were sent again in a network namespace so far (`/proc/PID/net/snmp`, RetransSegs of
+    RFC 4022)."""
+    names, figures = (
+        line.split() for line in (network / "snmp").read_text().splitlines() if line.startswith("Tcp:")
+    )
+    return int(figures[names.index("RetransSegs")])
 
 
 def time_wait_count(network: Path = OWN_NETWORK) -> int:

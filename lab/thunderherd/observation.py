@@ -47,6 +47,8 @@ class Observation:
 
     contender: Contender
     counters: Mapping[str, str] = field(default_factory=dict)
+    states: frozenset[str] = frozenset()
+    """Of `counters`, those that tell of one moment: of a window, its end."""
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
@@ -193,8 +195,14 @@ class Observation:
             return {name: self.server_life.counters.get(name) for name in self.counters}
         if self.before is None or self.after is None:
             return {}
-        earlier, later = self.before.counters, self.after.counters
-        return {name: _difference(earlier.get(name), later.get(name)) for name in self.counters}
+        return {name: self._in_window(name, self.before, self.after) for name in self.counters}
+
+    def _in_window(self, name: str, before: Snapshot, after: Snapshot) -> int | None:
+        if name in self.states:
+            return after.counters.get(name)
+        if name in before.multiplexing and name in after.multiplexing:
+            return after.multiplexing[name].since(before.multiplexing[name]).value
+        return _difference(before.counters.get(name), after.counters.get(name))
 
     def _of_server(self) -> Mapping[str, Number | None]:
         life = self.server_life
@@ -216,6 +224,10 @@ class Observation:
                 counted = {name: load.counters.get(name) for name in self.counters}
                 said.append({**_of_life(load, load.elapsed_ns), **in_seconds(counted, self.counters)})
         added = {name: total(each[name] for each in said) for name in said[0]}
+        # A state is no amount, and each load process sees the connections of all: the largest.
+        for name in self.states & said[0].keys():
+            told = [value for each in said if (value := each[name]) is not None]
+            added[name] = max(told, default=None)
         tallies = [_of_tally(load.tally) for load in self.loads]
         added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}
         # Load processes run at the same time.
@@ -256,6 +268,7 @@ class Observation:
             name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
         }
         said += not_available(of_clients, " of the clients")
+        said += scaled_in_words(scaled_of_sides(self))
         if any(read_late(self)) and is_of_clients(self.contender.metric):
             said.append(READ_LATE)
         return said
@@ -316,6 +329,38 @@ def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str,
         },
         "client": {name: why for each in clients for name, why in each.unavailable.items()},
     }
+
+
+def scaled_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, float]]:
+    """By side, the counters whose figures are extrapolated, and the share of the time in which they were
+    counted: of several loads the least."""
+    if seen.server_life is not None:
+        server = seen.server_life.multiplexing
+    elif seen.before is None or seen.after is None:
+        server = {}
+    else:
+        earlier, later = seen.before.multiplexing, seen.after.multiplexing
+        server = {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
+    clients: dict[str, float] = {}
+    for load in seen.client_lives or seen.loads:
+        for name, each in load.multiplexing.items():
+            if each.scaled:
+                clients[name] = min(each.share, clients.get(name, 1.0))
+    return {
+        "server": {name: each.share for name, each in server.items() if each.scaled},
+        "client": clients,
+    }
+
+
+def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """What belongs beside figures that are extrapolated."""
+    for side, shares in scaled.items():
+        if shares:
+            each = ", ".join(f"{name} ({share:.0%} of the time)" for name, share in shares.items())
+            yield (
+                "the CPU has too few counters for all events at once: "
+                f"of the {side}, these were counted for a part of the time, and are extrapolated: {each}"
+            )
 
 
 def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:

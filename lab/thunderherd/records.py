@@ -12,8 +12,10 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
 
@@ -43,6 +45,15 @@ class Noise(Record):
     throttled: int = Field(description="times that this process's control group was throttled")
     foreign_uncertainty: float = Field(
         default=0.0, description="two standard deviations of it: the clock is sampled"
+    )
+    softirq_seconds: list[float] = Field(
+        default_factory=list,
+        description="by CPU: time in soft interrupts, whomever their packets were for; counted at the tick",
+    )
+    retransmitted: int | None = Field(
+        default=None,
+        description="TCP segments that any socket in the network namespaces of both sides sent again; "
+        "null: they could not be asked",
     )
 
 
@@ -105,25 +116,6 @@ class TrialRecord(Record):
     worker_connections: list[int] | None = Field(
         default=None, description="connections of each pool worker in the window"
     )
-
-
-# A run
-
-
-class RunInfo(Record):
-    """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
-
-    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
-    kind: Literal["run"] = "run"
-    study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
-    digest: str
-    seed: int
-    overrides: list[str]
-    command: list[str]
-    started: str
-    version: str = Field(description="of Thunderherd")
-    machine: dict[str, Any]
-    resumed: list[str] = Field(default_factory=list, description="when it was resumed")
 
 
 # summary.json
@@ -494,4 +486,10 @@ class Summary(Record):
     claims: list[ClaimSummary]
     questions: list[QuestionSummary] = Field(default_factory=list)
     counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
+    counting: CountingSummary | None = Field(
+        default=None, description="what was counted in trials of their own; null: the run was asked for none"
+    )
+    explanations: list[Explanation] = Field(
+        default_factory=list, description="the best of each table against each other counted contender"
+    )
     trials: TrialCounts

@@ -47,6 +47,7 @@ from thunderherd.results import load
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study import typed
 from thunderherd.sweep_plots import sweep_chart
+from thunderherd.why_view import why_view
 
 __all__ = ["render", "write_report"]
 
@@ -127,6 +128,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         trials=tables.trial_counts(summary),
         run=tables.run_line(summary),
         bounds=bounds_in_words(summary),
+        why=why_view(summary),
         limits=limit_rows(summary.limits, ()) if summary.limits else [],
         limits_legend=legend(summary.limits) if summary.limits else "",
         warnings=tables.warnings(summary),

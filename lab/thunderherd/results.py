@@ -4,6 +4,7 @@ run.json        what is run: study, seed, machine, command line; written first
 trials.jsonl    one line a trial, on disk before the next trial starts; the raw observations
 trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
 limits.jsonl    the machine's limits, every round as it was measured, before the first trial
+counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
 """
@@ -18,19 +19,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import polars
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS, in_order, metric
 from thunderherd.records import (
+    SCHEMA,
     ClaimSummary,
     ContenderSummary,
     Interval,
     PairSummary,
-    RunInfo,
+    Record,
+    SchemaNumber,
     Summary,
     TrialRecord,
 )
@@ -49,7 +52,8 @@ __all__ = [
     "load",
 ]
 
-RUN, TRIALS, SUMMARY, LIMITS = "run.json", "trials.jsonl", "summary.json", "limits.jsonl"
+RUN, TRIALS, COUNTED, SUMMARY = "run.json", "trials.jsonl", "counted.jsonl", "summary.json"
+LIMITS = "limits.jsonl"
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
@@ -64,11 +68,29 @@ trials.parquet  the same as a table: one row a trial, one column a metric; times
 trials.csv      the same table as text
 limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
+counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
+                figures only the counts are used
 summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
 report.html     the report, once it was written: one file, for a browser
 
 In Python: thunderherd.load("this directory").frame() is the table as a polars data frame.
 """
+
+
+class RunInfo(Record):
+    """`run.json`, written before the first trial: what a run is, and all that resuming it needs."""
+
+    schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
+    kind: Literal["run"] = "run"
+    study: dict[str, Any] = Field(description="the study as resolved, every default filled in")
+    digest: str
+    seed: int
+    overrides: list[str]
+    command: list[str]
+    started: str
+    version: str = Field(description="of Thunderherd")
+    machine: dict[str, Any]
+    resumed: list[str] = Field(default_factory=list, description="when it was resumed")
 
 
 def default_directory(study: str, now: datetime | None = None) -> Path:
@@ -132,11 +154,26 @@ class RunDirectory:
 
     def append(self, trial: TrialRecord) -> None:
         """Writes one trial; on disk when this returns."""
-        line = trial.model_dump_json(by_alias=True).encode() + b"\n"
-        while line:
-            line = line[os.write(self._descriptor, line) :]
-        os.fsync(self._descriptor)
+        _append(self._descriptor, trial)
         self.trials.append(trial)
+
+    def counted(self) -> list[TrialRecord]:
+        """The trials in which more was counted. A last line that was not finished is cut off."""
+        path = self.path / COUNTED
+        trials, length = _read_trials(path)
+        if path.exists():
+            os.truncate(path, length)
+        return trials
+
+    def append_counted(self, trial: TrialRecord) -> None:
+        """Writes a trial in which more was counted; on disk when this returns."""
+        descriptor = os.open(
+            self.path / COUNTED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
+        try:
+            _append(descriptor, trial)
+        finally:
+            os.close(descriptor)
 
     def limits(self) -> list[str] | None:
         """The lines of the machine's limits, as the engine said them; None where none are kept yet."""
@@ -160,6 +197,13 @@ class RunDirectory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _append(descriptor: int, trial: TrialRecord) -> None:
+    line = trial.model_dump_json(by_alias=True).encode() + b"\n"
+    while line:
+        line = line[os.write(descriptor, line) :]
+    os.fsync(descriptor)
 
 
 def _open_for_appending(path: Path) -> int:

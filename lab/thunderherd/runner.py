@@ -14,18 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd import __version__, analysis, machine, noise, progress, source_csv
+from thunderherd.counting import count_run, counted_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, limit_lines
 from thunderherd.errors import Refusal, UserError
+from thunderherd.explained import best_against_others
 from thunderherd.figures import count
 from thunderherd.lab_kind import Site
 from thunderherd.limits import machine_limits
 from thunderherd.limits_form import MachineLimits
-from thunderherd.records import RunInfo, Summary, TrialRecord
-from thunderherd.results import RunDirectory, default_directory, write_text
+from thunderherd.records import Summary, TrialRecord
+from thunderherd.results import RunDirectory, RunInfo, default_directory, write_text
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.sites import sites_of
 from thunderherd.statistics import block_order
-from thunderherd.study import Study, asked_for, typed
+from thunderherd.study import Contender, Study, asked_for, typed
 from thunderherd.trial import run_trial
 from thunderherd.verdicts import is_decided, verdicts
 
@@ -141,6 +143,8 @@ class _Run:
                 self._run_block(number)
                 ended, number = number, self._next_block()
                 self._report(ended)
+            self._check_build()
+            count_run(self.study, self.directory, self.engine, self._trial, self.show)
         except KeyboardInterrupt:
             self.show.say(f"stopped; {len(self.directory.trials)} trials are kept in {self.directory.path}")
             if self.directory.trials:
@@ -216,31 +220,40 @@ class _Run:
         return begun.get(number, Block(number))
 
     def _run_trial(self, number: int, name: str, position: int, attempt: int) -> TrialRecord:
-        if _build_of(self.engine) != self.build:
-            raise UserError(
-                f"{self.engine} was built anew during the run, and trials of both must not be mixed; "
-                "start a new run with another --out"
-            )
+        self._check_build()
         self.show.trial_begins(number, name, position, len(self.names))
         contender = self.study.contender(name)
-        site = self.sites[contender.lab.network]
         try:
-            site.check()
-            trial = run_trial(
-                self.study,
-                contender,
-                block=number,
-                position=position,
-                seed=self.seed,
-                attempt=attempt,
-                engine=self.engine,
-                site=site,
-            )
+            trial = self._trial(self.study, contender, block=number, position=position, attempt=attempt)
         except UserError as error:
             raise UserError(f"{name}: {error}; {self._after(error, name)}") from None
         self.directory.append(trial)
         self.show.trial_ends(trial)
         return trial
+
+    def _trial(
+        self, study: Study, contender: Contender, *, block: int, position: int, attempt: int
+    ) -> TrialRecord:
+        """Makes a trial where its contender's lab is."""
+        site = self.sites[contender.lab.network]
+        site.check()
+        return run_trial(
+            study,
+            contender,
+            block=block,
+            position=position,
+            seed=self.seed,
+            attempt=attempt,
+            engine=self.engine,
+            site=site,
+        )
+
+    def _check_build(self) -> None:
+        if _build_of(self.engine) != self.build:
+            raise UserError(
+                f"{self.engine} was built anew during the run, and trials of both must not be mixed; "
+                "start a new run with another --out"
+            )
 
     def _after(self, error: UserError, name: str) -> str:
         """What to do about a mistake in mid-run.
@@ -280,6 +293,10 @@ class _Run:
             ],
             limits=self.limits,
         )
+        counting = counted_so_far(self.study, self.directory.counted(), catalogue(self.engine))
+        summary = summary.model_copy(update={"counting": counting})
+        why = best_against_others(summary, self.directory.trials)
+        summary = summary.model_copy(update={"explanations": why})
         self.directory.finish(summary)
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)

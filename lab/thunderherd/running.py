@@ -93,6 +93,14 @@ def show_table(directory: Path, *, pairs: bool) -> None:
         print_pairs(summary, console)
 
 
+def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, as_json: bool) -> None:
+    """Prints why one contender of a run needs more CPU time than another (`explain_command`)."""
+    from thunderherd.explain_command import show_explanation
+    from thunderherd.results import load
+
+    show_explanation(load(directory), _summary(directory), a, b, per=per, as_json=as_json)
+
+
 def show_claims(study: str, directory: Path) -> None:
     """Prints the verdicts on the claims of a study's source."""
     from thunderherd.tables import make_console, print_claims

@@ -9,7 +9,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from thunderherd.catalogue import USUAL_WAY, Catalogue, Setting, SettingValue, Way
+from thunderherd.catalogue import (
+    EVENT_OF_A_MACHINE,
+    USUAL_WAY,
+    Catalogue,
+    Setting,
+    SettingValue,
+    Way,
+    figures_of_counters,
+)
 from thunderherd.metrics import METRICS, figures_of_sides, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
@@ -32,17 +40,18 @@ def check_names(
 ) -> None:
     """Metric, baseline, workload, load, designs, primitives, settings and pairs exist and fit together."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
-    check_metric(form.measure.metric, ("measure", "metric"), form.measure.counters_named, problems)
+    figures = list(figures_of_counters(form.measure.counters_named, catalogue))
+    check_metric(form.measure.metric, ("measure", "metric"), figures, problems)
     counters = [each.name for each in catalogue.counters if each.countable]
     for index, name in enumerate(form.measure.counters):
-        if name not in counters:
+        if name not in counters and not EVENT_OF_A_MACHINE.fullmatch(name):
             problems.add(("measure", "counters", index), unknown("counter", name, counters))
         if name in form.measure.counters_to_come:
             why = f"{show(name)} is asked for already: leave it out here"
             problems.add(("measure", "counters_to_come", name), why)
     for name, other in form.measure.substitutes.items():
         for each in (name, other):
-            check_metric(each, ("measure", "substitutes", name), form.measure.counters_named, problems)
+            check_metric(each, ("measure", "substitutes", name), figures, problems)
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
     _check_way(form.server.way, ("server",), catalogue, problems)

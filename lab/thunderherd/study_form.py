@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.counters_form import PaperCountersTable
+from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
@@ -486,6 +487,7 @@ class StudyForm(Table):
     load: LoadTable = Field(description="a table [load]")
     lab: LabTable = Field(default=LabTable(), description="a table [lab]")
     noise: NoiseTable = Field(default=NoiseTable(), description="a table [noise]")
+    counting: CountingTable = Field(default=CountingTable(), description="a table [counting]")
     scale: ScaleTable | None = Field(default=None, description="a table [scale]")
     queueing_bound: BoundTable | None = Field(default=None, description="a table [queueing_bound]")
     sizes: dict[str, SizeTable] = Field(min_length=1, description="tables such as [sizes.quick]")

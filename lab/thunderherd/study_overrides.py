@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from thunderherd.catalogue import Catalogue, Product, Way
+from thunderherd.counting_form import CountingTable
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
 from thunderherd.study_configurations import Configuration, way_of, workload_of
@@ -65,6 +66,7 @@ class SettableKeys:
             "measure": MeasureTable,
             "lab": LabTable,
             "noise": NoiseTable,
+            "counting": CountingTable,
             "comparisons": ComparisonsTable,
         }
         for table, model in tables.items():

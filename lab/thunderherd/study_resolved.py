@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.catalogue import Makes, SettingValue
 from thunderherd.counters_form import PaperCountersTable
+from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, in_words
@@ -36,7 +37,8 @@ class Measure(_Resolved):
 
     `single_runs` is how many stand beside judged figures. `limits_milliseconds` is how long a run measures
     the machine's limits before its first trial; 0: not. `counters` are read on both sides in every trial;
-    each with its unit, as the engine has it. `uncounted` are those that the engine does not have yet, and
+    each figure of theirs with its unit, as the engine has it; `states` are those that tell of one moment, and
+    have no difference over a window. `uncounted` are those that the engine does not have yet, and
     why: metrics may be about them, and are unavailable. `substitutes` are, by metric, those that charts show
     where this machine cannot tell it.
     """
@@ -50,8 +52,14 @@ class Measure(_Resolved):
     single_runs: int = 0
     limits_milliseconds: int = 0
     counters: dict[str, str]
+    states: tuple[str, ...] = Field(default=(), exclude=True)
     uncounted: dict[str, str] = {}
     substitutes: dict[str, str] = {}
+
+    @property
+    def counters_asked(self) -> list[str]:
+        """What the engine is asked for: the counters, without the further figures of some."""
+        return list(dict.fromkeys(name.partition(".")[0] for name in self.counters))
 
     @property
     def counters_named(self) -> tuple[str, ...]:
@@ -250,7 +258,7 @@ class Study(_Resolved):
     declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
     `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
     SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
-    `notes` belong beside every figure.
+    `notes` belong beside every figure. `counting` names those of which more is counted after all else.
     """
 
     name: str
@@ -269,6 +277,7 @@ class Study(_Resolved):
     load: LoadPlan
     lab: Lab
     noise: Noise
+    counting: CountingTable = CountingTable()
     notes: tuple[str, ...]
     inconsistencies: tuple[Inconsistency, ...]
     path: Path = Field(exclude=True)

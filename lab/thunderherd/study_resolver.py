@@ -8,12 +8,20 @@ from itertools import combinations
 from typing import Any
 
 from thunderherd import study_checks as checks
-from thunderherd.catalogue import Catalogue, Setting, Way, defaults
+from thunderherd.catalogue import (
+    Catalogue,
+    Setting,
+    Way,
+    defaults,
+    figures_of_counters,
+    states_of_counters,
+)
 from thunderherd.errors import UserError
 from thunderherd.metrics import Better, metric
 from thunderherd.records import PaperFigure, SweepPoint
 from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study_configurations import MAIN, Configuration, configurations, point_name, points
+from thunderherd.study_counting import counted_apart
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
     ContenderTable,
@@ -148,6 +156,7 @@ class Resolver:
         family = [] if form.sizes[self.size].repetitions else self._family(chosen)
         resolved = list(zip(chosen, contenders, strict=True))
         self._check_ends(resolved)
+        counting = counted_apart(form.counting, contenders, sweeps, absent, self.catalogue, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
@@ -168,6 +177,7 @@ class Resolver:
             load=load,
             lab=lab_of(form.lab, self.catalogue),
             noise=Noise.model_validate(form.noise.model_dump()),
+            counting=counting,
             notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,
@@ -197,13 +207,13 @@ class Resolver:
     def _measure(self) -> Measure:
         """What is compared, with the counters that are asked for and those that are still to come."""
         measure, asked_for = self.form.measure, self._counters()
-        units = {each.name: each.unit for each in self.catalogue.counters}
         to_come = measure.counters_to_come.items()
         return Measure.model_validate(
             measure.model_dump(exclude={"trial", "counters_to_come", "at_least"})
             | {
                 "better": better_of(measure.metric),
-                "counters": {name: units.get(name) or "" for name in asked_for},
+                "counters": figures_of_counters(asked_for, self.catalogue),
+                "states": states_of_counters(asked_for, self.catalogue),
                 "uncounted": {name: why for name, why in to_come if name not in asked_for},
             }
         )

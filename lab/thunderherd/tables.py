@@ -295,16 +295,9 @@ def warnings(summary: Summary) -> list[str]:
 
 
 def print_study(summary: Summary, console: Console, directory: Path | None = None) -> None:
-    """Prints the table of a study and what belongs to it.
+    """Prints the table of a study and what belongs to it, as wide as the console that `make_console` gives.
 
-    Parameters
-    ----------
-    summary
-        The content of `summary.json`.
-    console
-        As `make_console` gives it; its width decides the layout.
-    directory
-        Where the results lie, for the lines that say so and name the next command.
+    directory: where the results lie, for the lines that say so and name the next command.
     """
     console.print()
     prose(console, summary.study.title, style="bold")
@@ -334,7 +327,8 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         where, name = shlex.quote(str(directory)), shlex.quote(summary.study.name)
         has_claims = summary.claims or summary.questions
         following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
-        facts += [("Results", str(directory)), ("Next", following)]
+        why = f"thunderherd explain {where}" if summary.explanations else ""
+        facts += [("Results", str(directory)), ("Why", why), ("Next", following)]
     print_facts(console, facts)
 
 

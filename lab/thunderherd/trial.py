@@ -62,8 +62,9 @@ def run_trial(
     """
     began = time.monotonic()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
-    seen = Observation(contender, study.measure.counters)
-    trial = _Trial(contender, study.measure.counters, engine, site or Site(USUAL), seen)
+    measure = study.measure
+    seen = Observation(contender, measure.counters, frozenset(measure.states))
+    trial = _Trial(contender, measure.counters_asked, engine, site or Site(USUAL), seen)
     try:
         if seen.is_whole_life:
             trial.run_whole_life()
@@ -114,7 +115,7 @@ class _Trial:
     def __init__(
         self,
         contender: Contender,
-        counters: Mapping[str, str],
+        counters: Sequence[str],
         engine: Path | None,
         site: Site,
         seen: Observation,
@@ -134,7 +135,7 @@ class _Trial:
                 with self._started(server.ready.address, [warm_up]) as running:
                     seen.warm_up = self._results(running)
             settle(server)
-            quiet = noise.sample(server.ready.supervisor_pid)
+            quiet = self._sample(server.ready)
             seen.rest_before = seen.before = server.snapshot()
             with self._started(server.ready.address, [load.told] * load.processes) as running:
                 if load.is_timed:
@@ -143,14 +144,14 @@ class _Trial:
             seen.rest_after = settle(server)
             if not load.is_timed:
                 seen.after = seen.rest_after
-            seen.samples = (quiet, noise.sample(server.ready.supervisor_pid))
+            seen.samples = (quiet, self._sample(server.ready))
             seen.listener_holders = holders_of_listener(server.ready.server_pid, server.ready.address)
             seen.summary = server.stop()
 
     def run_whole_life(self) -> None:
         """From the exec of the server to its exit, and the same for its clients; nothing is warm."""
         seen, load = self.seen, self.contender.load
-        quiet = noise.sample()
+        quiet = self._sample()
         with self._server() as server:
             seen.ready = server.ready
             self._count_ports(server.ready)
@@ -159,7 +160,11 @@ class _Trial:
                 seen.client_lives = [client.life for client in running if client.life is not None]
             seen.summary = server.stop()
             seen.server_life = server.life
-        seen.samples = (quiet, noise.sample())
+        seen.samples = (quiet, self._sample())
+
+    def _sample(self, ready: Ready | None = None) -> noise.Sample:
+        """The clocks beside a server; of a whole life beside none, since there is none yet, or any more."""
+        return noise.sample(ready.supervisor_pid if ready else None, self.site.networks(ready))
 
     def _server(self) -> Server:
         contender = self.contender
@@ -172,7 +177,7 @@ class _Trial:
             cpus=contender.lab.server_cpus,
             listen=self.site.listen,
             network_namespace=self.site.server_namespace,
-            counters=list(self.counters),
+            counters=self.counters,
             whole_life=self.seen.is_whole_life,
             engine=self.engine,
         )
@@ -195,7 +200,7 @@ class _Trial:
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
                         network_namespace=self.site.client_namespace,
-                        counters=list(self.counters),
+                        counters=self.counters,
                         whole_life=self.seen.is_whole_life,
                         engine=self.engine,
                     )

@@ -1,23 +1,16 @@
 //! Moves to another CPU of a process and all that it starts, live, from a perf event that its children inherit.
 
-use anyhow::Result;
 use perf_event::events::Software;
 
-use super::{Counter, Reading, try_here};
 use crate::about::About;
-use crate::perf_event::{Modes, PerfEvent};
-use crate::process_tree::Tree;
+use crate::counter::Counter;
+use crate::perf_event::TreeEvent;
 
-pub static ENTRY: Counter = Counter {
-    about: About {
+pub static ENTRY: Counter = Counter::of_event(
+    About {
         summary: "Times that a thread of a process tree went on upon another CPU, at any moment, from perf",
         source: "perf_event_open(2), PERF_COUNT_SW_CPU_MIGRATIONS with inherit",
     },
-    unit: "migrations",
-    available: || try_here(open),
-    open: Some(open),
-};
-
-fn open(tree: &Tree) -> Result<Box<dyn Reading>> {
-    Ok(Box::new(PerfEvent::open(Software::CPU_MIGRATIONS, Modes::UserAndKernel, tree)?))
-}
+    "migrations",
+    TreeEvent::software(Software::CPU_MIGRATIONS),
+);

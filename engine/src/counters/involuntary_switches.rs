@@ -2,22 +2,21 @@
 
 use anyhow::{Context, Result};
 
-use super::{Counter, Reading, try_here};
 use crate::about::About;
-use crate::process_tree::{Kind, Switches, Tree};
+use crate::counter::{Counter, Reading, Subject};
+use crate::process_tree::{Kind, Switches};
 
-pub static ENTRY: Counter = Counter {
-    about: About {
+pub static ENTRY: Counter = Counter::of(
+    About {
         summary: "Times that a thread was made to give up its CPU, in a process tree at any moment; exact for pools; what ended threads did is known in full only when their process ends",
         source: "proc(5), /proc/PID/task/TID/status; wait4(2)",
     },
-    unit: "switches",
-    available: || try_here(open),
-    open: Some(open),
-};
+    "switches",
+    open,
+);
 
 const KIND: Kind = Kind { status: "nonvoluntary_ctxt_switches", used: |usage| usage.involuntary_switches };
 
-fn open(tree: &Tree) -> Result<Box<dyn Reading>> {
-    Ok(Box::new(Switches::open(*tree, KIND).context("/proc does not show the switches of this tree")?))
+fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
+    Ok(Box::new(Switches::open(subject.tree, KIND).context("/proc does not show the switches of this tree")?))
 }

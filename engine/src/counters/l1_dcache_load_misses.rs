@@ -1,24 +1,16 @@
 //! Loads that the first level of the data cache did not have, from a hardware event.
 
-use anyhow::Result;
-use perf_event::events::{Cache, CacheId, CacheOp, CacheResult};
+use perf_event::events::{CacheId, CacheResult};
 
-use super::{Counter, Reading, try_here};
 use crate::about::About;
-use crate::perf_event::{Modes, PerfEvent};
-use crate::process_tree::Tree;
+use crate::counter::Counter;
+use crate::perf_event::TreeEvent;
 
-pub static ENTRY: Counter = Counter {
-    about: About {
+pub static ENTRY: Counter = Counter::of_event(
+    About {
         summary: "Loads of a process tree that missed the first level of the data cache, its kernel's included",
         source: "perf_event_open(2), PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_MISS with inherit",
     },
-    unit: "misses",
-    available: || try_here(open),
-    open: Some(open),
-};
-
-fn open(tree: &Tree) -> Result<Box<dyn Reading>> {
-    let event = Cache { which: CacheId::L1D, operation: CacheOp::READ, result: CacheResult::MISS };
-    Ok(Box::new(PerfEvent::open(event, Modes::UserAndKernel, tree)?))
-}
+    "misses",
+    TreeEvent::cache_load(CacheId::L1D, CacheResult::MISS),
+);

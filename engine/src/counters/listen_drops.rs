@@ -3,19 +3,18 @@
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 
-use super::Counter;
 use crate::about::About;
+use crate::counter::Counter;
 use crate::sys::socket;
 
-pub static ENTRY: Counter = Counter {
-    about: About {
+pub static ENTRY: Counter = Counter::elsewhere(
+    About {
         summary: "Connections that the listener dropped because its queue was full",
         source: "socket(7), SO_MEMINFO, SK_MEMINFO_DROPS; what TcpExtListenDrops counts for the whole machine",
     },
-    unit: "connections",
-    available: || {
+    "connections",
+    || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         Ok(socket::listen_drops(listener.as_fd()).map(drop)?)
     },
-    open: None,
-};
+);

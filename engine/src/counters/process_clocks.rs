@@ -3,37 +3,36 @@
 
 use anyhow::{Context, Result};
 
-use super::{Counter, Reading, try_here};
 use crate::about::About;
+use crate::counter::{Counter, Figure, Reading, Subject};
 use crate::process_tree::{self, Tree};
 use crate::sys::process;
 
-pub static ENTRY: Counter = Counter {
-    about: About {
+pub static ENTRY: Counter = Counter::of(
+    About {
         summary: "CPU time of a whole process tree at any moment, without a control group; misses the last steps of ended \
                   threads",
         source: "clock_getcpuclockid(3), wait4(2)",
     },
-    unit: "nanoseconds",
-    available: || try_here(open),
-    open: Some(open),
-};
+    "nanoseconds",
+    open,
+);
 
 /// The clocks of a tree.
 struct ProcessClocks(Tree);
 
-/// The clocks of a process, which has started nothing yet, and of all that it will start.
-pub fn open(tree: &Tree) -> Result<Box<dyn Reading>> {
-    process_tree::children(tree.root).context("/proc/PID/task/PID/children cannot be read (CONFIG_PROC_CHILDREN)")?;
-    Ok(Box::new(ProcessClocks(*tree)))
+fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
+    process_tree::children(subject.tree.root)
+        .context("/proc/PID/task/PID/children cannot be read (CONFIG_PROC_CHILDREN)")?;
+    Ok(Box::new(ProcessClocks(subject.tree)))
 }
 
 impl Reading for ProcessClocks {
     /// Exact while no process begins or ends, as in a server at rest.
-    fn read(&mut self) -> Result<u64> {
+    fn read(&mut self) -> Result<Vec<Figure>> {
         // A process that ends meanwhile counts for nothing among the living.
         let living: u64 = self.0.processes().into_iter().filter_map(|one| process::cpu_nanoseconds(one).ok()).sum();
         let ended = self.0.reaped.usage();
-        Ok(living + (ended.user + ended.system).as_nanos() as u64)
+        Ok(vec![Figure::whole(living + (ended.user + ended.system).as_nanos() as u64)])
     }
 }

@@ -1,14 +1,13 @@
 //! What ended processes have used: exact, but known only when they have been waited for.
 
-use super::Counter;
 use crate::about::About;
+use crate::counter::Counter;
 
-pub static ENTRY: Counter = Counter {
-    about: About {
+pub static ENTRY: Counter = Counter::elsewhere(
+    About {
         summary: "CPU time, context switches and page faults of a server's whole life, dead children included",
         source: "getrusage(2), RUSAGE_CHILDREN in a child subreaper; UNP volume 1, Fig. 30.6",
     },
-    unit: "nanoseconds and counts",
-    available: || Ok(crate::sys::process::usage_of_children().map(drop)?),
-    open: None,
-};
+    "nanoseconds and counts",
+    || Ok(crate::sys::process::usage_of_children().map(drop)?),
+);

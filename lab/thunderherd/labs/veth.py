@@ -97,22 +97,24 @@ class PairSite(Site):
         first, last = str(self._there.client.sysctls[PORT_RANGE]).split()
         return int(last) - int(first) + 1
 
+    def networks(self, ready: Ready | None) -> tuple[Path, ...]:
+        # Of the server's namespace a process in it can tell.
+        if ready is None:
+            return ()
+        return tuple(noise.PROC / str(pid) / "net" for pid in (self._there.pid, ready.supervisor_pid))
+
     def time_wait(self, ready: Ready) -> int:
-        return sum(map(noise.time_wait_count, self._networks(ready)))
+        return sum(map(noise.time_wait_count, self.networks(ready)))
 
     def time_wait_in_the_way(self, ready: Ready) -> int:
         if ready.port is None:
             return 0
-        return sum(noise.time_wait_listed(network, ready.port) for network in self._networks(ready))
+        return sum(noise.time_wait_listed(network, ready.port) for network in self.networks(ready))
 
     def time_wait_limit(self) -> int:
         # A kernel that has one table for all namespaces shows it in the first of them alone.
         own = self._there.client.sysctls.get(TIME_WAIT_LIMIT)
         return noise.time_wait_limit() if own is None else int(own)
-
-    def _networks(self, ready: Ready) -> tuple[Path, ...]:
-        """What the kernel tells of the clients' namespace, and of the server's."""
-        return tuple(noise.PROC / str(pid) / "net" for pid in (self._there.pid, ready.supervisor_pid))
 
 
 def _facts(end: NamespaceEnd) -> dict[str, Any]:

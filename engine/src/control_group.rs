@@ -1,0 +1,146 @@
+//! Control groups of our own (cgroups(7)), one below that of this process: in the version 2 hierarchy, and in the version 1
+//! hierarchy of memory where the machine still has that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::sys::process::Pid;
+
+/// How the names of our groups begin; they end with the number of the process that made them.
+const PREFIX: &str = "thunderherd-";
+
+/// A group younger than this may belong to a supervisor of another container, whose number means nothing here, and which
+/// has not put its server into it yet.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Where groups can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// That of version 2, which all controllers share.
+    Unified,
+    /// That of version 1 with this controller.
+    Controller(&'static str),
+}
+
+/// A group. One of ours goes with this value, and what is still in it goes back to where it was.
+pub struct ControlGroup {
+    folder: PathBuf,
+    /// Where it was made; none where another value of this process made it.
+    parent: Option<PathBuf>,
+}
+
+impl ControlGroup {
+    /// Makes a group below the one of this process.
+    pub fn new(hierarchy: Hierarchy, name: &str) -> Result<Self> {
+        let parent = folder_of(hierarchy, Pid::this())?;
+        sweep(&parent);
+        let folder = parent.join(format!("{PREFIX}{name}-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| {
+            format!("{} could not be made (systemd-run --user --scope gives you a group of your own)", folder.display())
+        })?;
+        Ok(ControlGroup { folder, parent: Some(parent) })
+    }
+
+    /// The group of ours that a process is in already, or a new one that it is put into.
+    pub fn with(hierarchy: Hierarchy, name: &str, process: Pid) -> Result<Self> {
+        let folder = folder_of(hierarchy, process)?;
+        let last = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if last.starts_with(PREFIX) && last.ends_with(&format!("-{}", std::process::id())) {
+            return Ok(ControlGroup { folder, parent: None });
+        }
+        let group = Self::new(hierarchy, name)?;
+        group.add(process)?;
+        Ok(group)
+    }
+
+    /// Moves a process, which has started nothing yet, into the group.
+    pub fn add(&self, process: Pid) -> Result<()> {
+        let file = self.folder.join("cgroup.procs");
+        fs::write(&file, process.to_string()).with_context(|| format!("{} could not be written", file.display()))
+    }
+
+    /// The text of one of its files.
+    pub fn text(&self, file: &str) -> Result<String> {
+        let path = self.folder.join(file);
+        fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))
+    }
+
+    /// The number in one of its files.
+    pub fn number(&self, file: &str) -> Result<u64> {
+        let text = self.text(file)?;
+        text.trim().parse().with_context(|| format!("{} says '{}'", self.folder.join(file).display(), text.trim()))
+    }
+
+    /// The number of a line `NAME NUMBER` in one of its files.
+    pub fn line(&self, file: &str, name: &str) -> Result<u64> {
+        let text = self.text(file)?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        line.ok_or_else(|| anyhow!("{file} has no {name}"))
+    }
+
+    /// Its folder, for messages.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let Some(parent) = &self.parent else { return };
+        // A load that counts itself is in it still. An empty group holds nothing; one that cannot be removed is not worth
+        // failing a run.
+        for process in self.text("cgroup.procs").unwrap_or_default().lines() {
+            let _ = fs::write(parent.join("cgroup.procs"), process);
+        }
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Removes the groups of supervisors that were killed. A group that still holds a process cannot be removed.
+fn sweep(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().filter(|name| name.starts_with(PREFIX)).and_then(|name| name.rsplit('-').next());
+        let settled = || Some(entry.metadata().ok()?.modified().ok()?.elapsed().ok()? > SETTLED);
+        let ownerless = owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists());
+        if ownerless && settled() == Some(true) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The folder of a process's group: the mount of the hierarchy, and its line of /proc/PID/cgroup.
+fn folder_of(hierarchy: Hierarchy, process: Pid) -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let is_it = |fields: &[&str]| match hierarchy {
+        Hierarchy::Unified => fields.get(2) == Some(&"cgroup2"),
+        Hierarchy::Controller(name) => {
+            fields.get(2) == Some(&"cgroup")
+                && fields.get(3).is_some_and(|options| options.split(',').any(|each| each == name))
+        }
+    };
+    let mount = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .find(|fields| is_it(fields))
+        .map(|fields| PathBuf::from(fields[1]))
+        .ok_or_else(|| match hierarchy {
+            Hierarchy::Unified => anyhow!("no cgroup2 file system is mounted"),
+            Hierarchy::Controller(name) => anyhow!("no hierarchy of control groups has the controller {name}"),
+        })?;
+    let groups = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
+    // NUMBER:CONTROLLERS:/PATH; that of version 2 has number 0 and no controllers (cgroups(7)).
+    let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
+    let line = lines.find(|fields| match hierarchy {
+        Hierarchy::Unified => fields.first() == Some(&"0"),
+        Hierarchy::Controller(name) => {
+            fields.get(1).is_some_and(|controllers| controllers.split(',').any(|each| each == name))
+        }
+    });
+    let path = line.and_then(|fields| fields.get(2).copied()?.strip_prefix('/').map(str::to_owned));
+    let path = path.ok_or_else(|| anyhow!("this process is in no such control group ({hierarchy:?})"))?;
+    Ok(mount.join(path))
+}

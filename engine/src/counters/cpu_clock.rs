@@ -1,0 +1,16 @@
+//! CPU time of a process and all that it starts, live, from the other clock that perf has for it.
+
+use perf_event::events::Software;
+
+use crate::about::About;
+use crate::counter::Counter;
+use crate::perf_event::TreeEvent;
+
+pub static ENTRY: Counter = Counter::of_event(
+    About {
+        summary: "CPU time of a process tree at any moment, from perf's timer of a CPU; beside task_clock it shows how well either is kept",
+        source: "perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK with inherit",
+    },
+    "nanoseconds",
+    TreeEvent::clock(Software::CPU_CLOCK),
+);

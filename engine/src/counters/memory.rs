@@ -1,0 +1,85 @@
+//! Memory of a process tree, the kernel's for it included, from a control group of its own.
+
+use anyhow::{Context, Result, bail};
+
+use crate::about::About;
+use crate::control_group::{ControlGroup, Hierarchy};
+use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
+
+pub static ENTRY: Counter = Counter {
+    about: About {
+        summary: "Memory of a process tree at the moment, its kernel's included, from a control group of its own: what it asks for \
+                  after its start, to within 64 pages a CPU, which the kernel charges at once; divide what \
+                  a number of connections add by that number",
+        source: "Linux, Documentation/admin-guide/cgroup-v2.rst, memory.current; cgroup-v1/memory.rst, memory.usage_in_bytes",
+    },
+    unit: "bytes",
+    source: Source::Own(open),
+    kind: Kind::State,
+    parts: || {
+        vec![
+            Part { name: PEAK, unit: "bytes" },
+            Part { name: KERNEL, unit: "bytes" },
+            Part { name: SOCKETS, unit: "bytes" },
+        ]
+    },
+};
+
+/// The most that it was.
+const PEAK: &str = "peak";
+/// Of it, what the kernel allocated for the tree: sockets, descriptors, stacks, page tables.
+const KERNEL: &str = "kernel";
+/// Of it, buffers of sockets; version 1 does not count them.
+const SOCKETS: &str = "sockets";
+
+/// A tree's group, in whichever hierarchy has the controller of memory.
+struct Memory {
+    group: ControlGroup,
+    hierarchy: Hierarchy,
+}
+
+fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
+    let first = Hierarchy::Controller("memory");
+    let group = match ControlGroup::with(first, "memory", subject.tree.root) {
+        Ok(group) => Memory { group, hierarchy: first },
+        Err(first_error) => {
+            let hierarchy = Hierarchy::Unified;
+            let group = ControlGroup::with(hierarchy, "memory", subject.tree.root)
+                .with_context(|| format!("version 1: {first_error:#}; version 2"))?;
+            if group.text("memory.current").is_err() {
+                let parent = group.folder().parent().unwrap_or(group.folder()).display().to_string();
+                bail!(
+                    "{parent} does not give its groups the controller of memory (version 1: {first_error:#}); it can where no \
+                     process is in it but in groups below: echo +memory > {parent}/cgroup.subtree_control"
+                );
+            }
+            Memory { group, hierarchy }
+        }
+    };
+    Ok(Box::new(group))
+}
+
+impl Reading for Memory {
+    fn read(&mut self) -> Result<Vec<Figure>> {
+        let group = &self.group;
+        let (whole, [peak, kernel, sockets]) = match self.hierarchy {
+            Hierarchy::Unified => (
+                group.number("memory.current")?,
+                [group.number("memory.peak"), group.line("memory.stat", "kernel"), group.line("memory.stat", "sock")]
+                    .map(Result::ok),
+            ),
+            Hierarchy::Controller(_) => (
+                group.number("memory.usage_in_bytes")?,
+                [
+                    group.number("memory.max_usage_in_bytes").ok(),
+                    group.number("memory.kmem.usage_in_bytes").ok(),
+                    // It says 0 where they are not limited, and has not counted them.
+                    None,
+                ],
+            ),
+        };
+        // Older kernels lack single ones of these.
+        let parts = [(PEAK, peak), (KERNEL, kernel), (SOCKETS, sockets)].map(|(name, value)| Figure::part(name, value));
+        Ok([Figure::whole(whole)].into_iter().chain(parts).collect())
+    }
+}

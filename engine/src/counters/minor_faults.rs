@@ -1,0 +1,16 @@
+//! Page faults that needed no input, of a process and all that it starts, live, from a perf event.
+
+use perf_event::events::Software;
+
+use crate::about::About;
+use crate::counter::Counter;
+use crate::perf_event::TreeEvent;
+
+pub static ENTRY: Counter = Counter::of_event(
+    About {
+        summary: "Page faults of a process tree without input, at any moment, from perf",
+        source: "perf_event_open(2), PERF_COUNT_SW_PAGE_FAULTS_MIN with inherit",
+    },
+    "faults",
+    TreeEvent::software(Software::PAGE_FAULTS_MIN),
+);

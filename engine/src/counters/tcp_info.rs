@@ -1,0 +1,102 @@
+//! What the kernel knows of the connections that live at a moment, from beside: those of a server, or those of a load.
+
+use anyhow::{Result, anyhow};
+
+use crate::about::About;
+use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
+use crate::socket_diagnosis::{Ends, SocketDiagnosis, TcpInfo};
+
+pub static ENTRY: Counter = Counter {
+    about: About {
+        summary: "Of the TCP connections that live at the moment: how many, segments sent again (sum), delivery rate, congestion \
+                  window and round-trip time (medians). Of a load that ends by time at the end of its window; one that ends by \
+                  count has closed its connections by then",
+        source: "sock_diag(7), INET_DIAG_INFO; tcp(7), TCP_INFO; what ss -ti shows",
+    },
+    unit: "connections",
+    source: Source::Own(open),
+    kind: Kind::State,
+    parts: || {
+        let parts = [
+            (CONNECTIONS, "connections"),
+            (RETRANSMITS, "segments"),
+            (DELIVERY_RATE, "bytes a second"),
+            (CONGESTION_WINDOW, "segments"),
+            (RTT, "nanoseconds"),
+        ];
+        parts.map(|(name, unit)| Part { name, unit }).to_vec()
+    },
+};
+
+const CONNECTIONS: &str = "connections";
+const RETRANSMITS: &str = "retransmits";
+const DELIVERY_RATE: &str = "delivery_rate";
+const CONGESTION_WINDOW: &str = "congestion_window";
+const RTT: &str = "rtt";
+
+/// The connections of one subject.
+struct Connections {
+    kernel: SocketDiagnosis,
+    ends: Ends,
+}
+
+fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
+    let ends = subject.ends.ok_or_else(|| {
+        anyhow!(
+            "there are no TCP connections to look at: over a Unix socket, or from exec to exit, where all are closed in the end \
+             (serve --count and load --count look while they live)"
+        )
+    })?;
+    Ok(Box::new(Connections { kernel: SocketDiagnosis::open()?, ends }))
+}
+
+impl Reading for Connections {
+    fn read(&mut self) -> Result<Vec<Figure>> {
+        Ok(figures(&self.kernel.connections(self.ends)?))
+    }
+}
+
+fn figures(found: &[TcpInfo]) -> Vec<Figure> {
+    let median = |of: fn(&TcpInfo) -> u64| {
+        let mut values: Vec<u64> = found.iter().map(of).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied()
+    };
+    let retransmits = found.iter().map(|each| u64::from(each.retransmits)).sum();
+    [
+        (CONNECTIONS, Some(found.len() as u64)),
+        (RETRANSMITS, (!found.is_empty()).then_some(retransmits)),
+        (DELIVERY_RATE, median(|each| each.delivery_rate)),
+        (CONGESTION_WINDOW, median(|each| each.congestion_window.into())),
+        (RTT, median(|each| u64::from(each.rtt_microseconds) * 1000)),
+    ]
+    .map(|(name, value)| Figure::part(name, value))
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_no_connections_nothing_is_known_but_that() {
+        let nothing = figures(&[]);
+        assert_eq!(nothing[0], Figure::part(CONNECTIONS, Some(0)));
+        assert!(nothing[1..].iter().all(|figure| figure.value.is_none()), "{nothing:?}");
+    }
+
+    #[test]
+    fn one_strange_connection_moves_no_median() {
+        let one = |rtt_microseconds, retransmits| TcpInfo {
+            rtt_microseconds,
+            congestion_window: 10,
+            retransmits,
+            delivery_rate: 1000,
+        };
+        let found = figures(&[one(20, 0), one(1_000_000, 7), one(30, 1)]);
+        let value = |name| found.iter().find(|figure| figure.part == name).unwrap().value;
+        assert_eq!(value(RETRANSMITS), Some(8));
+        assert_eq!(value(RTT), Some(30_000));
+        assert_eq!(value(CONGESTION_WINDOW), Some(10));
+    }
+}

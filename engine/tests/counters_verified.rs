@@ -1,0 +1,229 @@
+//! System calls by name and wake-ups, held against perf stat(1) and strace(1): verified, not trusted.
+//!
+//! Each of them runs the same fixed-count trial. What a trial makes for each connection and request is the same in all of
+//! them; what depends on who came first differs somewhat from run to run.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::server::Server;
+use support::{ENGINE, engine, eventually, run};
+
+/// Calls by name.
+type Calls = BTreeMap<String, u64>;
+
+/// Beside those of every connection: one that waits once more or once less, a signal that came together with another.
+const ROOM: u64 = 12;
+
+/// Calls whose number is a matter of who came first: what there was to do when one looked.
+const BY_CHANCE: [&str; 5] = ["futex", "poll", "restart_syscall", "rt_sigreturn", "wait4"];
+
+/// Only `count` has them, by which a command becomes its child.
+const OF_A_CHILD: [&str; 3] = ["prctl", "getppid", "others"];
+
+/// What is wrong with calls that should be these. Both may lack names that the other has not seen.
+fn differences(counted: &Calls, reference: &Calls) -> Vec<String> {
+    let of = |calls: &Calls, name: &str| calls.get(name).copied().unwrap_or_default();
+    let is_exact = |name: &&String| !BY_CHANCE.contains(&name.as_str()) && !OF_A_CHILD.contains(&name.as_str());
+    let apart = counted.keys().filter(is_exact).filter_map(|name| {
+        let (ours, theirs) = (of(counted, name), of(reference, name));
+        (ours.abs_diff(theirs) > ROOM).then(|| format!("{name}: {ours}, not {theirs}"))
+    });
+    apart.collect()
+}
+
+/// The calls by name that a line has.
+fn counted(line: &Value) -> Calls {
+    let counters = line["counters"].as_object().unwrap();
+    let named = counters.iter().filter_map(|(name, value)| Some((name.strip_prefix("system_calls.")?, value)));
+    named.map(|(name, value)| (name.to_owned(), value.as_u64().unwrap())).collect()
+}
+
+/// Whether system calls can be counted here; otherwise says why not.
+fn can_be_counted() -> bool {
+    let listed: Vec<Value> = serde_json::from_str(&run(engine().args(["list", "counters", "--json"])).output).unwrap();
+    let entry = listed.iter().find(|entry| entry["name"] == "system_calls").unwrap();
+    if entry["available"] != true {
+        println!("skipped: {}", entry["reason"]);
+    }
+    entry["available"] == true
+}
+
+/// Another program that counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Other {
+    Strace,
+    Perf,
+}
+
+impl Other {
+    /// The command that counts what is appended to it, and where it writes.
+    fn command(self, names: &Calls, tag: &str) -> (Command, PathBuf) {
+        let file = std::env::temp_dir().join(format!("thunderherd-{self:?}-{tag}-{}", std::process::id()));
+        let mut command = Command::new(if self == Other::Strace { "strace" } else { "perf" });
+        match self {
+            Other::Strace => drop(command.args(["-f", "-c", "-o"]).arg(&file)),
+            Other::Perf => {
+                command.args(["stat", "-x", ",", "-o"]).arg(&file);
+                for name in names.keys().filter(|name| *name != "others") {
+                    // Its name as an event is that of an older implementation.
+                    let name = if name == "sendfile" { "sendfile64" } else { name };
+                    command.args(["-e", &format!("syscalls:sys_enter_{name}")]);
+                }
+            }
+        }
+        (command, file)
+    }
+
+    /// What it has written.
+    fn read(self, file: &PathBuf) -> Calls {
+        let text = std::fs::read_to_string(file).unwrap();
+        let _ = std::fs::remove_file(file);
+        let line = |line: &str| match self {
+            // % time, seconds, usecs/call, calls, errors where there were any, name.
+            Other::Strace => {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let calls = words.get(3)?.parse().ok()?;
+                (words[0].parse::<f64>().is_ok() && words.last() != Some(&"total"))
+                    .then(|| (words.last().unwrap().to_string(), calls))
+            }
+            Other::Perf => {
+                let fields: Vec<&str> = line.split(',').collect();
+                let name = fields.get(2)?.strip_prefix("syscalls:sys_enter_")?;
+                Some((name.replace("sendfile64", "sendfile"), fields[0].parse().ok()?))
+            }
+        };
+        let calls: Calls = text.lines().filter_map(line).collect();
+        assert!(!calls.is_empty(), "{self:?} says nothing that can be read: {text}");
+        calls
+    }
+
+    fn works(self) -> bool {
+        let probe =
+            if self == Other::Strace { "strace -c -f true" } else { "perf stat -e raw_syscalls:sys_enter true" };
+        let probe = run(Command::new("sh").args(["-c", probe]));
+        if probe.status != Some(0) {
+            println!("skipped: {self:?} does not work here: {}", probe.errors.trim());
+        }
+        probe.status == Some(0)
+    }
+}
+
+const LOAD: [&str; 6] = ["bytes", "--children", "3", "--loops", "100", "--json"];
+
+/// One whole life of a server whose command begins with these words, and what it printed last.
+fn serve(mut command: Command, design: &str) -> Value {
+    command.args(["serve", design, "--control", "--listen", "127.0.0.1:0"]);
+    let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it can be started");
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let ready: Value = serde_json::from_str(&lines.next().expect("the server listens")).unwrap();
+    let connect = format!("127.0.0.1:{}", ready["port"]);
+    let ran = run(engine().arg("load").args(LOAD).args(["--connect", &connect]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    drop(server.stdin.take());
+    let last = lines.last().expect("the server gives its account");
+    eventually("the server ends", || server.try_wait().unwrap());
+    serde_json::from_str(&last).unwrap()
+}
+
+fn count() -> Command {
+    let mut command = engine();
+    command.args(["count", "--count", "system_calls", "--"]);
+    command
+}
+
+/// Processes and threads that come and go are those whose calls are lost easily.
+#[test]
+fn system_calls_of_servers_are_those_of_strace_and_perf() {
+    if !can_be_counted() {
+        return;
+    }
+    for design in ["fork_per_client", "thread_per_client", "prefork", "epoll"] {
+        let life = serve(count(), design);
+        let ours = counted(&life);
+        assert!(ours["sendto"] >= 300 && ours["accept4"] >= 300 && ours["recvfrom"] >= 300, "{design}: {ours:?}");
+        let all = life["counters"]["system_calls"].as_u64().unwrap();
+        assert_eq!(all, ours.values().sum::<u64>(), "{design}: all of them have a name, or are others");
+        for other in [Other::Strace, Other::Perf].into_iter().filter(|other| other.works()) {
+            let (mut command, file) = other.command(&ours, design);
+            command.arg(ENGINE);
+            serve(command, design);
+            let theirs = other.read(&file);
+            assert_eq!(differences(&ours, &theirs), Vec::<String>::new(), "{design}, {other:?}: {theirs:?}");
+            // A count that misses what ended children did, or has each call twice, does not pass.
+            for wrong in [|calls: u64| calls / 2, |calls| calls * 2] {
+                let wrong = ours.iter().map(|(name, &calls)| (name.clone(), wrong(calls))).collect();
+                assert!(!differences(&wrong, &theirs).is_empty(), "{design}, {other:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn system_calls_of_a_load_are_those_of_strace_and_perf() {
+    if !can_be_counted() {
+        return;
+    }
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    let load = |command: &mut Command| {
+        let ran = run(command.arg("load").args(LOAD).args(["--connect", &connect]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        ran
+    };
+    let ran = load(&mut count());
+    let ours = counted(&serde_json::from_str(ran.output.lines().last().unwrap()).unwrap());
+    assert_eq!(
+        (ours["connect"], ours["sendto"]),
+        (300, 300),
+        "what a client makes for a connection is no matter of chance"
+    );
+    for other in [Other::Strace, Other::Perf].into_iter().filter(|other| other.works()) {
+        let (mut command, file) = other.command(&ours, "load");
+        load(command.arg(ENGINE));
+        let theirs = other.read(&file);
+        assert_eq!(differences(&ours, &theirs), Vec::<String>::new(), "{other:?}: {theirs:?}");
+        assert_eq!((theirs["connect"], theirs["sendto"]), (300, 300), "{other:?}");
+    }
+}
+
+/// In one and the same run: what perf stat says of `count` and all below it is more by what `count` itself does.
+#[test]
+fn totals_are_those_of_perf_of_the_same_run() {
+    if !can_be_counted() || !Other::Perf.works() {
+        return;
+    }
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    let events = ["raw_syscalls:sys_enter", "sched:sched_waking", "minor-faults", "cpu-clock"];
+    let counters = "system_calls,wakeups,minor_faults,cpu_clock,sched:sched_waking";
+    let mut command = Command::new("perf");
+    command.args(["stat", "-x", ",", "-e", &events.join(","), ENGINE, "count", "--count", counters, "load"]);
+    let ran = run(command.args(["bytes", "--children", "10", "--loops", "200", "--json", "--connect", &connect]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+    let ours = |name: &str| life["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} in {life}"));
+    let theirs = |event: &str| -> f64 {
+        let line = ran.errors.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{event}: {ran:?}"));
+        line.split(',').next().unwrap().parse().unwrap()
+    };
+    println!("perf stat: {}\ncount: {life}", ran.errors.trim());
+    // Finding an event and opening it is four calls, for each of nearly a hundred names.
+    for (name, event, room) in [
+        ("system_calls", "raw_syscalls:sys_enter", 1500.0),
+        ("wakeups", "sched:sched_waking", 40.0),
+        ("minor_faults", "minor-faults", 2000.0),
+    ] {
+        let more = theirs(event) - ours(name) as f64;
+        assert!((0.0..=room).contains(&more), "{name}: perf has {more} more");
+    }
+    assert!(ours("system_calls") > 2000 * 5 && ours("wakeups") > 1000, "{life}");
+    assert_eq!(ours("sched:sched_waking"), ours("wakeups"), "the same event by its own name");
+    let share = ours("cpu_clock") as f64 / 1e6 / theirs("cpu-clock");
+    assert!((0.5..=1.01).contains(&share), "cpu_clock is {share} of perf's");
+}

@@ -1,0 +1,129 @@
+"""Figures of counters that are no plain differences: scaled ones, states, and those with parts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from thunderherd.catalogue import (
+    EVENT_OF_A_MACHINE,
+    Catalogue,
+    Counter,
+    CounterPart,
+    figures_of_counters,
+    states_of_counters,
+)
+from thunderherd.counters import why_unavailable
+from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Snapshot
+from thunderherd.observation import Observation, scaled_in_words, scaled_of_sides
+from thunderherd.study import Contender, Study
+from thunderherd.study_resolved import Measure
+
+COUNTERS = {"instructions": "instructions", "tcp_info.rtt": "nanoseconds", "task_clock": "nanoseconds"}
+
+
+def snapshot(instructions: Multiplexing, rtt: int | None, task_clock: int) -> Snapshot:
+    return Snapshot.model_construct(
+        counters={"instructions": instructions.value, "tcp_info.rtt": rtt, "task_clock": task_clock},
+        multiplexing={"instructions": instructions},
+    )
+
+
+def shared(counted: int, enabled: int, running: int) -> Multiplexing:
+    return Multiplexing(counted=counted, enabled_ns=enabled, running_ns=running)
+
+
+def seen(before: Snapshot, after: Snapshot, loads: list[LoadResult] | None = None) -> Observation:
+    contender = cast(Contender, SimpleNamespace(trial="window"))
+    return Observation(
+        contender, COUNTERS, frozenset({"tcp_info.rtt"}), before=before, after=after, loads=loads or []
+    )
+
+
+@pytest.mark.parametrize(
+    ("reading", "value", "share"),
+    [
+        (shared(42, 1000, 1000), 42, 1.0),
+        (shared(42, 1000, 250), 168, 0.25),
+        (shared(0, 0, 0), 0, 1.0),
+        (shared(0, 1000, 0), None, 0.0),
+    ],
+)
+def test_the_engines_rule_of_scaling(reading: Multiplexing, value: int | None, share: float) -> None:
+    assert (reading.value, reading.share) == (value, share)
+
+
+def test_a_window_is_scaled_by_its_own_share_and_a_state_is_that_of_its_end() -> None:
+    before = snapshot(shared(1_000_000, 1000, 1000), 900, 5)
+    after = snapshot(shared(1_000_100, 2000, 1500), 400, 25)
+    found = seen(before, after)
+    assert found._counted_by_server() == {"instructions": 200, "tcp_info.rtt": 400, "task_clock": 20}
+    gone = seen(before, snapshot(shared(1_000_100, 2000, 1500), None, 25))
+    assert gone._counted_by_server()["tcp_info.rtt"] is None, "no connection was left"
+
+
+def test_what_is_scaled_is_marked_on_each_side() -> None:
+    whole, half = snapshot(shared(10, 1000, 1000), 1, 1), snapshot(shared(20, 2000, 1500), 1, 1)
+    loads = [
+        LoadResult.model_construct(multiplexing={"instructions": shared(1, 100, running)})
+        for running in (100, 40, 60)
+    ]
+    marked = scaled_of_sides(seen(whole, half, loads))
+    assert marked == {"server": {"instructions": 0.5}, "client": {"instructions": 0.4}}
+    (of_server, of_clients) = scaled_in_words(marked)
+    assert "server" in of_server and "instructions (50% of the time)" in of_server
+    assert "client" in of_clients and "instructions (40% of the time)" in of_clients
+    plain = scaled_of_sides(seen(whole, snapshot(shared(20, 2000, 2000), 1, 1)))
+    assert plain == {"server": {}, "client": {}} and list(scaled_in_words(plain)) == []
+    # A whole life is scaled as a whole.
+    life = Life.model_construct(multiplexing={"instructions": shared(5, 100, 25)})
+    lived = seen(whole, half)
+    lived.server_life = life
+    assert scaled_of_sides(lived)["server"] == {"instructions": 0.25}
+
+
+CATALOGUE = cast(
+    Catalogue,
+    SimpleNamespace(
+        counters=(
+            Counter(name="task_clock", summary="", unit="nanoseconds", countable=True, available=True),
+            Counter(
+                name="tcp_info", summary="", unit="connections", kind="state", countable=True, available=True,
+                parts=(CounterPart(name="rtt", unit="nanoseconds"),),
+            ),
+        )
+    ),
+)  # fmt: skip
+
+
+def test_parts_have_units_of_their_own_and_are_asked_for_as_a_whole() -> None:
+    names = ["task_clock", "tcp_info", "sched:sched_switch"]
+    figures = figures_of_counters(names, CATALOGUE)
+    assert figures == {
+        "task_clock": "nanoseconds",
+        "tcp_info": "connections",
+        "tcp_info.rtt": "nanoseconds",
+        "sched:sched_switch": "",
+    }
+    assert states_of_counters(names, CATALOGUE) == ["tcp_info", "tcp_info.rtt"]
+    measure = Measure.model_construct(counters=figures, uncounted={})
+    assert measure.counters_asked == names
+
+
+@pytest.mark.parametrize("name", ["sched:sched_switch", "cpu/cache-misses/", "cpu/cache-misses", "msr/tsc/"])
+def test_events_of_a_machine_are_taken_by_their_form(name: str) -> None:
+    assert EVENT_OF_A_MACHINE.fullmatch(name)
+
+
+@pytest.mark.parametrize("name", ["task", "a:b:c", "a/b/c", "a:", "/x/", "a:b.c", "", "a b:c"])
+def test_other_words_are_none(name: str) -> None:
+    assert not EVENT_OF_A_MACHINE.fullmatch(name)
+
+
+def test_a_part_is_unavailable_for_the_reason_of_its_counter() -> None:
+    study = cast(Study, SimpleNamespace(measure=SimpleNamespace(uncounted={})))
+    reasons: dict[str, Any] = {"server.tcp_info": "no sock_diag"}
+    assert why_unavailable("server.tcp_info.rtt", study, reasons) == "no sock_diag"
+    assert why_unavailable("client.tcp_info.rtt", study, reasons) is None

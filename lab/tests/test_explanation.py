@@ -1,0 +1,273 @@
+"""The difference of two contenders by cause: known counts at known prices, and what is missing."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from thunderherd.counting_form import ContenderCounts, Count, SideCounts
+from thunderherd.explanation import explain
+from thunderherd.explanation_form import Cause, Difference, Explanation, Range
+from thunderherd.explanation_words import decomposition, how_often, sentence
+from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits
+
+MICROSECOND = 1e-6
+
+
+def figure(
+    limit: str, value: float, low: float | None = None, high: float | None = None, **more: object
+) -> LimitFigure:
+    return LimitFigure.model_validate(
+        {
+            "limit": limit, "place": "one_cpu", "bytes": None, "unit": "nanoseconds", "value": value,
+            "low": low, "high": high, "confidence": 0.95, "rounds": 31, "best": value, **more,
+        }
+    )  # fmt: skip
+
+
+def limits(*without: str) -> MachineLimits:
+    """An empty call 0.2 µs, a switch 5, a fault 1, a thread 20, a process 100 with 20 faults in it; 4 KiB at
+    10 GB/s."""
+    every = [
+        figure("system_call", 200, 190, 220),
+        figure("process_switch", 5_000),
+        figure("page_fault", 1_000),
+        figure("fork_exit_wait", 100_000, 90_000, 120_000, page_faults=20),
+        figure("thread_creation", 20_000),
+        figure("memcpy", 10e9, bytes=4096, unit="bytes_per_second"),
+    ]
+    reasons = [LimitReason(limit=name, place="one_cpu", bytes=None, reason="forbidden") for name in without]
+    kept = [each for each in every if each.limit not in without]
+    return MachineLimits(cpus=[0], settings={}, figures=kept, unavailable=reasons)
+
+
+def counts(
+    name: str, unavailable: Mapping[str, str] | None = None, **of: float | tuple[float, float]
+) -> ContenderCounts:
+    """What was counted of a contender per request; `calls_read` is system_calls.read."""
+    found = {}
+    for key, value in of.items():
+        least, most = value if isinstance(value, tuple) else (value, value)
+        each = Count(
+            per_request=(least + most) / 2, least=least, most=most, per_byte=(least + most) / 2 / 4000
+        )
+        found[key.replace("calls_", "system_calls.")] = each
+    side = SideCounts(counts=found, unavailable=dict(unavailable or {}))
+    return ContenderCounts(
+        contender=name, trials=1, requests=1000, requests_per_connection=2.0, sides={"server": side}
+    )
+
+
+NOTHING = {"wakeups": 0, "context_switches": 0, "page_faults": 0}
+MOVED = {"bytes_copied": 4096, "bytes_sent": 4096, "bytes_received": 0, "send_calls": 1, "receive_calls": 0}
+LEAN = counts("lean", system_calls=3, calls_read=3, **NOTHING, **MOVED)
+
+
+def between(value: float, low: float | None = None, high: float | None = None) -> Difference:
+    """A difference in microseconds."""
+    ends = [None if each is None else each * MICROSECOND for each in (low, high)]
+    return Difference(
+        a=(value + 50) * MICROSECOND, b=50 * MICROSECOND, value=value * MICROSECOND,
+        low=ends[0], high=ends[1], confidence=0.95, blocks=11,
+    )  # fmt: skip
+
+
+def amounts(explanation: Explanation) -> dict[str, float | None]:
+    """Microseconds by cause; None where it has no amount."""
+    return {
+        each.cause: None if each.amount is None else round(each.amount.value / MICROSECOND, 6)
+        for each in explanation.causes
+    }
+
+
+def cause(explanation: Explanation, name: str) -> Cause:
+    (found,) = [each for each in explanation.causes if each.cause == name]
+    return found
+
+
+def test_a_process_is_priced_once_with_all_that_is_in_its_price() -> None:
+    forks = counts(
+        "forks", system_calls=3 + 1 + 3 + 2, calls_read=3, calls_clone=1, calls_exit_group=1, calls_close=2,
+        calls_wait4=1, calls_set_robust_list=1, wakeups=3, context_switches=3, page_faults=50, **MOVED,
+    )  # fmt: skip
+    found = explain(forks, LEAN, limits(), between(150, 140, 165))
+    # A last switch of the process that ends is not among the three; two and a wake-up are in its price.
+    assert amounts(found) == {
+        "processes": 100, "page_faults": 30, "switches_and_wakeups": 10, "system_calls": 0.4,
+        "threads": 0, "copies": 0, "rest": 9.6,
+    }  # fmt: skip
+    assert (cause(found, "page_faults").a, cause(found, "system_calls").a) == (30, 5)
+    items = {each.name: (each.a, each.b, each.priced) for each in cause(found, "system_calls").items}
+    assert items["close"] == (2, 0, True) and items["clone"] == (1, 0, False) and "read" not in items
+    assert found.causes[-1].cause == "rest" and found.causes[0].cause == "processes"
+    text = sentence(found)
+    assert text.startswith(
+        "forks needs 150 µs more server CPU per request than lean (95 % interval 140 to 165): "
+        "100 µs are 1 process more, 30 µs 30 page faults more, 10 µs 2 switches with their wake-ups more"
+    )
+    assert text.endswith("10 µs cannot be attributed.")
+
+
+def test_threads_are_told_from_processes_by_how_they_end() -> None:
+    threads = counts(
+        "threads", system_calls=5, calls_read=3, calls_clone3=1, calls_exit=1, **NOTHING, **MOVED
+    )
+    found = explain(threads, LEAN, limits(), between(25))
+    assert amounts(found)["threads"] == 20 and amounts(found)["processes"] == 0
+    assert amounts(found)["system_calls"] == 0
+    both = counts("both", system_calls=9, calls_clone=4, calls_exit=1, calls_exit_group=3, **NOTHING, **MOVED)
+    mixed = explain(both, LEAN, limits(), between(400))
+    assert (amounts(mixed)["processes"], amounts(mixed)["threads"]) == (300, 20)
+    unknown = counts("unknown", system_calls=7, calls_clone=4, **NOTHING, **MOVED)
+    told = explain(unknown, LEAN, limits(), between(400))
+    assert amounts(told)["processes"] == 0
+    assert "none of those that unknown made has ended" in (cause(told, "processes").why or "")
+
+
+def test_bounds_are_those_of_counts_and_prices_and_the_rest_has_all_of_them() -> None:
+    more = counts("more", system_calls=(13, 23), calls_read=(13, 23), **NOTHING, **MOVED)
+    found = explain(more, LEAN, limits(), between(10, 7, 14))
+    calls = cause(found, "system_calls").amount
+    assert calls is not None
+    assert [round(each / MICROSECOND, 6) for each in (calls.value, calls.low, calls.high)] == [3, 1.9, 4.4]
+    rest = found.rest.amount
+    assert rest is not None
+    assert rest.value / MICROSECOND == pytest.approx(7)
+    assert (rest.value - rest.low) / MICROSECOND == pytest.approx((3**2 + 1.4**2) ** 0.5)
+    assert (rest.high - rest.value) / MICROSECOND == pytest.approx((4**2 + 1.1**2) ** 0.5)
+
+
+def test_who_pays_for_a_switch_is_not_known() -> None:
+    sleeps = counts(
+        "sleeps", system_calls=3, calls_read=3, wakeups=1, context_switches=4, page_faults=0, **MOVED
+    )
+    amount = cause(explain(sleeps, LEAN, limits(), between(20)), "switches_and_wakeups").amount
+    assert amount is not None
+    assert [each / MICROSECOND for each in (amount.low, amount.value, amount.high)] == pytest.approx(
+        [5, 12.5, 20]
+    )
+
+
+def test_the_larger_count_of_switches_is_taken() -> None:
+    """That of /proc misses threads that come and go, that of perf the last one of each."""
+    known = {"system_calls": 4, "calls_exit": 1, "wakeups": 0, "page_faults": 0, **MOVED}
+    proc = counts("proc", voluntary_switches=1, involuntary_switches=0, context_switches=3, **known)
+    switches = cause(explain(proc, LEAN, limits(), between(20)), "switches_and_wakeups").items[0]
+    assert (switches.name, switches.a) == ("context switches", 4)
+    without = counts("without", voluntary_switches=7, involuntary_switches=1, **known)
+    switches = cause(explain(without, LEAN, limits(), between(20)), "switches_and_wakeups").items[0]
+    assert switches.a == 8
+
+
+def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
+    why = {"wakeups": "tracefs is not mounted", "system_calls": "perf_event_paranoid is 3"}
+    blind = counts("blind", why, page_faults=10, context_switches=2, **MOVED)
+    found = explain(blind, LEAN, limits(), between(30))
+    assert amounts(found) == {
+        "page_faults": 10, "processes": None, "threads": None, "system_calls": None,
+        "switches_and_wakeups": None, "copies": 0, "rest": 20,
+    }  # fmt: skip
+    assert cause(found, "switches_and_wakeups").why == "not counted here: tracefs is not mounted"
+    assert cause(found, "system_calls").why == "not counted here: perf_event_paranoid is 3"
+    assert "system calls" in sentence(found) and "among it" in sentence(found)
+    assert any("tracefs is not mounted" in reason for reason in decomposition(found).reasons)
+    left_out = counts("left_out", system_calls=3, calls_read=3, wakeups=0, context_switches=0, **MOVED)
+    reason = cause(explain(left_out, LEAN, limits(), between(1)), "page_faults").why
+    assert reason == "not counted here: counting.counters of the study leaves page_faults out"
+
+
+def test_a_price_that_was_not_measured_says_so() -> None:
+    more = counts("more", system_calls=13, calls_read=13, **NOTHING, **MOVED)
+    found = explain(more, LEAN, limits("system_call", "memcpy"), between(10))
+    assert amounts(found)["system_calls"] is None and amounts(found)["copies"] is None
+    assert cause(found, "system_calls").why == "its price, the limit system_call, was not measured: forbidden"
+    assert amounts(found)["rest"] == 10
+
+
+def test_copies_are_priced_in_blocks_as_large_as_their_calls() -> None:
+    twice = {**MOVED, "bytes_copied": 8192, "bytes_received": 4096, "receive_calls": 1}
+    found = explain(
+        counts("twice", system_calls=3, calls_read=3, **NOTHING, **twice), LEAN, limits(), between(1)
+    )
+    assert amounts(found)["copies"] == pytest.approx(0.4096)
+    nothing = {**MOVED, "bytes_copied": 0}
+    spared = explain(
+        counts("spared", system_calls=3, calls_read=3, **NOTHING, **nothing), LEAN, limits(), between(1)
+    )
+    assert amounts(spared)["copies"] == pytest.approx(-0.4096)
+
+
+def test_per_byte_and_per_connection() -> None:
+    more = counts("more", system_calls=13, calls_read=13, **NOTHING, **MOVED)
+    by_connection = explain(more, LEAN, limits(), between(10), per="connection")
+    assert amounts(by_connection)["system_calls"] == 4
+    by_byte = explain(more, LEAN, limits(), between(10), per="byte")
+    assert cause(by_byte, "system_calls").a == pytest.approx(13 / 4000)
+    unopened = more.model_copy(update={"requests_per_connection": None})
+    told = cause(explain(unopened, LEAN, limits(), between(10), per="connection"), "system_calls")
+    assert told.amount is None and told.why == "not counted here: no connection was opened in the window"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_causes_and_rest_are_the_difference_and_turning_it_round_changes_signs_alone(seed: int) -> None:
+    draw = random.Random(seed)
+    names = ["system_calls", "calls_read", "calls_clone", "calls_exit", "calls_exit_group", "calls_wait4"]
+    names += ["wakeups", "context_switches", "voluntary_switches", "involuntary_switches", "page_faults"]
+    pair = []
+    for name in "ab":
+        there = [each for each in [*names, *MOVED] if draw.random() < 0.9]
+        of = {each: tuple(sorted((draw.uniform(0, 50), draw.uniform(0, 50)))) for each in there}
+        pair.append(counts(name, **of))  # type: ignore[arg-type]
+    value, missing = draw.uniform(-300, 300), draw.sample(["system_call", "memcpy", "page_fault"], k=1)
+    priced = limits(*missing) if draw.random() < 0.3 else limits()
+    found = explain(pair[0], pair[1], priced, between(value, value - 5, value + 9))
+    total = sum(each.amount.value for each in found.causes if each.amount)
+    assert total == pytest.approx(value * MICROSECOND, abs=1e-15)
+    for each in found.causes:
+        assert each.amount is None or each.amount.low <= each.amount.value <= each.amount.high
+        assert (each.amount is None) <= (each.why is not None)
+    turned = amounts(explain(pair[1], pair[0], priced, between(-value, -value - 9, -value + 5)))
+    for name, amount in amounts(found).items():
+        other = turned[name]
+        assert amount == (None if other is None else pytest.approx(-other, abs=1e-5))
+    assert sentence(found)
+
+
+def test_bounds_of_ranges() -> None:
+    one, other = Range(value=2, low=1, high=4), Range(value=-1, low=-3, high=2)
+    assert (one - other).model_dump() == {"value": 3, "low": -1, "high": 7}
+    assert (one * other).model_dump() == {"value": -2, "low": -12, "high": 8}
+    assert other.at_least_zero().model_dump() == {"value": 0, "low": 0, "high": 2}
+
+
+def test_a_difference_that_is_not_shown_is_not_told_as_one() -> None:
+    text = sentence(
+        explain(LEAN, counts("other", system_calls=4, **NOTHING, **MOVED), limits(), between(-1, -3, 2))
+    )
+    assert text.startswith("lean and other are not separated in server CPU per request")
+    assert "-3.00 to 2.00" in text
+
+
+def test_few_blocks_give_a_difference_without_an_interval() -> None:
+    other = counts("other", system_calls=13, **NOTHING, **MOVED)
+    assert sentence(explain(LEAN, other, limits(), between(-5))).startswith(
+        "lean needs 5.00 µs less server CPU per request than other (11 blocks, too few for an interval): "
+    )
+
+
+def test_less_is_told_from_the_side_of_the_one_that_needs_less() -> None:
+    more = counts("more", system_calls=53, calls_read=53, **NOTHING, **MOVED)
+    text = sentence(explain(LEAN, more, limits(), between(-12.3, -13.1, -11)))
+    assert text == (
+        "lean needs 12.3 µs less server CPU per request than more (95 % interval 11.0 to 13.1): "
+        "10.0 µs are 50 system calls less; 2.3 µs cannot be attributed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0"), (1, "1"), (1.0004, "1"), (0.333, "0.333"), (49.06, "49.1"), (4005, "4,005")]
+)
+def test_how_often_in_words(value: float, text: str) -> None:
+    assert how_often(value) == text

@@ -1,0 +1,95 @@
+"""Counts in trials of their own: `[counting]` of a study, and what a summary says of them.
+
+```toml
+[counting]
+trials = 1                              # of each contender, after all that are judged; 0: none
+counters = ["system_calls", "wakeups"]  # what explains a difference, if left out
+contenders = ["prefork"]                # all of the main table if left out
+```
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CountedSide = Literal["server", "client", "both"]
+
+SYSTEM_CALLS, WAKEUPS, PAGE_FAULTS = "system_calls", "wakeups", "page_faults"
+VOLUNTARY, INVOLUNTARY, CONTEXT_SWITCHES = "voluntary_switches", "involuntary_switches", "context_switches"
+
+WHAT_EXPLAINS = (SYSTEM_CALLS, WAKEUPS, VOLUNTARY, INVOLUNTARY, CONTEXT_SWITCHES, PAGE_FAULTS)
+"""The counters that a difference is explained by."""
+
+
+class CountingTable(BaseModel):
+    """What happens at a request, counted in trials of their own: such counters cost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    trials: int = Field(
+        default=0, ge=0, le=100, description="counted trials of each contender after all others; 0: none"
+    )
+    counters: list[str] = Field(
+        default=[*WHAT_EXPLAINS],
+        min_length=1,
+        description="what is counted besides the counters of all trials; without it, what explains a "
+        "difference",
+    )
+    contenders: list[str] = Field(
+        default=[],
+        description="whose, such as BASE@SWEEP=POINT; those of the main table if left out, and of a study of "
+        "sweeps alone those at each sweep's last point",
+    )
+
+
+# What came out ----------------------------------------------------------------------------------------------
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Count(_Record):
+    """What was counted of one thing."""
+
+    per_request: float = Field(description="the mean of the counted trials")
+    least: float = Field(description="of the trials, per request")
+    most: float = Field(description="of the trials, per request")
+    per_byte: float | None = Field(description="of payload; null: the workload does not tell its payload")
+
+
+class SideCounts(_Record):
+    """What was counted of one side, or of both together."""
+
+    counts: dict[str, Count] = Field(
+        description="by counter; those with several figures also as COUNTER.PART, such as system_calls.read, "
+        "where it is not 0; of the tally, such as send_calls; and bytes_copied, between programs and kernel"
+    )
+    unavailable: dict[str, str] = Field(
+        default_factory=dict, description="counters that could not be read, and why"
+    )
+
+
+class ContenderCounts(_Record):
+    """What was counted of a contender; without a side where there is no counted trial, and why."""
+
+    contender: str
+    trials: int = Field(description="valid ones, which the counts rest on")
+    requests: int = Field(description="that they rest on, of all these trials")
+    requests_per_connection: float | None = Field(description="null: no connection was opened in the window")
+    sides: dict[CountedSide, SideCounts]
+    why: str | None = Field(default=None, description="why it has none")
+
+
+class CountingSummary(_Record):
+    """What was counted in trials of their own. None of their other figures is used anywhere."""
+
+    trials: int = Field(description="of each contender, as asked for")
+    counters: list[str] = Field(description="as asked for")
+    contenders: list[ContenderCounts]
+
+    def of(self, contender: str) -> ContenderCounts | None:
+        """That of a contender; None where it was not asked for."""
+        return next((each for each in self.contenders if each.contender == contender), None)

@@ -1,0 +1,154 @@
+"""From counted trials to what happens at a request: per contender, side and counter. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import fmean
+
+from thunderherd.counting_form import (
+    ContenderCounts,
+    Count,
+    CountedSide,
+    CountingSummary,
+    CountingTable,
+    SideCounts,
+)
+from thunderherd.metrics import COPIED_SHARE, PER_BYTE, PER_REQUEST
+from thunderherd.observation import unavailable_of_sides
+from thunderherd.records import TrialMetrics, TrialRecord
+from thunderherd.study import Contender
+
+COPIED = "bytes_copied"
+"""Bytes that a side copied between its program and the kernel, as it sent and as it received."""
+
+SIDES: tuple[CountedSide, ...] = ("server", "client", "both")
+NO_TRIAL = "the run ended before it was counted"
+
+
+def counting_summary(
+    table: CountingTable,
+    contenders: Iterable[Contender],
+    trials: Sequence[TrialRecord],
+    lending: Collection[str],
+) -> CountingSummary:
+    """What the counted trials say of each contender that the table names.
+
+    Parameters
+    ----------
+    table
+        As resolved: it names its contenders.
+    contenders
+        Those of the study.
+    trials
+        The counted trials, invalid ones too.
+    lending
+        The primitives that send without copying, by construction: nothing tells so of each call.
+    """
+    known = {each.name: each for each in contenders}
+    counted = [
+        contender_counts(known[name], [each for each in trials if each.contender == name], lending)
+        for name in table.contenders
+    ]
+    return CountingSummary(trials=table.trials, counters=table.counters, contenders=counted)
+
+
+def contender_counts(
+    contender: Contender, trials: Sequence[TrialRecord], lending: Collection[str]
+) -> ContenderCounts:
+    """What its counted trials say of a contender."""
+    valid = [each for each in trials if each.valid and each.metrics]
+    if not valid:
+        failed = list(dict.fromkeys(reason for each in trials for reason in each.invalid_reasons))
+        return ContenderCounts(
+            contender=contender.name,
+            trials=0,
+            requests=0,
+            requests_per_connection=None,
+            sides={},
+            why="; ".join(failed) or NO_TRIAL,
+        )
+    metrics = [{**(each.metrics or {}), **_copied(contender, each.metrics or {}, lending)} for each in valid]
+    requests = [int(each.get("requests") or 0) for each in metrics]
+    connections = sum(int(each.get("connections") or 0) for each in metrics)
+    return ContenderCounts(
+        contender=contender.name,
+        trials=len(valid),
+        requests=sum(requests),
+        requests_per_connection=sum(requests) / connections if connections else None,
+        sides={side: _side(side, metrics, valid) for side in SIDES},
+    )
+
+
+def _side(side: CountedSide, metrics: Sequence[TrialMetrics], trials: Sequence[TrialRecord]) -> SideCounts:
+    counts = {
+        name: count
+        for name in _names(side, metrics)
+        if (count := _count(f"{side}.{name}", metrics)) is not None
+        # Of nearly a hundred system calls most are never made.
+        and ("." not in name or count.most)
+    }
+    sides = [side] if side != "both" else ["server", "client"]
+    reasons: dict[str, str] = {}
+    for trial in trials:
+        said = unavailable_of_sides(trial)
+        for each in sides:
+            for name, why in said[each].items():
+                whose = " of the clients" if side == "both" and each == "client" else ""
+                reasons.setdefault(name, f"{why}{whose}")
+    return SideCounts(
+        counts=counts, unavailable={name: why for name, why in reasons.items() if name not in counts}
+    )
+
+
+def _names(side: CountedSide, metrics: Sequence[TrialMetrics]) -> Iterable[str]:
+    """What is known per request of a side, in the order of its metrics."""
+    before = f"{side}."
+    found = (
+        name for each in metrics for name in each if name.startswith(before) and name.endswith(PER_REQUEST)
+    )
+    return dict.fromkeys(name.removeprefix(before).removesuffix(PER_REQUEST) for name in found)
+
+
+def _count(name: str, metrics: Sequence[TrialMetrics]) -> Count | None:
+    """None where one of the trials does not tell it."""
+    told = [each.get(f"{name}{PER_REQUEST}") for each in metrics]
+    values = [float(value) for value in told if value is not None]
+    if len(values) < len(told):
+        return None
+    per_byte = [value for each in metrics if (value := each.get(f"{name}{PER_BYTE}")) is not None]
+    return Count(
+        per_request=fmean(values),
+        least=min(values),
+        most=max(values),
+        per_byte=fmean(per_byte) if len(per_byte) == len(values) else None,
+    )
+
+
+def _copied(contender: Contender, metrics: TrialMetrics, lending: Collection[str]) -> TrialMetrics:
+    """Bytes that each side copied between its program and the kernel, of a request and of a byte.
+
+    Of what it sent: nothing by a primitive that lends its pages; of sends that ask for no copy, the share of
+    those that were copied after all; else all. Of what it received: all but what was mapped or thrown away.
+    """
+    primitives = {"server": contender.primitive, "client": contender.load.primitive}
+    found: dict[str, float | None] = {}
+    for per in (PER_REQUEST, PER_BYTE):
+        for side, primitive in primitives.items():
+            sent, received, spared = (
+                metrics.get(f"{side}.{name}{per}")
+                for name in ("bytes_sent", "bytes_received", "bytes_not_copied")
+            )
+            share = 0.0 if primitive in lending else _sent_by_copying(side, metrics)
+            known = sent is not None and received is not None and spared is not None
+            found[f"{side}.{COPIED}{per}"] = (
+                (sent or 0) * share + (received or 0) - (spared or 0) if known else None
+            )
+        parts = [found[f"{side}.{COPIED}{per}"] for side in primitives]
+        there = [part for part in parts if part is not None]
+        found[f"both.{COPIED}{per}"] = sum(there) if len(there) == len(parts) else None
+    return dict(found)
+
+
+def _sent_by_copying(side: str, metrics: Mapping[str, float | int | None]) -> float:
+    share = metrics.get(f"{side}.{COPIED_SHARE}")
+    return 1.0 if share is None else float(share)

@@ -1,0 +1,225 @@
+"""Which contenders of a run are explained against which, and what is needed for it; from what is on disk."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from thunderherd.counting_form import ContenderCounts
+from thunderherd.errors import UserError
+from thunderherd.explanation import explain
+from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per
+from thunderherd.limits_form import MachineLimits
+from thunderherd.metrics import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
+from thunderherd.metrics import metric as metric_named
+from thunderherd.records import ContenderSummary, Summary, TrialMetrics, TrialRecord
+from thunderherd.samples import hodges_lehmann
+from thunderherd.selection import blocks_of
+from thunderherd.study_file import unknown
+
+__all__ = ["best_against_others", "difference", "explained", "pairs_of", "usual_per"]
+
+SIDES: tuple[ExplainedSide, ...] = ("server", "both")
+"""Whose CPU time is explained where nobody asks for a side: one alone may only tell who was charged."""
+
+
+def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list[Explanation]:
+    """The best contender of each table against each other one, as far as all that it takes is there."""
+    if summary.counting is None or summary.limits is None:
+        return []
+    found = []
+    for a, b in pairs_of(summary):
+        for side in SIDES:
+            per = usual_per(summary, a)
+            between = difference(summary, trials, a, b, side=side, per=per)
+            counts = [_counts(summary, name) for name in (a, b)]
+            if between is not None and counts[0] and counts[1]:
+                found.append(explain(counts[0], counts[1], summary.limits, between, side=side, per=per))
+    return found
+
+
+def explained(
+    summary: Summary,
+    trials: Sequence[TrialRecord],
+    a: str,
+    b: str,
+    *,
+    side: ExplainedSide,
+    per: Per | None = None,
+    where: str = "DIR",
+) -> Explanation:
+    """Why a needs more CPU time than b, or less.
+
+    Raises `UserError` where it cannot be told, with what to type; `where` is the run's directory.
+    """
+    names = [each.name for each in summary.contenders]
+    for name in (a, b):
+        if name not in names:
+            raise UserError(f"explain: {unknown('contender', name, names)}")
+    if a == b:
+        raise UserError(f"explain: {a} is given twice; give two contenders, such as {_another(a, names)}")
+    per = per or usual_per(summary, a)
+    limits = limits_of(summary, where)
+    counts = {name: counts_of(summary, name, where) for name in (a, b)}
+    between = difference(summary, trials, a, b, side=side, per=per)
+    if between is None:
+        raise UserError(f"explain: {why_no_difference(summary, a, b, per)}")
+    return explain(counts[a], counts[b], limits, between, side=side, per=per)
+
+
+def _another(name: str, names: Sequence[str]) -> str:
+    return next((f"{name} {each}" for each in names if each != name), "A B")
+
+
+def limits_of(summary: Summary, where: str) -> MachineLimits:
+    """The machine's limits, which are the prices. `UserError` where the run has none, with what to type."""
+    if summary.limits is None:
+        raise UserError(
+            f"explain: {where} has no limits of the machine, which are the prices (`thunderherd limits` has "
+            f"them): run again: {_again(summary)}"
+        )
+    return summary.limits
+
+
+def counts_of(summary: Summary, name: str, where: str) -> ContenderCounts:
+    """What was counted of a contender. `UserError` where there is nothing, with what to type."""
+    found = _counts(summary, name)
+    if found is not None:
+        return found
+    if summary.counting is None:
+        raise UserError(
+            f"explain: {where} has no counted trials, which say what happens at a request: run again: "
+            f"{_again(summary)}"
+        )
+    told = summary.counting.of(name)
+    if told is not None:
+        raise UserError(f"explain: {name} has no valid counted trial: {told.why}")
+    counted = ", ".join(each.contender for each in summary.counting.contenders if each.trials)
+    raise UserError(
+        f"explain: {name} was not counted (those that were: {counted or 'none'}); name it in "
+        "counting.contenders of the study, and run again"
+    )
+
+
+def _counts(summary: Summary, name: str) -> ContenderCounts | None:
+    """None where there is no counted trial of it."""
+    found = summary.counting.of(name) if summary.counting else None
+    return found if found is not None and found.trials else None
+
+
+def _again(summary: Summary) -> str:
+    """The command that leaves all that an explanation takes."""
+    study = summary.study
+    missing = [
+        *([] if summary.limits else ["measure.limits_milliseconds=3000"]),
+        *([] if summary.counting else ["counting.trials=1"]),
+    ]
+    words = ["thunderherd", "run", study.asked_for or study.name, "--size", study.size]
+    return f"`{shlex.join([*words, *(word for each in missing for word in ('--set', each))])}`"
+
+
+# Pairs ------------------------------------------------------------------------------------------------------
+
+
+def pairs_of(summary: Summary) -> list[tuple[str, str]]:
+    """Of the counted contenders of the main table, and of each point of a sweep: the best, and each other."""
+    groups: dict[tuple[str | None, str | None], list[ContenderSummary]] = {}
+    for each in summary.contenders:
+        if _counts(summary, each.name) is not None:
+            groups.setdefault((each.sweep, each.point), []).append(each)
+    pairs = []
+    for group in groups.values():
+        best, *others = sorted(group, key=_place)
+        pairs += [(best.name, other.name) for other in others]
+    return pairs
+
+
+def _place(contender: ContenderSummary) -> tuple[bool, float]:
+    """By rank; where none is given, by the metric that its verdicts rest on."""
+    if contender.rank is not None:
+        return False, contender.rank
+    found = contender.metrics.get(contender.metric)
+    if found is None:
+        return True, 0.0
+    return False, -found.value if metric_named(contender.metric).better == "more" else found.value
+
+
+def usual_per(summary: Summary, name: str) -> Per:
+    """What is explained where nobody says so: a byte where the contender is compared by bytes, else a
+    request."""
+    metric = next((each.metric for each in summary.contenders if each.name == name), summary.study.metric)
+    return "byte" if metric in (PAYLOAD_RATE, SHARE_OF_CEILING) or metric.endswith(PER_BYTE) else "request"
+
+
+# The difference ---------------------------------------------------------------------------------------------
+
+
+def difference(
+    summary: Summary,
+    trials: Iterable[TrialRecord],
+    a: str,
+    b: str,
+    *,
+    side: ExplainedSide,
+    per: Per,
+) -> Difference | None:
+    """What a needs more than b, paired by the blocks that count; None where no block tells both."""
+    accepted = summary.trials.accepted_blocks[: summary.study.blocks]
+    blocks = {block.number: block for block in blocks_of(trials)}
+    told = []
+    for number in accepted:
+        block = blocks.get(number)
+        if block is None or not (block.succeeded(a) and block.succeeded(b)):
+            continue
+        of_a, of_b = (seconds(block.trials[name].metrics or {}, side, per) for name in (a, b))
+        if of_a is not None and of_b is not None:
+            told.append((of_a, of_b))
+    if not told:
+        return None
+    confidence = 1 - summary.study.alpha
+    found = hodges_lehmann([of_a - of_b for of_a, of_b in told], confidence)
+    alone = [hodges_lehmann(column, confidence).value for column in zip(*told, strict=True)]
+    return Difference(
+        a=alone[0],
+        b=alone[1],
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        blocks=found.n,
+    )
+
+
+CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
+    ("server", "request"): ("server_cpu_per_request",),
+    ("client", "request"): ("client_cpu_per_request",),
+    ("both", "request"): ("server_cpu_per_request", "client_cpu_per_request"),
+    ("server", "byte"): ("server_cpu_per_byte",),
+    ("client", "byte"): ("client_cpu_per_byte",),
+    ("both", "byte"): ("cpu_per_byte",),
+}
+"""The metrics of which each is the sum; of a connection they are those of its requests."""
+
+
+def seconds(metrics: TrialMetrics, side: ExplainedSide, per: Per) -> float | None:
+    """A trial's CPU time of what is explained; None where it does not tell it."""
+    told = [metrics.get(name) for name in CPU_TIMES[side, "request" if per == "connection" else per]]
+    known = [float(each) for each in told if each is not None]
+    if len(known) < len(told):
+        return None
+    if per != "connection":
+        return sum(known)
+    requests, connections = metrics.get("requests"), metrics.get("connections")
+    return sum(known) * requests / connections if requests and connections else None
+
+
+def why_no_difference(summary: Summary, a: str, b: str, per: Per) -> str:
+    """Why two contenders have no figures that can be compared."""
+    for each in summary.contenders:
+        if each.name in (a, b) and not each.blocks:
+            return f"{each.name} has no valid trial in the blocks that count"
+    if per == "byte":
+        return f"{a} and {b} have no CPU time per byte, as their payload is not told; try --per request"
+    if per == "connection":
+        return f"{a} and {b} have none per connection, as a window opened none; try --per request"
+    return f"no block that counts has the CPU time of both {a} and {b}"

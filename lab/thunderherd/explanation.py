@@ -1,0 +1,445 @@
+"""Why one contender needs more CPU time than another: what happens more often at a request, at its price.
+
+Counts are those of counted trials, prices the machine's limits, the difference that of the judged trials. A
+price is what a thing costs when nothing else is done, so it is the least of what it may cost: an empty system
+call does nothing, a small process is quicker to fork than a large one. What remains is the rest, which is
+always told. The causes add up to the difference by construction; that is no test of any of them.
+
+Bounds. A cause's are those of its counts (least and most of the counted trials) times those of its price, all
+at their worst at once; the rest's are the difference's and the causes' together, in quadrature, as they come
+from trials and rounds that have nothing to do with each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from thunderherd.counting_form import (
+    CONTEXT_SWITCHES,
+    INVOLUNTARY,
+    PAGE_FAULTS,
+    SYSTEM_CALLS,
+    VOLUNTARY,
+    WAKEUPS,
+    ContenderCounts,
+    SideCounts,
+)
+from thunderherd.counts import COPIED
+from thunderherd.explanation_form import (
+    Cause,
+    CauseName,
+    Difference,
+    ExplainedSide,
+    Explanation,
+    Item,
+    Per,
+    Range,
+)
+from thunderherd.limits_form import LimitFigure, MachineLimits
+
+__all__ = ["PRICES", "explain"]
+
+NANOSECOND = 1e-9
+NOTHING = Range.exactly(0.0)
+
+PRICES: Mapping[CauseName, str] = {
+    "processes": "fork_exit_wait",
+    "threads": "thread_creation",
+    "system_calls": "system_call",
+    "switches_and_wakeups": "process_switch",
+    "page_faults": "page_fault",
+    "copies": "memcpy",
+}
+"""The limit that is the price of each cause."""
+
+MAKING = ("clone", "clone3", "fork", "vfork")
+"""System calls that make a process or a thread; `exit_group` ends the one, `exit` the other (exit(2): a
+thread ends by it alone)."""
+ENDS_A_PROCESS, ENDS_A_THREAD = "exit_group", "exit"
+
+WITHIN: Mapping[CauseName, Mapping[str, int]] = {
+    "processes": {ENDS_A_PROCESS: 1, "wait4": 1, "set_robust_list": 1},
+    "threads": {ENDS_A_THREAD: 1, "rseq": 1, "set_robust_list": 1, "rt_sigprocmask": 4, "madvise": 1},
+}
+"""System calls that are in the price of a process and of a thread besides the one that makes it: what fork(3)
+and pthread_create(3) of the GNU C library call, and what ends them. They are not priced again."""
+
+SWITCHES_WITHIN, WAKEUPS_WITHIN = 2, 1
+"""In either price: to the new one and back, and the wake-up of the one that waits for its end."""
+
+SAME = 0.01
+"""System calls whose numbers differ by a smaller part than this are not named."""
+ITEMS = 12
+"""System calls that are named, those with the largest differences."""
+
+
+def explain(
+    a: ContenderCounts,
+    b: ContenderCounts,
+    limits: MachineLimits,
+    difference: Difference,
+    *,
+    side: ExplainedSide = "server",
+    per: Per = "request",
+) -> Explanation:
+    """The difference between the CPU times of two contenders, by cause.
+
+    Both have been counted (`ContenderCounts.trials` is not 0). What was not counted, or has no price, is a
+    cause without an amount that says why, and is part of the rest.
+    """
+    pair = _Counted(a, side, per), _Counted(b, side, per)
+    causes = [cause(*pair, limits) for cause in CAUSES]
+    amounts = [each.amount for each in causes if each.amount is not None]
+    rest = difference.value - sum(each.value for each in amounts)
+    down = _together(_below(difference.value, difference.low), [each.high - each.value for each in amounts])
+    up = _together(_below(difference.high, difference.value), [each.value - each.low for each in amounts])
+    causes.sort(key=lambda each: -abs(each.amount.value) if each.amount else 0.0)
+    remains = Cause(
+        cause="rest",
+        a=None,
+        b=None,
+        unit="",
+        price=None,
+        limit=None,
+        amount=Range(value=rest, low=rest - down, high=rest + up),
+    )
+    return Explanation(
+        a=a.contender,
+        b=b.contender,
+        side=side,
+        per=per,
+        difference=difference,
+        causes=[*causes, remains],
+        trials=(a.trials, b.trials),
+    )
+
+
+def _below(upper: float | None, lower: float | None) -> float:
+    """How far the one is below the other; 0 where that is not known."""
+    return 0.0 if upper is None or lower is None else upper - lower
+
+
+def _together(one: float, others: Sequence[float]) -> float:
+    return math.hypot(one, *others)
+
+
+# What was counted of a contender ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """The counts of a side of a contender, in what is explained (a request, a byte of payload, a
+    connection)."""
+
+    counts: ContenderCounts
+    side: ExplainedSide
+    per: Per
+
+    @property
+    def of_side(self) -> SideCounts:
+        return self.counts.sides.get(self.side) or SideCounts(counts={})
+
+    def get(self, name: str) -> Range | None:
+        """None where it was not counted; of a system call by name, 0 where all were and none had that
+        name."""
+        count = self.of_side.counts.get(name)
+        if count is None:
+            has_names = name.startswith(f"{SYSTEM_CALLS}.") and SYSTEM_CALLS in self.of_side.counts
+            return NOTHING if has_names and self._factor() is not None else None
+        factor = self._factor()
+        if factor is None:
+            return None
+        found = Range(value=count.per_request, low=count.least, high=count.most)
+        return found.times(factor)
+
+    def _factor(self) -> float | None:
+        """How many requests there are in what is explained."""
+        if self.per == "request":
+            return 1.0
+        if self.per == "connection":
+            return self.counts.requests_per_connection
+        per_request = [each for each in self.of_side.counts.values() if each.per_byte and each.per_request]
+        if not per_request:
+            return None
+        largest = max(per_request, key=lambda each: each.per_request)
+        return (largest.per_byte or 0.0) / largest.per_request
+
+    def why_not(self, name: str) -> str:
+        """Why something was not counted."""
+        if (reason := self.of_side.unavailable.get(name)) is not None:
+            return reason
+        if self.per == "byte" and self._factor() is None:
+            return "the workload does not tell its payload"
+        if self.per == "connection" and self._factor() is None:
+            return "no connection was opened in the window"
+        return f"counting.counters of the study leaves {name} out"
+
+    def call(self, name: str) -> Range | None:
+        return self.get(f"{SYSTEM_CALLS}.{name}")
+
+    def made(self) -> Range | None:
+        """Processes and threads that were made; None where system calls were not counted."""
+        found = [self.call(name) for name in MAKING]
+        known = [each for each in found if each is not None]
+        return None if len(known) < len(found) else sum(known, start=NOTHING)
+
+    def share_of_processes(self) -> float | None:
+        """Of what was made, by what has ended; None where nothing has."""
+        ended = [self.call(name) for name in (ENDS_A_PROCESS, ENDS_A_THREAD)]
+        processes, threads = (each.value if each else 0.0 for each in ended)
+        return processes / (processes + threads) if processes + threads else None
+
+    def processes(self) -> Range:
+        """Those that were made, as far as that is known."""
+        made, share = self.made(), self.share_of_processes()
+        return made.times(share) if made is not None and share is not None else NOTHING
+
+    def threads(self) -> Range:
+        made, share = self.made(), self.share_of_processes()
+        return made.times(1 - share) if made is not None and share is not None else NOTHING
+
+    def within(self, name: str) -> Range:
+        """How many of these system calls are in the prices of the processes and threads that were made."""
+        whole = self.processes().times(WITHIN["processes"].get(name, 0))
+        return whole + self.threads().times(WITHIN["threads"].get(name, 0))
+
+    def switches(self) -> Range | None:
+        """Context switches. Both ways of counting them miss some, so it is the larger: that of /proc those of
+        threads that come and go, that of perf the last one of each process and thread that ends."""
+        told = [self.get(VOLUNTARY), self.get(INVOLUNTARY)]
+        of_proc = None if None in told else sum((each for each in told if each), start=NOTHING)
+        of_perf = self.get(CONTEXT_SWITCHES)
+        if of_perf is not None:
+            ends = [self.call(ENDS_A_PROCESS), self.call(ENDS_A_THREAD)]
+            of_perf = sum((each for each in ends if each), start=of_perf)
+        found = [each for each in (of_proc, of_perf) if each is not None]
+        return max(found, key=lambda each: each.value, default=None)
+
+    def beyond_making(self, counted: Range, within: float) -> Range:
+        """What is not in the prices of the processes and threads that were made, which have so many each."""
+        made = self.processes() + self.threads()
+        return (counted - Range.exactly(made.value * within)).at_least_zero()
+
+
+# Prices -----------------------------------------------------------------------------------------------------
+
+
+def _price(found: LimitFigure | None) -> Range | None:
+    """In seconds."""
+    if found is None:
+        return None
+    low, high = found.low, found.high
+    return Range(
+        value=found.value * NANOSECOND,
+        low=(found.value if low is None else low) * NANOSECOND,
+        high=(found.value if high is None else high) * NANOSECOND,
+    )
+
+
+def _not_measured(limit: str, limits: MachineLimits) -> str:
+    reasons = (each.reason for each in limits.unavailable if each.limit == limit)
+    return f"its price, the limit {limit}, was not measured: {next(reasons, 'it was left out')}"
+
+
+def _cause(
+    name: CauseName,
+    counts: tuple[Range | None, Range | None],
+    unit: str,
+    limits: MachineLimits,
+    missing: str,
+    *,
+    why: str | None = None,
+    items: Sequence[Item] = (),
+) -> Cause:
+    """A cause that is so many times its price; `missing`: why one of the counts is not there."""
+    a, b = counts
+    price = _price(limits.figure(PRICES[name]))
+    amount = (a - b) * price if a is not None and b is not None and price is not None else None
+    if amount is None:
+        why = missing if a is None or b is None else _not_measured(PRICES[name], limits)
+    return Cause(
+        cause=name,
+        a=None if a is None else a.value,
+        b=None if b is None else b.value,
+        unit=unit,
+        price=price,
+        limit=PRICES[name],
+        amount=amount,
+        why=why,
+        items=list(items),
+    )
+
+
+def _missing(a: _Counted, b: _Counted, name: str) -> str:
+    """Why something was not counted, of the first of both of which it was not."""
+    without = next((each for each in (a, b) if each.get(name) is None), a)
+    return f"not counted here: {without.why_not(name)}"
+
+
+# Causes -----------------------------------------------------------------------------------------------------
+
+UNKNOWN_KIND = "none of those that {name} made has ended in the window: processes or threads, it is not known"
+
+
+def _made(name: CauseName, unit: str, count: Callable[[_Counted], Range]) -> Callable[..., Cause]:
+    def cause(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+        known = [None if each.made() is None else count(each) for each in (a, b)]
+        unclear = [each for each in (a, b) if (made := each.made()) and made.value]
+        unclear = [each for each in unclear if each.share_of_processes() is None]
+        why = UNKNOWN_KIND.format(name=unclear[0].counts.contender) if unclear else None
+        return _cause(name, (known[0], known[1]), unit, limits, _missing(a, b, SYSTEM_CALLS), why=why)
+
+    return cause
+
+
+def _system_calls(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+    names = dict.fromkeys(
+        name.partition(".")[2]
+        for each in (a, b)
+        for name in each.of_side.counts
+        if name.startswith(f"{SYSTEM_CALLS}.")
+    )
+    items = []
+    for name in names:
+        of_a, of_b = a.call(name), b.call(name)
+        if of_a is None or of_b is None:
+            continue
+        left_a, left_b = _left(a, name), _left(b, name)
+        priced = abs(left_a - left_b) >= abs(of_a.value - of_b.value) / 2
+        items.append(Item(name=name, a=of_a.value, b=of_b.value, priced=priced))
+    items = [each for each in items if abs(each.a - each.b) > SAME * max(each.a, each.b)]
+    items.sort(key=lambda each: -abs(each.a - each.b))
+    counts = _calls_left(a), _calls_left(b)
+    return _cause("system_calls", counts, "calls", limits, _missing(a, b, SYSTEM_CALLS), items=items[:ITEMS])
+
+
+def _left(counted: _Counted, name: str) -> float:
+    """System calls of a name that no price of a process or a thread has in it."""
+    found = counted.call(name) or NOTHING
+    return 0.0 if name in MAKING else max(0.0, found.value - counted.within(name).value)
+
+
+def _calls_left(counted: _Counted) -> Range | None:
+    """All system calls but those that are in the prices of processes and threads."""
+    every = counted.get(SYSTEM_CALLS)
+    if every is None:
+        return None
+    named = [*MAKING, *dict.fromkeys(name for each in WITHIN.values() for name in each)]
+    priced = sum((counted.call(name) or NOTHING).value - _left(counted, name) for name in named)
+    return (every - Range.exactly(priced)).at_least_zero()
+
+
+def _switches(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+    """Who sleeps switches to another and has to be woken; the price is that of both. Which side is charged
+    with how much of it is not known: the bounds are all with the one and all with the other."""
+    name: CauseName = "switches_and_wakeups"
+    found = [
+        (
+            None if (switches := each.switches()) is None else each.beyond_making(switches, SWITCHES_WITHIN),
+            None if (wakeups := each.get(WAKEUPS)) is None else each.beyond_making(wakeups, WAKEUPS_WITHIN),
+        )
+        for each in (a, b)
+    ]
+    (switches_a, wakeups_a), (switches_b, wakeups_b) = found
+    missing = WAKEUPS if wakeups_a is None or wakeups_b is None else CONTEXT_SWITCHES
+    if switches_a is None or switches_b is None or wakeups_a is None or wakeups_b is None:
+        return _cause(name, (None, None), "", limits, _missing(a, b, missing))
+    both_a, both_b = (_halfway(switches_a, wakeups_a), _halfway(switches_b, wakeups_b))
+    cause = _cause(name, (both_a, both_b), "switches with a wake-up", limits, "")
+    if cause.price is None:
+        return cause
+    ends = [(switches_a - switches_b) * cause.price, (wakeups_a - wakeups_b) * cause.price]
+    middle = sum(each.value for each in ends) / 2
+    low, high = min(each.low for each in ends), max(each.high for each in ends)
+    items = [
+        Item(name="context switches", a=switches_a.value, b=switches_b.value, priced=True),
+        Item(name="wake-ups", a=wakeups_a.value, b=wakeups_b.value, priced=True),
+    ]
+    return cause.model_copy(update={"amount": Range(value=middle, low=low, high=high), "items": items})
+
+
+def _halfway(one: Range, other: Range) -> Range:
+    return (one + other).times(0.5)
+
+
+def _page_faults(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+    """Those beyond what the prices of processes and threads have in them, which the limits tell too."""
+
+    def left(counted: _Counted) -> Range | None:
+        every = counted.get(PAGE_FAULTS)
+        if every is None:
+            return None
+        within = 0.0
+        for name, made in (("processes", counted.processes()), ("threads", counted.threads())):
+            price = limits.figure("fork_exit_wait" if name == "processes" else "thread_creation")
+            within += made.value * (price.page_faults if price else 0.0)
+        return (every - Range.exactly(within)).at_least_zero()
+
+    return _cause("page_faults", (left(a), left(b)), "page faults", limits, _missing(a, b, PAGE_FAULTS))
+
+
+def _copies(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+    """Bytes that went between programs and the kernel, at the bandwidth of blocks as large as a call's."""
+    known = [each.get(COPIED) for each in (a, b)]
+    prices = [_price_of_a_byte(each, limits) for each in (a, b)]
+    costs = [
+        None if copied is None or price is None else copied * price
+        for copied, price in zip(known, prices, strict=True)
+    ]
+    cost_a, cost_b = costs
+    amount = cost_a - cost_b if cost_a is not None and cost_b is not None else None
+    why = None
+    if amount is None:
+        why = _missing(a, b, COPIED) if None in known else _not_measured(PRICES["copies"], limits)
+    return Cause(
+        cause="copies",
+        a=None if known[0] is None else known[0].value,
+        b=None if known[1] is None else known[1].value,
+        unit="bytes",
+        price=prices[0],
+        limit=PRICES["copies"],
+        amount=amount,
+        why=why,
+    )
+
+
+def _price_of_a_byte(counted: _Counted, limits: MachineLimits) -> Range | None:
+    """In seconds, in blocks as large as what a call moved in the mean: between the sizes next to that."""
+    sizes = limits.sizes(PRICES["copies"])
+    if not sizes:
+        return None
+    told = {
+        name: counted.get(name) for name in ("bytes_sent", "bytes_received", "send_calls", "receive_calls")
+    }
+    known = {name: each.value for name, each in told.items() if each is not None}
+    calls = known.get("send_calls", 0.0) + known.get("receive_calls", 0.0)
+    block = (known.get("bytes_sent", 0.0) + known.get("bytes_received", 0.0)) / calls if calls else 0.0
+    below = [each for each in sizes if (each.bytes or 0) <= block][-1:]
+    above = [each for each in sizes if (each.bytes or 0) >= block][:1]
+    near = [*below, *above]
+    seconds = [
+        Range(
+            value=1 / each.value,
+            low=1 / (each.value if each.high is None else each.high),
+            high=1 / (each.value if each.low is None else each.low),
+        )
+        for each in near
+    ]
+    return Range(
+        value=sum(each.value for each in seconds) / len(seconds),
+        low=min(each.low for each in seconds),
+        high=max(each.high for each in seconds),
+    )
+
+
+CAUSES: Sequence[Callable[[_Counted, _Counted, MachineLimits], Cause]] = (
+    _made("processes", "processes", _Counted.processes),
+    _made("threads", "threads", _Counted.threads),
+    _system_calls,
+    _switches,
+    _page_faults,
+    _copies,
+)
+"""Each says what it adds to a against b."""

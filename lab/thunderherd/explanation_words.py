@@ -1,0 +1,329 @@
+"""Explanations for readers: a sentence, and tables, for the terminal and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from thunderherd.explanation_form import Cause, CauseName, Difference, Explanation, Range
+from thunderherd.figures import (
+    ABSENT,
+    SMALL_SECONDS,
+    Unit,
+    count,
+    decimals,
+    number,
+    percent,
+    printable,
+    span,
+)
+from thunderherd.layout import Layout, print_table, prose
+
+CAUSES: dict[CauseName, str] = {
+    "processes": "processes made",
+    "threads": "threads made",
+    "system_calls": "system calls",
+    "switches_and_wakeups": "switches, wake-ups",
+    "page_faults": "page faults",
+    "copies": "copies",
+    "rest": "the rest",
+}
+"""The causes as tables have them."""
+
+THINGS: dict[CauseName, tuple[str, str]] = {
+    "processes": ("process", "processes"),
+    "threads": ("thread", "threads"),
+    "system_calls": ("system call", "system calls"),
+    "switches_and_wakeups": ("switch with its wake-up", "switches with their wake-ups"),
+    "page_faults": ("page fault", "page faults"),
+    "copies": ("byte copied", "bytes copied"),
+}
+"""What each counts, as sentences have it."""
+
+WHOSE = {
+    "server": "server CPU",
+    "client": "client CPU",
+    "both": "CPU of server and clients together",
+}
+
+NAMED_FROM = 0.01
+"""A cause is named in the sentence that is at least so large a part of the difference."""
+ALMOST = 0.005
+"""A count that is nearer to a whole number is written as one."""
+
+
+def unit_of_times(explanation: Explanation) -> Unit:
+    """The unit in which the figures of an explanation are read most easily."""
+    between = explanation.difference
+    amounts = [each.amount.value for each in explanation.causes if each.amount]
+    largest = max(map(abs, [between.a, between.b, between.value, *amounts]))
+    for below, factor, name in SMALL_SECONDS:
+        if 0 < largest < below:
+            return Unit(factor, name)
+    return Unit(1, "s")
+
+
+def _digits(explanation: Explanation, unit: Unit) -> int:
+    """Decimals that give the difference three significant digits."""
+    return min(3, decimals([unit.of(explanation.difference.value)]))
+
+
+def sentence(explanation: Explanation) -> str:
+    """`epoll needs 12.3 µs less server CPU per request than prefork (95 % interval 11.0 to 13.1): 11.8 µs are
+    3 switches with their wake-ups less; 0.5 µs cannot be attributed.`"""
+    between, unit = explanation.difference, unit_of_times(explanation)
+    digits = _digits(explanation, unit)
+    less = between.value < 0
+    sign = -1 if less else 1
+    parts, others = _named(explanation)
+    told = [
+        f"{number(unit.of(sign * amount.value), digits)} {unit.name} {_things(cause, sign)}"
+        for cause, amount in parts
+    ]
+    if others:
+        rest_of = sum(amount.value for _, amount in others)
+        told.append(f"{number(unit.of(sign * rest_of), digits)} {unit.name} all else that has a price")
+    if told:
+        told[0] = told[0].replace(f" {unit.name} ", f" {unit.name} are ", 1)
+    rest = explanation.rest.amount
+    remains = f"{number(unit.of(sign * rest.value), digits)} {unit.name}" if rest else ABSENT
+    because = f"{', '.join(told)}; " if told else ""
+    text = f"{_head(explanation, unit, digits)}: {because}{remains} cannot be attributed"
+    missing = [CAUSES[each.cause] for each in explanation.causes if each.amount is None]
+    return f"{text}{f', {_listed(missing)} among it' if missing else ''}."
+
+
+def _head(explanation: Explanation, unit: Unit, digits: int) -> str:
+    """What is to be explained, in words; that it is not shown, where it is not."""
+    between = explanation.difference
+    what = f"{WHOSE[explanation.side]} per {explanation.per}"
+    size = f"{number(unit.of(abs(between.value)), digits)} {unit.name}"
+    if not between.is_shown and between.low is not None:
+        return (
+            f"{explanation.a} and {explanation.b} are not separated in {what} "
+            f"({number(unit.of(between.value), digits)} {unit.name}{_interval(between, unit, digits, 1)})"
+        )
+    more = "less" if between.value < 0 else "more"
+    sign = -1 if between.value < 0 else 1
+    if between.low is None:
+        few = f"{count(between.blocks, 'block')}, too few for an interval"
+        return f"{explanation.a} needs {size} {more} {what} than {explanation.b} ({few})"
+    return (
+        f"{explanation.a} needs {size} {more} {what} than {explanation.b}"
+        f" ({_interval(between, unit, digits, sign).removeprefix(', ')})"
+    )
+
+
+def _interval(between: Difference, unit: Unit, digits: int, sign: int) -> str:
+    ends = [None if each is None else sign * each for each in (between.low, between.high)]
+    low, high = ends if sign > 0 else reversed(ends)
+    known = f"{percent(between.confidence)} interval " if between.confidence else "interval "
+    return f", {known}{span(unit.of(low), unit.of(high), digits)}"
+
+
+def _named(explanation: Explanation) -> tuple[list[tuple[Cause, Range]], list[tuple[Cause, Range]]]:
+    """The causes that a sentence names, and those that it takes together."""
+    priced = [(each, each.amount) for each in explanation.causes[:-1] if each.amount and each.amount.value]
+    least = NAMED_FROM * abs(explanation.difference.value)
+    named = [pair for pair in priced if abs(pair[1].value) >= least]
+    return named, [pair for pair in priced if pair not in named]
+
+
+def _things(cause: Cause, sign: int) -> str:
+    """`1 process less`, `49.1 page faults more`."""
+    if cause.cause == "rest" or cause.a is None or cause.b is None:
+        return CAUSES[cause.cause]
+    singular, plural = THINGS[cause.cause]
+    more = cause.a - cause.b
+    if cause.cause == "copies" and not more:
+        return (
+            "copies in smaller blocks"
+            if cause.amount and cause.amount.value > 0
+            else "copies in larger blocks"
+        )
+    often = how_often(abs(more))
+    return f"{often} {singular if often == '1' else plural} {'more' if more > 0 else 'less'}"
+
+
+def how_often(value: float) -> str:
+    """`1`, `0.33`, `49.1`, `4,005`: so many of something in a request."""
+    if abs(value - round(value)) < ALMOST:
+        return f"{round(value):,}"
+    return number(value, decimals([value]))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# Rows -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CauseRow:
+    """A cause: texts for a table."""
+
+    cause: str
+    a: str
+    b: str
+    price: str
+    amount: str
+    span: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """An explanation as texts."""
+
+    a: str
+    b: str
+    head: str
+    unit: str
+    sentence: str
+    rows: list[CauseRow]
+    calls: list[tuple[str, str, str, str]]
+    """System calls that differ: name, of a, of b, and whether they are in another price."""
+    reasons: list[str]
+
+
+def decomposition(explanation: Explanation) -> Decomposition:
+    """All of an explanation, to be laid out."""
+    unit = unit_of_times(explanation)
+    digits, between = _digits(explanation, unit), explanation.difference
+    rows = [
+        CauseRow(
+            cause=CAUSES[each.cause],
+            a=ABSENT if each.a is None else how_often(each.a),
+            b=ABSENT if each.b is None else how_often(each.b),
+            price=_price(each),
+            amount=ABSENT if each.amount is None else number(unit.of(each.amount.value), digits),
+            span="" if each.amount is None else _span(each.amount, unit, digits),
+            why=each.why or "",
+        )
+        for each in explanation.causes
+        if each.a or each.b or each.amount is None or each.cause == "rest"
+    ]
+    rows.append(
+        CauseRow(
+            cause="difference",
+            a=f"{number(unit.of(between.a), digits)} {unit.name}",
+            b=f"{number(unit.of(between.b), digits)} {unit.name}",
+            price="",
+            amount=number(unit.of(between.value), digits),
+            span=span(unit.of(between.low), unit.of(between.high), digits),
+            why="",
+        )
+    )
+    calls = [
+        (
+            item.name,
+            how_often(item.a),
+            how_often(item.b),
+            "" if item.priced else "in the price of a process or a thread",
+        )
+        for each in explanation.causes
+        if each.cause == "system_calls"
+        for item in each.items
+    ]
+    return Decomposition(
+        a=explanation.a,
+        b=explanation.b,
+        head=f"{WHOSE[explanation.side]} per {explanation.per}",
+        unit=unit.name,
+        sentence=printable(sentence(explanation)),
+        rows=rows,
+        calls=calls,
+        reasons=[printable(f"{CAUSES[each.cause]}: {each.why}") for each in explanation.causes if each.why],
+    )
+
+
+def _span(amount: Range, unit: Unit, digits: int) -> str:
+    if amount.low == amount.high:
+        return ""
+    return span(unit.of(amount.low), unit.of(amount.high), digits)
+
+
+def _price(cause: Cause) -> str:
+    """`197 ns`; of copies how many bytes a second."""
+    if cause.price is None or not cause.price.value:
+        return ABSENT if cause.cause != "rest" else ""
+    if cause.cause == "copies":
+        rate = 1e-9 / cause.price.value
+        return f"{number(rate, min(2, decimals([rate])))} GB/s"
+    for below, factor, name in SMALL_SECONDS:
+        if cause.price.value < below:
+            value = cause.price.value * factor
+            return f"{number(value, min(2, decimals([value])))} {name}"
+    return f"{number(cause.price.value, 2)} s"
+
+
+def legend(explanation: Explanation) -> list[str]:
+    """How to read it: what the prices are, what they leave out, and what the intervals are."""
+    confidence = explanation.difference.confidence
+    known = f"a {percent(confidence)} interval over" if confidence else "from"
+    trials = " and ".join(str(each) for each in explanation.trials)
+    return [
+        "Amounts: how much more often it happens, times what one of it costs when nothing else is done "
+        "(`thunderherd limits`), which is the least that it may cost: an empty system call does nothing, a "
+        "small process is forked more quickly than a large one. What that leaves out is in the rest.",
+        "The price of a process, and of a thread, has its own system calls, switches and page faults in it; "
+        "they are not priced again. A switch is priced with the wake-up that ends it, on one CPU; to wake "
+        "another CPU costs more.",
+        f"The difference: {known} {count(explanation.difference.blocks, 'block')}, paired. Of a cause: least "
+        f"and most of its counts ({trials} counted trials) and of its price, all at their worst. Of the "
+        "rest: all of these in quadrature.",
+    ]
+
+
+# On a terminal ----------------------------------------------------------------------------------------------
+
+
+def print_explanation(explanation: Explanation, console: Console) -> None:
+    """A sentence and a table."""
+    told = decomposition(explanation)
+    prose(console, told.sentence, style="bold")
+    console.print()
+    print_table(console, lambda layout: _table(told, layout))
+    if told.calls:
+        console.print()
+        print_table(console, lambda layout: _calls(told, layout))
+    for reason in told.reasons:
+        prose(console, reason, style="")
+    console.print()
+
+
+def _table(told: Decomposition, layout: Layout) -> Table:
+    table = layout.table()
+    table.add_column(layout.name(told.head[:1].upper() + told.head[1:]), overflow="fold")
+    table.add_column(layout.name(told.a), justify="right")
+    table.add_column(layout.name(told.b), justify="right")
+    table.add_column("Price of one", justify="right", no_wrap=True)
+    table.add_column(f"Amount, {told.unit}", justify="right", no_wrap=True)
+    if layout.one_line:
+        table.add_column("bounds", style="dim", no_wrap=True)
+    for row in told.rows:
+        style = "bold" if row.cause == "difference" else ""
+        table.add_row(
+            Text(row.cause, style=style),
+            Text(row.a),
+            Text(row.b),
+            Text(row.price),
+            *layout.figure(row.amount, row.span),
+        )
+    return table
+
+
+def _calls(told: Decomposition, layout: Layout) -> Table:
+    table = layout.table()
+    table.add_column("System calls that differ", overflow="fold")
+    table.add_column(layout.name(told.a), justify="right")
+    table.add_column(layout.name(told.b), justify="right")
+    table.add_column("", style="dim", overflow="fold")
+    for name, of_a, of_b, note in told.calls:
+        table.add_row(Text(name), Text(of_a), Text(of_b), Text(note))
+    return table

@@ -1,0 +1,103 @@
+"""What a report shows of the reasons: explanations, and what was counted at a request, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from thunderherd.counting_form import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
+from thunderherd.explanation_words import Decomposition, decomposition, how_often, legend
+from thunderherd.figures import ABSENT, count, printable
+from thunderherd.records import Summary
+
+SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}
+OFTEN = 0.01
+"""What happens less often in a request than this, under every contender, has no row."""
+
+
+@dataclass(frozen=True)
+class CountsTable:
+    """What was counted of one side per request: a row for each counter, a column for each contender."""
+
+    heading: str
+    contenders: list[str]
+    rows: list[tuple[str, list[str]]]
+
+
+@dataclass(frozen=True)
+class WhyView:
+    """The reasons of a run."""
+
+    explanations: list[Decomposition]
+    legend: list[str]
+    counted: list[CountsTable]
+    counted_legend: list[str]
+    reasons: list[str]
+    """What could not be counted or explained, and why."""
+
+
+def why_view(summary: Summary) -> WhyView | None:
+    """What the report shows; None where nothing was counted."""
+    counting = summary.counting
+    if counting is None:
+        return None
+    return WhyView(
+        explanations=[decomposition(each) for each in summary.explanations],
+        legend=legend(summary.explanations[0]) if summary.explanations else [],
+        counted=[table for side in SIDES for table in _tables(counting, side)],
+        counted_legend=_legend(counting),
+        reasons=list(dict.fromkeys(_reasons(summary, counting))),
+    )
+
+
+def _tables(counting: CountingSummary, side: CountedSide) -> Iterator[CountsTable]:
+    told = [each for each in counting.contenders if side in each.sides]
+    names = dict.fromkeys(name for each in told for name in each.sides[side].counts)
+    calls = sorted(name for name in names if name.startswith(f"{SYSTEM_CALLS}."))
+    others = [name for name in names if name not in calls]
+    missing = dict.fromkeys(name for each in told for name in each.sides[side].unavailable)
+    whole = [name for name in dict.fromkeys([*counting.counters, *missing]) if name != SYSTEM_CALLS]
+    shown = [name for name in whole if name in others or name in missing]
+    asked = [SYSTEM_CALLS] if SYSTEM_CALLS in {*counting.counters, *names} else []
+    rows = [*_rows(asked, told, side), *_rows(calls, told, side, least=OFTEN), *_rows(shown, told, side)]
+    if rows:
+        heading = f"{SIDES[side]}: system calls by name, and what else was counted, per request"
+        yield CountsTable(heading=heading, contenders=[each.contender for each in told], rows=rows)
+
+
+def _rows(
+    names: Sequence[str], told: Sequence[ContenderCounts], side: CountedSide, least: float = 0.0
+) -> Iterator[tuple[str, list[str]]]:
+    for name in names:
+        found = [each.sides[side].counts.get(name) for each in told]
+        if max((each.per_request for each in found if each), default=least) < least:
+            continue
+        is_call = name.startswith(f"{SYSTEM_CALLS}.")
+        cells = []
+        for each, counts in zip(found, told, strict=True):
+            has_names = is_call and SYSTEM_CALLS in counts.sides[side].counts
+            value = each.per_request if each else 0.0 if has_names else None
+            cells.append(ABSENT if value is None else how_often(value))
+        shown = name.partition(".")[2] if is_call else name.replace("_", " ")
+        yield printable(shown), cells
+
+
+def _legend(counting: CountingSummary) -> list[str]:
+    trials = count(counting.trials, "trial")
+    return [
+        f"Of {trials} of each contender, made after all others: to count costs, so that no other figure of "
+        "these trials is used anywhere. The clients' counts are of all of their load, from its start to its "
+        "end, by all of its requests."
+    ]
+
+
+def _reasons(summary: Summary, counting: CountingSummary) -> Iterator[str]:
+    for each in counting.contenders:
+        if each.why:
+            yield printable(f"{each.contender} was not counted: {each.why}")
+        for side, words in SIDES.items():
+            if side in each.sides:
+                for name, why in each.sides[side].unavailable.items():
+                    yield printable(f"{words}, {name.replace('_', ' ')}: not counted here: {why}")
+    if summary.limits is None:
+        yield "No difference is explained: the machine's limits, which are the prices, were not measured."
