@@ -7,6 +7,7 @@ ended with it. A tool's own figure is taken as it is, that of the end that recei
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -25,6 +26,9 @@ from thunderherd.holders import is_listening
 
 PATIENCE_SECONDS = 20
 """Beyond the length of a run, for a machine that others keep busy."""
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG = 1
+"""linux/prctl.h; kept through exec, nsenter's too."""
 IPERF3 = "apt-get install iperf3"
 NETPERF = "apt-get install netperf (Debian: component non-free)"
 NEPER = "build it from github.com/google/neper and put its folder into THUNDERHERD_PEERS"
@@ -263,7 +267,7 @@ def server(command: Sequence[str], port: int, run: Run) -> Iterator[Callable[[],
         text=True,
         process_group=0,
         cwd=folder().name,
-        preexec_fn=lambda: os.sched_setaffinity(0, side.cpus),
+        preexec_fn=lambda: begin(side),
     )
 
     def ended() -> str:
@@ -283,6 +287,13 @@ def server(command: Sequence[str], port: int, run: Run) -> Iterator[Callable[[],
         yield ended
     finally:
         end_group(process)
+
+
+def begin(side: Side) -> None:
+    """A peer's first steps: it dies with its parent, whatever ends that, and stays on its CPUs."""
+    if LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    os.sched_setaffinity(0, side.cpus)
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
@@ -306,7 +317,7 @@ def client(command: Sequence[str], run: Run) -> str:
             timeout=run.seconds + PATIENCE_SECONDS,
             check=False,
             cwd=folder().name,
-            preexec_fn=lambda: os.sched_setaffinity(0, side.cpus),
+            preexec_fn=lambda: begin(side),
         )
     except subprocess.TimeoutExpired:
         raise EngineError(f"{' '.join(command)} does not end") from None

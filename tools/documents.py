@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from thunderherd import sources, study_reference
+from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine import find_engine
 from thunderherd.schemas import limits_schema, summary_schema, trial_schema
 
@@ -28,6 +28,7 @@ def documents() -> dict[Path, str]:
         "trial": trial_schema(),
         "limits": limits_schema(),
         "study": study_reference.schema(),
+        "doctor": diagnosis.schema(),
     }
     return {
         sources.DOCUMENT: sources.document(sources.source_rows()),

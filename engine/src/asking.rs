@@ -75,12 +75,11 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         measured: Mutex::default(),
         mark: {
             let (mark, counting) = (plan.mark, Arc::clone(&counting));
-            Box::new(move |edge, monotonic_ns| {
-                mark(Mark { mark: edge.into(), monotonic_ns });
-                if edge == Edge::Ended {
-                    // What cannot be read now cannot be in the end either, and says so then.
-                    let _ = locked(&counting).note_states();
-                }
+            Box::new(move |edge, monotonic_ns| match edge {
+                Edge::Started => mark(Mark { mark: MarkKind::WindowStarted, monotonic_ns }),
+                Edge::Ended => mark(Mark { mark: MarkKind::WindowEnded, monotonic_ns }),
+                // What cannot be read now cannot be in the end either, and says so then.
+                Edge::Nearing => drop(locked(&counting).note_states()),
             })
         },
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
@@ -175,15 +174,6 @@ fn latency(measured: &Measured) -> Result<Option<Latency>> {
         maximum_ns: latency.max(),
         histogram: measured.encoded()?,
     }))
-}
-
-impl From<Edge> for MarkKind {
-    fn from(edge: Edge) -> Self {
-        match edge {
-            Edge::Started => MarkKind::WindowStarted,
-            Edge::Ended => MarkKind::WindowEnded,
-        }
-    }
 }
 
 fn all_in_words(plan: &Plan, result: &LoadResult) -> String {

@@ -44,7 +44,7 @@ pub enum Source {
 pub enum Kind {
     /// It only grows: of a window it is the difference of two readings.
     Count,
-    /// How it is at one moment: of a window it is that of its end.
+    /// How it is at one moment: of a window it is that of one close to its end.
     State,
 }
 

@@ -205,13 +205,17 @@ impl<'run> Edges<'run> {
         let milliseconds = |setting: &str| run.settings.integer(setting) * 1_000_000;
         let started = now() + milliseconds(WARM_UP.name);
         run.window.set(started..started + milliseconds(MILLISECONDS.name));
-        Edges { run, to_come: vec![Edge::Ended, Edge::Started] }
+        Edges { run, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
     }
 
     /// When the next edge comes, if one does.
     pub fn next(&self) -> Option<u64> {
         let window = self.run.window.edges();
-        self.to_come.last().map(|edge| if *edge == Edge::Started { window.start } else { window.end })
+        self.to_come.last().map(|edge| match edge {
+            Edge::Started => window.start,
+            Edge::Nearing => window.end - (window.end - window.start) / 10,
+            Edge::Ended => window.end,
+        })
     }
 
     /// Marks the edges that have come by now.
@@ -232,7 +236,7 @@ impl<'run> Edges<'run> {
             // Also of one that has not begun: requests that go on until its end are over then.
             self.run.window.cut(at);
         }
-        if self.to_come == [Edge::Ended] {
+        if !self.to_come.contains(&Edge::Started) {
             self.look(at);
         }
         self.to_come.clear();
@@ -251,6 +255,9 @@ impl<'run> Edges<'run> {
     }
 
     fn mark(&self, edge: Edge, moment: u64) {
+        if edge == Edge::Nearing {
+            return (self.run.mark)(edge, moment);
+        }
         let mut measured = self.run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         measured.at_edges.push((now(), self.run.tally.counts()));
         if edge == Edge::Ended {

@@ -237,7 +237,8 @@ pub struct LoadResult {
     /// What the load used, children included.
     #[serde(flatten)]
     pub used: Used,
-    /// What was counted of it, children and threads included; states are those at the end of its window, where it has one.
+    /// What was counted of it, children and threads included; states are those in the last tenth of its window, where
+    /// it has one.
     #[serde(flatten)]
     pub readout: Readout,
     /// Sums that the workload keeps, to be held against the server's.

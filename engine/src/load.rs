@@ -156,17 +156,19 @@ pub struct LoadRun {
     pub window: Window,
     /// What was measured in that part; each thread of the load adds what it has as it ends.
     pub measured: Mutex<Measured>,
-    /// Called as the window begins and as it ends, with that moment (CLOCK_MONOTONIC, nanoseconds).
+    /// Called as the window begins, nears its end and ends, with that moment (CLOCK_MONOTONIC, nanoseconds).
     pub mark: Box<dyn Fn(Edge, u64) + Send + Sync>,
     /// Where everything is shown, if it is.
     pub show: Option<Show>,
 }
 
-/// An edge of the window.
+/// An edge of the window, or close to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// Its beginning.
     Started,
+    /// Its last tenth begins: what lives can still be looked at, which at the end is being closed.
+    Nearing,
     /// Its end.
     Ended,
 }

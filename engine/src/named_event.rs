@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Error, Result, anyhow};
 use perf_event::events::{Dynamic, Tracepoint};
@@ -90,15 +91,19 @@ pub fn tracepoint(name: &str) -> Result<Tracepoint> {
     Ok(Tracepoint::with_id(id))
 }
 
-/// The folder of all tracepoints.
+/// The folder of all tracepoints; once found it stays where it is.
 fn events_folder() -> Result<PathBuf> {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Ok(found.clone());
+    }
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mounted = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mounted = mounted.filter(|fields| fields.get(2) == Some(&"tracefs")).map(|fields| PathBuf::from(fields[1]));
     let folders: Vec<PathBuf> = mounted.chain(USUAL.map(PathBuf::from)).map(|folder| folder.join("events")).collect();
     for folder in &folders {
         match fs::read_dir(folder) {
-            Ok(_) => return Ok(folder.clone()),
+            Ok(_) => return Ok(FOUND.get_or_init(|| folder.clone()).clone()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(unreadable(error, folder)),
             Err(_) => {}
         }

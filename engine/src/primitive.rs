@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
 
 use crate::about::About;
 use crate::inbox::Inbox;
@@ -288,6 +289,22 @@ pub fn receive_discarded(socket: BorrowedFd<'_>, want: Want, flags: c_int, inbox
     }
     let call = |inbox: &mut Inbox| socket::recv(socket, inbox.room(want.most()), flags | libc::MSG_TRUNC);
     receive_once(inbox, call, Received::Discarded)
+}
+
+/// After so long it sleeps after all: an idle connection does not burn a CPU for ever, and a time limit of the socket is
+/// kept.
+const LONGEST_SPIN: Duration = Duration::from_millis(10);
+
+/// Receives with the flag not to wait until something has come, at last without it: then the call sleeps.
+pub fn receive_spinning(mut receive: impl FnMut(c_int) -> io::Result<Received>) -> io::Result<Received> {
+    let until = Instant::now() + LONGEST_SPIN;
+    loop {
+        match receive(libc::MSG_DONTWAIT)? {
+            Received::Blocked if Instant::now() < until => std::hint::spin_loop(),
+            Received::Blocked => return receive(0),
+            received => return Ok(received),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What both ends tell their sockets of TCP, and what the kernel makes of it (tcp(7)).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -95,7 +96,7 @@ impl TcpOptions {
 }
 
 /// The congestion controls that there are here, for `list --json`: that of whoever chooses none, those of the kernel, and
-/// those among them that this user may have, in this network namespace.
+/// those among them that this user may have, in this network namespace; and what is known of some that belongs beside figures.
 pub fn congestion_controls() -> Value {
     let read = |sysctl: &str| -> Vec<String> {
         let text = std::fs::read_to_string(format!("/proc/sys/{}", sysctl.replace('.', "/"))).unwrap_or_default();
@@ -104,7 +105,8 @@ pub fn congestion_controls() -> Value {
     let available = read(AVAILABLE);
     let options = |name: &String| TcpOptions { nodelay: false, congestion: Some(name.clone()) };
     let allowed: Vec<&String> = available.iter().filter(|name| options(name).check().is_ok()).collect();
-    json!({"default": read(DEFAULT).first(), "available": available, "allowed": allowed})
+    let remarks: BTreeMap<&String, &str> = available.iter().filter_map(|name| Some((name, remark(name)?))).collect();
+    json!({"default": read(DEFAULT).first(), "available": available, "allowed": allowed, "remarks": remarks})
 }
 
 /// What the kernel has made of a connection's options.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_machines import MadeMachine, set_up
 from small_studies import head
 
 from thunderherd.catalogue import Catalogue
@@ -118,6 +119,12 @@ def small_study(small_study_file: Path, some_catalogue: Catalogue) -> Study:
 def small_full_study(small_study_file: Path, some_catalogue: Catalogue) -> Study:
     """The same in its full size: looks after 10, 12 and 16 blocks."""
     return load_study(str(small_study_file), "full", [], some_catalogue)
+
+
+@pytest.fixture
+def made_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, some_catalogue: Catalogue) -> MadeMachine:
+    """A machine of files, with which nothing is wrong until a test changes it."""
+    return set_up(monkeypatch, tmp_path / "machine", some_catalogue)
 
 
 def processes_of(engine: Path) -> dict[int, str]:

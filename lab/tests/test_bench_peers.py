@@ -7,6 +7,8 @@ import contextlib
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ import peers
 import places
 import round_trips
 import streams
-from common import processes_of
+from common import processes_of, until_done
 from contest import Comparison, Seen, held
 from thunderherd.catalogue import Catalogue, Primitive
 from thunderherd.engine import EngineError
@@ -249,6 +251,47 @@ def test_a_server_is_where_it_belongs_and_goes_with_its_run(name: str, tmp_path:
             mine = Path(f"/proc/{group}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
             assert mine != KINDS[name].has_namespaces
         assert not [folder for folder in processes_of(group) if lives(folder)]
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.parametrize("name", places.NAMES)
+def test_a_server_dies_with_who_has_started_it(name: str, tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(
+        "import socket, sys, time\n"
+        "listener = socket.create_server((sys.argv[1], int(sys.argv[2])))\n"
+        "time.sleep(600)\n"
+    )
+    bench = f"""
+import sys, time
+sys.path.insert(0, {str(Path(peers.__file__).parent)!r})
+import peers, places
+with places.place({name!r}, "reno") as where:
+    port = places.free_port()
+    command = [sys.executable, {str(program)!r}, where.address, str(port)]
+    with peers.server(command, port, peers.Run(where, 1, 1, "reno")):
+        print("listens", flush=True)
+        time.sleep(60)
+"""
+    with in_a_place(name):
+        pass
+    with subprocess.Popen([sys.executable, "-c", bench], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None and parent.stdout.readline() == "listens\n"
+
+        def servers() -> list[Path]:
+            found = [each for each in Path("/proc").glob("[0-9]*") if str(program).encode() in cmdline(each)]
+            return [each for each in found if int(each.name) != parent.pid and lives(each)]
+
+        assert servers()
+        parent.kill()
+    for _ in until_done(10):
+        if not servers():
+            break
+    left = servers()
+    for each in left:
+        os.kill(int(each.name), signal.SIGKILL)
+    assert not left
 
 
 def lives(folder: Path) -> bool:

@@ -32,6 +32,22 @@ REGISTRY_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, one line: `(?P<name>\w+
 LAB_LINE = re.compile(r"^\*\*`(?P<path>[^`]+)`\*\*, imported, and one line: `(?P<name>\w+),`", re.MULTILINE)
 
 
+def add_to_folder(registry: Path, name: str) -> None:
+    """Imports a file of a folder of the laboratory, and names it in the list there."""
+    begins = rf"from thunderherd\.{registry.parent.name} import"
+    places = {
+        rf"({begins} \(\n)": f"    {name},\n",
+        rf"({begins} [^(\n]+)": f", {name}",
+        r"(    for each in \(\n)": f"        {name},\n",
+    }
+    text, additions = registry.read_text(), 0
+    for pattern, addition in places.items():
+        text, found = re.subn(pattern, lambda match, new=addition: match[0] + new, text)
+        additions += found
+    assert additions == 2, f"{registry} has no one import and no one list to add a name to"
+    registry.write_text(text)
+
+
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the guide's files, and the engine built with its entries."""
@@ -49,6 +65,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "forks.rs",
         "empty_poll.rs",
         "loopback6.py",
+        "memory.py",
         "ping.toml",
         "ping_claims.toml",
     ]
@@ -64,17 +81,10 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         assert additions == 1, f"{match['path']} has no one list to add a line to"
         registry.write_text(text)
-    lab = LAB_LINE.search(guide)
-    assert lab
-    registry = folder / lab["path"]
-    text, additions = re.subn(
-        r"^(from thunderherd\.labs import .*)$|^(    for each in \(\n)",
-        lambda found: f"{found[1]}, {lab['name']}" if found[1] else f"{found[2]}        {lab['name']},\n",
-        registry.read_text(),
-        flags=re.MULTILINE,
-    )
-    assert additions == 2, f"{lab['path']} has no one import and no one list to add a name to"
-    registry.write_text(text)
+    added = list(LAB_LINE.finditer(guide))
+    assert [match["name"] for match in added] == ["loopback6", "memory"]
+    for match in added:
+        add_to_folder(folder / match["path"], match["name"])
     exchanges = EXCHANGES.search(guide)
     assert exchanges
     protocol = folder / exchanges["path"]
@@ -269,3 +279,14 @@ def test_the_new_lab_is_where_a_study_runs(extended: Path, environment: dict[str
     summary = json.loads((extended / "ipv6" / "summary.json").read_text())
     assert summary["machine"]["labs"] == {"loopback6": {"address": "[::1]"}}
     assert summary["trials"]["invalid"] == 0
+
+
+def test_the_new_examination_is_on_the_page(extended: Path, environment: dict[str, str]) -> None:
+    # Whether the studies can run here is its exit status, and another matter.
+    done = subprocess.run(
+        [sys.executable, "-m", "thunderherd", "doctor", "--json"],
+        env=environment, cwd=extended, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    (finding,) = json.loads(done.stdout)["examinations"]["memory"]["findings"]
+    assert finding["name"] == "swappiness"
+    assert finding["seen"].isdigit()

@@ -60,6 +60,8 @@ def test_a_window_is_scaled_by_its_own_share_and_a_state_is_that_of_its_end() ->
     after = snapshot(shared(1_000_100, 2000, 1500), 400, 25)
     found = seen(before, after)
     assert found._counted_by_server() == {"instructions": 200, "tcp_info.rtt": 400, "task_clock": 20}
+    found.during = snapshot(shared(1_000_050, 1500, 1250), 700, 15)
+    assert found._counted_by_server() == {"instructions": 200, "tcp_info.rtt": 700, "task_clock": 20}
     gone = seen(before, snapshot(shared(1_000_100, 2000, 1500), None, 25))
     assert gone._counted_by_server()["tcp_info.rtt"] is None, "no connection was left"
 

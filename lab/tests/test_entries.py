@@ -155,7 +155,7 @@ SAID_IN_THE_ENGINE = {
         [
             (f"{name}.rs", "bytes")
             for name in (
-                "designs/io_uring", "namespace", "pattern", "workloads/blast/client",
+                "counters/memory", "designs/io_uring", "namespace", "pattern", "workloads/blast/client",
                 "workloads/fields", "workloads/stream", "workloads/stream/client", "workloads/stream/reel",
             )
         ],

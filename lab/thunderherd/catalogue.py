@@ -180,9 +180,10 @@ class Load(Entry):
 
     `requests` names the whole-number settings whose product is the number of requests of one load process;
     where it names none, that number is not known beforehand. Where the setting named by `duration` is not 0,
-    the load ends by time instead.
+    the load ends by time instead. What waits in the call has a process or a thread for each client.
     """
 
+    waits: Waits = "in_the_call"
     requests: tuple[str, ...] = ()
     duration: str | None = None
 
@@ -335,11 +336,12 @@ class Namespace(_Part):
 
 class CongestionControls(_Part):
     """Those of the kernel: the default, all, and those that this user may have outside of namespaces of its
-    own."""
+    own; `remarks` say of some what belongs beside figures."""
 
     default: str | None = None
     available: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
+    remarks: dict[str, str] = {}
 
 
 class Build(_Part):

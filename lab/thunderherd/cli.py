@@ -2,8 +2,8 @@
 
 Nothing is decided here. What a command needs is imported when it runs, so that `list`, `serve` and mistakes
 answer at once. Exit status: 0, or 2 for a mistake in what was asked, 130 for Ctrl-C, 1 for whatever else
-failed (of `crossover`, that its trials gave no answer); `serve`, `load` and `count` become the engine and end
-with its status.
+failed (of `crossover`, that its trials gave no answer; of `doctor`, that a study cannot run); `serve`, `load`
+and `count` become the engine and end with its status.
 """
 
 from __future__ import annotations
@@ -305,6 +305,22 @@ def list_(
         listing.print_matrix(as_json)
     else:
         listing.print_list(what, as_json)
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="As JSON (docs/reference/doctor.schema.json).")
+    ] = False,
+) -> int:
+    """What this machine can and cannot do, what that means for measurements, and what to type to change it.
+
+    Looks for some seconds, and changes nothing. Exit status: 0 if all bundled studies can run, wholly or
+    without contenders or counters that are named with the reason; 1 if one cannot run; 2 for wrong usage.
+    """
+    from thunderherd.doctor import show
+
+    return show(as_json=as_json)
 
 
 @app.command()

@@ -286,9 +286,14 @@ def mitigations() -> dict[str, str]:
 # Where it runs
 
 
+def is_guest() -> bool:
+    """Whether this is a virtual machine, as far as its processor tells (CPU flag `hypervisor`)."""
+    return "hypervisor" in cpu_field("flags").split()
+
+
 def hypervisor() -> str:
     """What the machine runs on, as far as it can be known from inside; `none` for bare metal."""
-    if "hypervisor" not in cpu_field("flags").split():
+    if not is_guest():
         return "none"
     for path in ("sys/hypervisor/type", "sys/class/dmi/id/product_name", "sys/class/dmi/id/sys_vendor"):
         try:
@@ -334,7 +339,8 @@ def cpu_quota() -> str:
     return bounded[0] if bounded else "max"
 
 
-def _quota_of(group: Path) -> Iterable[str]:
+def _quota_of(directory: Path) -> Iterable[str]:
+    group = ROOT / directory.relative_to("/")
     if (group / "cpu.max").exists():
         yield (group / "cpu.max").read_text().strip()
     elif (group / "cpu.cfs_quota_us").exists():

@@ -259,24 +259,30 @@ def _cpu_stat_files() -> tuple[Path, ...]:
 
 def cpu_stat_paths(groups: str, mounts: str) -> list[Path]:
     """Where `cpu.stat` would be, from /proc/self/cgroup and /proc/self/mountinfo (cgroups(7))."""
+    return [directory / "cpu.stat" for directory in control_groups(groups, mounts, "cpu")]
+
+
+def control_groups(groups: str, mounts: str, controller: str) -> list[Path]:
+    """The control groups that a process is in and all above them, where their controller of that name would
+    be, from its /proc/PID/cgroup and /proc/PID/mountinfo (cgroups(7))."""
     own: dict[str, str] = {}
     for line in groups.splitlines():
         _number, controllers, path = line.split(":", 2)
         if controllers == "":
             own["cgroup2"] = path
-        elif "cpu" in controllers.split(","):
+        elif controller in controllers.split(","):
             own["cgroup"] = path
     found: list[Path] = []
     for line in mounts.splitlines():
         front, _, back = line.partition(" - ")
         kind, _device, options = back.split(" ", 2)
-        if kind not in own or (kind == "cgroup" and "cpu" not in options.split(",")):
+        if kind not in own or (kind == "cgroup" and controller not in options.split(",")):
             continue
         root, mount_point = front.split()[3:5]
         inner = own[kind].removeprefix(root.rstrip("/")).strip("/")
         directory = Path(mount_point) / inner
         while True:
-            found.append(directory / "cpu.stat")
+            found.append(directory)
             if directory == Path(mount_point):
                 break
             directory = directory.parent

@@ -53,6 +53,8 @@ class Observation:
     ready: Ready | None = None
     rest_before: Snapshot | None = None
     before: Snapshot | None = None
+    during: Snapshot | None = None
+    """In the last tenth of the window of a load that ends by time, where states are asked for."""
     after: Snapshot | None = None
     rest_after: Snapshot | None = None
     summary: ServerSummary | None = None
@@ -199,7 +201,7 @@ class Observation:
 
     def _in_window(self, name: str, before: Snapshot, after: Snapshot) -> int | None:
         if name in self.states:
-            return after.counters.get(name)
+            return (self.during or after).counters.get(name)
         if name in before.multiplexing and name in after.multiplexing:
             return after.multiplexing[name].since(before.multiplexing[name]).value
         return _difference(before.counters.get(name), after.counters.get(name))
@@ -226,8 +228,8 @@ class Observation:
         added = {name: total(each[name] for each in said) for name in said[0]}
         # A state is no amount, and each load process sees the connections of all: the largest.
         for name in self.states & said[0].keys():
-            told = [value for each in said if (value := each[name]) is not None]
-            added[name] = max(told, default=None)
+            known = [value for each in said if (value := each[name]) is not None]
+            added[name] = max(known, default=None)
         tallies = [_of_tally(load.tally) for load in self.loads]
         added |= {name: total(each[name] for each in tallies) for name in OF_A_TALLY}
         # Load processes run at the same time.

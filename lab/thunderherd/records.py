@@ -93,6 +93,7 @@ class TrialRecord(Record):
         default=None, description="before a load that ends by time; its window lies inside"
     )
     before: Snapshot | None = None
+    during: Snapshot | None = Field(default=None, description="near its end, where states are counted")
     after: Snapshot | None = None
     rest_after: Snapshot | None = Field(default=None, description="after a load that ends by time")
     summary: ServerSummary | None = None

@@ -33,6 +33,7 @@ __all__ = [
     "Sweep",
     "asked_for",
     "bundled_studies",
+    "load_sizes",
     "load_study",
     "typed",
 ]
@@ -125,3 +126,18 @@ def load_study(
         raise UserError(f"{file.path}: could not be resolved")
     text = json.dumps(study.model_dump(mode="json", exclude={"digest"}), sort_keys=True)
     return study.model_copy(update={"digest": hashlib.sha256(text.encode()).hexdigest()})
+
+
+def load_sizes(name_or_path: str, catalogue: Catalogue) -> dict[str, Study | list[str]]:
+    """A study in each of its sizes, as it would run on this machine; or, a line each, why it cannot."""
+    file = TomlFile(find_study(name_or_path))
+    problems = Problems(file)
+    form, data, whole = shaped(file.data, problems)
+    found: dict[str, Study | list[str]] = {}
+    for size in form.sizes:
+        pass_ = Problems(file)
+        pass_.settled |= problems.settled
+        study = Resolver(form, data, size, (), {}, catalogue, pass_, whole).study(on_this_machine=True)
+        pass_.absorb(problems)
+        found[size] = study if study is not None and not len(pass_) else pass_.lines
+    return found

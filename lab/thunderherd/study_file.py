@@ -108,7 +108,12 @@ class Problems:
     def raise_any(self) -> None:
         """Raises one UserError with a line for each problem, in the order of the file."""
         if self._lines:
-            raise UserError("\n".join(sorted(self._lines, key=_natural)))
+            raise UserError("\n".join(self.lines))
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each problem, in the order of the file."""
+        return sorted(self._lines, key=_natural)
 
 
 def _natural(line: str) -> list[tuple[int, str]]:

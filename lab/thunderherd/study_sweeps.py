@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from thunderherd.catalogue import Catalogue, Way
+from thunderherd.catalogue import Catalogue, Way, figures_of_counters
 from thunderherd.metrics import OF_A_LIFE, UNITS_OF_TIME, counters_of
 from thunderherd.study_checks import check_metric
 from thunderherd.study_configurations import (
@@ -58,7 +58,8 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
             *((each, (*here, "metrics", place)) for place, each in enumerate(sweep.metrics)),
         ):
             if name is not None:
-                check_metric(name, key, form.measure.counters_named, problems)
+                figures = list(figures_of_counters(form.measure.counters_named, catalogue))
+                check_metric(name, key, figures, problems)
         shown = (sweep.metric or form.measure.metric, *sweep.metrics)
         for place, each in enumerate(sweep.logarithmic):
             if each not in shown:

@@ -38,6 +38,9 @@ LOAD_SECONDS = 60.0
 SECONDS_A_REQUEST = 0.05
 """A load is given up after LOAD_SECONDS and this much for each of its requests, or after that and its
 duration."""
+LAST_TENTH = 0.1
+"""Of a window, its end, in which counters that tell of one moment are read."""
+
 WARM_UP_TIME = "warm_up_milliseconds"
 """The setting of a load that ends by time which says how long it asks before its window."""
 
@@ -94,6 +97,7 @@ def run_trial(
         ready=seen.ready,
         rest_before=seen.rest_before if timed else None,
         before=seen.before,
+        during=seen.during,
         after=seen.after,
         rest_after=seen.rest_after if timed else None,
         summary=seen.summary,
@@ -220,11 +224,22 @@ class _Trial:
         if None in begun:
             return
         self.seen.before = server.snapshot()
+        if self.seen.states:
+            self._look_at_states(server, max(mark.monotonic_ns for mark in begun if mark is not None))
         ended = running[0].mark(seconds)
         if ended is None:
             return
         self.seen.after = server.snapshot()
         self.seen.marks = [mark for mark in (*begun, ended) if mark is not None]
+
+    def _look_at_states(self, server: Server, began_ns: int) -> None:
+        """In the last tenth of the window, as the clients do: at its end they close their connections."""
+        load = self.contender.load
+        lasts_ns = int(load.settings[load.duration]) * 1_000_000 if load.duration else 0
+        # CLOCK_MONOTONIC, as the engine's marks.
+        left_ns = began_ns + lasts_ns * (1 - LAST_TENTH) - time.monotonic_ns()
+        time.sleep(max(0.0, left_ns / 1e9))
+        self.seen.during = server.snapshot()
 
     def _count_ports(self, ready: Ready) -> None:
         """Ports used up by earlier connections would make this trial slower than the ones before it."""

@@ -9,8 +9,8 @@ use crate::socket_diagnosis::{Ends, SocketDiagnosis, TcpInfo};
 pub static ENTRY: Counter = Counter {
     about: About {
         summary: "Of the TCP connections that live at the moment: how many, segments sent again (sum), delivery rate, congestion \
-                  window and round-trip time (medians). Of a load that ends by time at the end of its window; one that ends by \
-                  count has closed its connections by then",
+                  window and round-trip time (medians). Of a load that ends by time in the last tenth of its window; one that \
+                  ends by count has closed its connections by then",
         source: "sock_diag(7), INET_DIAG_INFO; tcp(7), TCP_INFO; what ss -ti shows",
     },
     unit: "connections",

@@ -3,10 +3,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use super::busy_poll::spin;
 use crate::about::About;
 use crate::inbox::Inbox;
-use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_discarded};
+use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_discarded, receive_spinning};
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
@@ -24,6 +23,6 @@ struct BusyPollTruncate;
 
 impl Receiver for BusyPollTruncate {
     fn receive(&mut self, socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        spin(|flags| receive_discarded(socket, want, flags, inbox))
+        receive_spinning(|flags| receive_discarded(socket, want, flags, inbox))
     }
 }

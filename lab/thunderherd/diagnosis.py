@@ -1,0 +1,65 @@
+"""Everything that is found out about this machine: all examinations, and which bundled studies it can run."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, Literal
+
+from pydantic import Field
+
+from thunderherd import machine
+from thunderherd.engine import catalogue
+from thunderherd.examination import Finding, Here, Told
+from thunderherd.examinations import EXAMINATIONS
+from thunderherd.perf_sampling import refusal
+from thunderherd.schemas import published
+from thunderherd.studies_here import StudyHere, studies_here
+from thunderherd.study_form import NoiseTable
+from thunderherd.watch import watch
+
+
+class Examined(Told):
+    """What one examination has found."""
+
+    title: str
+    findings: tuple[Finding, ...]
+
+
+class Diagnosis(Told):
+    """Everything that `thunderherd doctor --json` says."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    kernel: str = Field(description="its release")
+    processor: str = Field(description="the model of its CPUs")
+    examinations: dict[str, Examined]
+    studies: tuple[StudyHere, ...]
+    all_studies_run: bool = Field(description="wholly or in part; the exit status is 0 where they do, else 1")
+
+
+def diagnose() -> Diagnosis:
+    """Examines this machine. Takes some seconds, of which it watches for one while nothing of ours runs."""
+    offered = catalogue()
+    studies = studies_here(offered)
+    here = Here(catalogue=offered, watched=watch(), allowed=NoiseTable(), sampling=refusal())
+    return Diagnosis(
+        kernel=platform.release(),
+        processor=_processor(),
+        examinations={
+            name: Examined(title=each.title, findings=each.findings(here))
+            for name, each in EXAMINATIONS.items()
+        },
+        studies=studies,
+        all_studies_run=all(each.runs != "not" for each in studies),
+    )
+
+
+def _processor() -> str:
+    try:
+        return machine.cpu_model()
+    except (machine.Unavailable, OSError) as error:
+        return f"an unknown processor ({machine.reason(error)})"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of `thunderherd doctor --json`, as published."""
+    return published(Diagnosis, "thunderherd doctor --json")

@@ -1,0 +1,144 @@
+"""`thunderherd doctor`: what this machine can and cannot do, and how to change it, on a page or as JSON.
+
+Looks, and changes nothing. Whether the bundled studies can run is the exit status.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from thunderherd.diagnosis import Diagnosis, diagnose
+from thunderherd.examination import Change, Finding
+from thunderherd.figures import count
+from thunderherd.layout import make_console, wrapped
+from thunderherd.studies_here import LeftOut, SizeHere, StudyHere
+
+RUN, SOME_CANNOT = 0, 1
+"""Exit status: all bundled studies can run, wholly or in part; or one cannot."""
+
+MARKS = {"good": " ", "notable": "!", "stops": "x", "unknown": "?"}
+OF_STUDIES = {"wholly": " ", "in part": "!", "not": "x"}
+STYLES = {"!": "yellow", "x": "bold red", "?": "dim", " ": ""}
+LEGEND = "! worth knowing   x something cannot be done here   ? this machine does not tell"
+
+LONGEST_LIST = 4
+"""How many contenders and reasons are named; --json has all of them."""
+
+NAME = 26
+"""Columns for the name of a finding; what does not fit moves its text to the right."""
+
+
+def show(*, as_json: bool) -> int:
+    """Prints it, for people or as JSON; returns the exit status."""
+    found = diagnose()
+    if as_json:
+        print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
+    else:
+        print_page(make_console(), found)
+    return RUN if found.all_studies_run else SOME_CANNOT
+
+
+def print_page(console: Console, found: Diagnosis) -> None:
+    """The page: what is good on a line each, what is not with what it means and what to type."""
+    for line in page(console, found):
+        console.print(line, soft_wrap=True)
+
+
+def page(console: Console, found: Diagnosis) -> Iterator[Text]:
+    """Its lines, no wider than the console or than is easily read, but for commands, which are never
+    divided."""
+    yield from _paragraph(console, f"{found.processor}, Linux {found.kernel}", "", "bold")
+    yield from _paragraph(console, LEGEND, "", "dim")
+    for examined in found.examinations.values():
+        yield Text(examined.title, style="bold")
+        for finding in examined.findings:
+            yield from _finding(console, finding)
+    yield Text("Studies", style="bold")
+    for study in found.studies:
+        yield from _study(console, study)
+    yield from _paragraph(console, verdict(found), "", "bold")
+
+
+def verdict(found: Diagnosis) -> str:
+    """Whether the bundled studies can run, in a sentence, with the exit status."""
+    runs = [each.runs for each in found.studies]
+    cannot = [each.name for each in found.studies if each.runs == "not"]
+    if cannot:
+        others = f"{len(runs) - len(cannot)} of {len(runs)} bundled studies can"
+        return f"{', '.join(cannot)} cannot run here; {others} (exit status {SOME_CANNOT})."
+    how = f"{runs.count('wholly')} wholly, {runs.count('in part')} in part"
+    return f"All {len(runs)} bundled studies can run here: {how} (exit status {RUN})."
+
+
+def _finding(console: Console, finding: Finding) -> Iterator[Text]:
+    mark = MARKS[finding.judgement]
+    if finding.judgement == "good":
+        text = "; ".join(filter(None, (finding.seen, finding.means)))
+        yield from _row(console, mark, finding.name, text)
+        return
+    yield from _row(console, mark, finding.name, finding.seen)
+    if finding.means:
+        yield from _paragraph(console, finding.means, " " * NAME)
+    yield from _changes(finding.changes)
+
+
+def _study(console: Console, study: StudyHere) -> Iterator[Text]:
+    sizes = f"sizes {', '.join(study.sizes)}"
+    said = f"{study.runs} ({sizes})" if study.runs != "not" else f"cannot run: size {study.usual_size}"
+    yield from _row(console, OF_STUDIES[study.runs], study.name, said)
+    for alike, size in _alike(study.sizes):
+        lines = _of_size(size)
+        for line, changes in lines:
+            yield from _paragraph(console, f"{' and '.join(alike)}: {line}", " " * NAME)
+            yield from _changes(changes)
+    if study.uncounted:
+        why = f"not counted: {', '.join(study.uncounted)}; claims about them are not testable here"
+        yield from _paragraph(console, why, " " * NAME)
+
+
+def _alike(sizes: dict[str, SizeHere]) -> Iterator[tuple[list[str], SizeHere]]:
+    """The sizes of which the same is to be said, together."""
+    seen: list[SizeHere] = []
+    for size in sizes.values():
+        if size not in seen:
+            seen.append(size)
+            yield [name for name, each in sizes.items() if each == size], size
+
+
+def _of_size(size: SizeHere) -> Iterator[tuple[str, Sequence[Change]]]:
+    for reason in size.reasons[:LONGEST_LIST]:
+        yield f"cannot run: {reason}", ()
+    if (more := len(size.reasons) - LONGEST_LIST) > 0:
+        yield f"cannot run for {count(more, 'further reason')}: --json has them", ()
+    begins = "cannot run without" if size.runs == "not" else "without"
+    for each in size.left_out:
+        yield f"{begins} {_names(each)}: {each.reason}", each.changes
+
+
+def _names(left_out: LeftOut) -> str:
+    names = left_out.contenders
+    more = len(names) - LONGEST_LIST
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:LONGEST_LIST])} and {more} more"
+
+
+def _changes(changes: Iterable[Change]) -> Iterator[Text]:
+    """What to type, in lines that can be copied: they are not divided, however long."""
+    for change in changes:
+        yield Text.assemble(("      type  ", "dim"), (change.command, "cyan"))
+        if change.undo:
+            yield Text.assemble(("      undo  ", "dim"), change.undo)
+
+
+def _row(console: Console, mark: str, name: str, text: str) -> Iterator[Text]:
+    head = f"  {mark} {name}".ljust(NAME - 1) + " "
+    first, *others = wrapped(text, console, head=head)
+    yield Text.assemble((first[:4], STYLES[mark]), first[4:])
+    yield from map(Text, others)
+
+
+def _paragraph(console: Console, text: str, indent: str, style: str = "") -> Iterator[Text]:
+    yield from (Text(line, style=style) for line in wrapped(text, console, head=indent))

@@ -1,0 +1,183 @@
+"""What an examination of this machine is, what it finds, and what it is given (`examinations/`).
+
+An examination looks at one thing that figures depend on. What it needs of the machine it reads by `machine`
+and `noise`, from files below `machine.ROOT` and `noise.PROC`: another root is another machine. What is no
+file is in `Here`. Nothing is changed, and nobody is stopped: a finding says what to type.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from thunderherd import machine
+from thunderherd.catalogue import Catalogue
+from thunderherd.noise import NoiseLimits
+from thunderherd.watch import Watched
+
+Judgement = Literal["good", "notable", "stops", "unknown"]
+"""`notable`: worth knowing, since figures depend on it. `stops`: something cannot be done or measured here.
+`unknown`: this machine does not tell."""
+
+
+class Told(BaseModel):
+    """Something that `thunderherd doctor` says, on its page and as JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+class Change(Told):
+    """What to type to change something."""
+
+    command: str = Field(description="for a shell; with sudo where root is needed and the user is not root")
+    root: bool = Field(description="whether it needs root")
+    undo: str | None = Field(
+        default=None, description="what to type to have it as it was; null: nothing to undo"
+    )
+
+
+class Finding(Told):
+    """What was seen of one thing, and what that means."""
+
+    name: str
+    seen: str = Field(description="the value, or why it cannot be told")
+    judgement: Judgement
+    means: str = Field(default="", description="what it means for measurements")
+    changes: tuple[Change, ...] = Field(default=(), description="any of them helps")
+
+
+def good(name: str, seen: str, means: str) -> Finding:
+    """Nothing to be done."""
+    return Finding(name=name, seen=seen, judgement="good", means=means)
+
+
+def notable(name: str, seen: str, means: str, *changes: Change) -> Finding:
+    """Worth knowing, and what changes it, where something does."""
+    return Finding(name=name, seen=seen, judgement="notable", means=means, changes=changes)
+
+
+def stops(name: str, seen: str, means: str, *changes: Change) -> Finding:
+    """Something cannot be done or measured here."""
+    return Finding(name=name, seen=seen, judgement="stops", means=means, changes=changes)
+
+
+@dataclass(frozen=True)
+class Here:
+    """What examinations are given that is no file.
+
+    `watched` is what went on while nothing of ours ran; `allowed` how much of that a study allows where it
+    says nothing else. `sampling` is why samples of where time goes cannot be taken; None: they can.
+    """
+
+    catalogue: Catalogue
+    watched: Watched
+    allowed: NoiseLimits
+    sampling: str | None
+
+
+Look = Callable[[Here], Iterator[Finding]]
+"""One look at the machine. Raises `machine.Unavailable`, `OSError` or `ValueError` where it shows nothing."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Looks that belong together, under a title; one that shows nothing does not hinder the others. A look
+    has the name of the function, in words."""
+
+    title: str
+    looks: tuple[Look, ...]
+
+    def findings(self, here: Here) -> tuple[Finding, ...]:
+        """What all the looks have found."""
+        found: list[Finding] = []
+        for look in self.looks:
+            try:
+                found += look(here)
+            except (machine.Unavailable, OSError, ValueError) as error:
+                name = look.__name__.replace("_", " ")
+                found.append(Finding(name=name, seen=machine.reason(error), judgement="unknown"))
+        return tuple(found)
+
+
+# Who asks ---------------------------------------------------------------------------------------------------
+
+CAPABILITIES = {"SYS_ADMIN": 21, "IPC_LOCK": 14, "SYS_RESOURCE": 24, "PERFMON": 38, "BPF": 39}
+"""Bits of CapEff (capabilities(7), linux/capability.h)."""
+
+
+def may(*names: str) -> bool:
+    """Whether this process has one of these capabilities."""
+    effective = int(machine.field("proc/self/status", "CapEff"), 16)
+    return any(effective >> CAPABILITIES[name] & 1 for name in names)
+
+
+def is_root() -> bool:
+    """Whether this process is root's, also where it has not all of root's capabilities."""
+    return machine.field("proc/self/status", "Uid").split()[1:2] == ["0"]
+
+
+def usable_cpus() -> list[int]:
+    """The CPUs that this process may run on."""
+    return machine.cpu_list(machine.field("proc/self/status", "Cpus_allowed_list"))
+
+
+def setting(name: str) -> str:
+    """The value of a kernel setting, by its name as `sysctl` has it, with single blanks between its words."""
+    return " ".join(machine.text(path_of(name)).split())
+
+
+def path_of(name: str) -> str:
+    """Where a kernel setting is, below the root (proc_sys(5))."""
+    return f"proc/sys/{name.replace('.', '/')}"
+
+
+def has(name: str) -> bool:
+    """Whether this kernel has such a setting."""
+    return exists(path_of(name))
+
+
+# What to type -----------------------------------------------------------------------------------------------
+
+
+def as_root(command: str, undo: str | None = None) -> Change:
+    """A command that needs root."""
+    sudo = "" if is_root() else "sudo "
+    return Change(command=sudo + command, root=True, undo=undo and sudo + undo)
+
+
+def sysctl(name: str, value: int | str) -> Change:
+    """Gives a kernel setting, which exists, another value until the next start (sysctl(8))."""
+    return as_root(f"sysctl -w {name}={_word(value)}", f"sysctl -w {name}={_word(setting(name))}")
+
+
+def write(path: str, value: str, old: str) -> Change:
+    """Writes a word into files of the kernel's; `path` is below the root, and may have a `*`."""
+    to = f"{'' if is_root() else 'sudo '}tee /{path}"
+    return Change(command=f"echo {value} | {to}", root=True, undo=f"echo {old} | {to}")
+
+
+def raise_limit(option: str, value: int, soft: str, hard: str) -> Change:
+    """Raises a limit of the shell that it is typed in, and of what is started there (prlimit(1))."""
+    return as_root(
+        f"prlimit --pid $$ --{option}={value}:{value}", f"prlimit --pid $$ --{option}={soft}:{hard}"
+    )
+
+
+def _word(value: int | str) -> str:
+    """A value as one word of a shell."""
+    text = str(value)
+    return f"'{text}'" if " " in text else text
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file of that name below the root, and this user may know it."""
+    return os.access(machine.ROOT / path, os.F_OK)
+
+
+def below(pattern: str) -> list[str]:
+    """The files that a pattern names, by their paths below the root, in order."""
+    return sorted(str(path.relative_to(machine.ROOT)) for path in machine.ROOT.glob(pattern))

@@ -1,0 +1,41 @@
+"""What the kernel tells the time by: each latency is the difference of two readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from thunderherd import machine
+from thunderherd.examination import Examination, Finding, Here, good, notable, write
+
+DIRECTORY = "sys/devices/system/clocksource/clocksource0"
+
+READ_WITHOUT_A_CALL = (
+    "tsc",
+    "kvm-clock",
+    "hyperv_clocksource_tsc_page",
+    "arch_sys_counter",
+    "riscv_clocksource",
+)
+"""Those that a program reads by itself (vdso(7)), in some 20 ns."""
+
+
+def clock_source(here: Here) -> Iterator[Finding]:
+    """The one in use, and a better one if there is one."""
+    current = machine.text(f"{DIRECTORY}/current_clocksource")
+    others = machine.text(f"{DIRECTORY}/available_clocksource").split()
+    if current in READ_WITHOUT_A_CALL:
+        yield good("clock source", current, "read without a system call")
+        return
+    better = [each for each in READ_WITHOUT_A_CALL if each in others]
+    change = [write(f"{DIRECTORY}/current_clocksource", each, current) for each in better[:1]]
+    why = "" if better else "; the kernel has given up tsc, and `dmesg | grep -i tsc` says why"
+    yield notable(
+        "clock source",
+        current,
+        "each reading is a system call and may take a microsecond, which every latency, and the CPU time "
+        f"of every client, has in it{why}",
+        *tuple(change),
+    )
+
+
+EXAMINATION = Examination(title="Clock source", looks=(clock_source,))

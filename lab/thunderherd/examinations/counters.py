@@ -1,0 +1,149 @@
+"""What can be counted, and by whom: events of the kernel and of the processor, samples, tracepoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from thunderherd import machine
+from thunderherd.examination import (
+    Examination,
+    Finding,
+    Here,
+    as_root,
+    below,
+    exists,
+    good,
+    is_root,
+    may,
+    notable,
+    setting,
+    stops,
+    sysctl,
+)
+
+PARANOID = "kernel.perf_event_paranoid"
+
+ALLOWED = {
+    -1: "everybody may count everything, and read raw tracepoints",
+    0: "an ordinary user may count whole CPUs, kernel included, but read no raw tracepoints",
+    1: "an ordinary user may count and sample processes of his own, kernel included",
+    2: "an ordinary user may count and sample his own processes in user mode alone",
+    3: "an ordinary user may open no event (a setting of distributions)",
+}
+"""What each level allows (Linux, Documentation/admin-guide/sysctl/kernel.rst; 3 and above: Debian,
+Android)."""
+
+ENOUGH = 1
+
+NOT_OF_THE_PROCESSOR = {"software", "tracepoint", "breakpoint", "kprobe", "uprobe", "msr", "power"}
+"""Sources of events that are no processor's counters."""
+
+TRACEFS = "/sys/kernel/tracing"
+
+
+def permission(here: Here) -> Iterator[Finding]:
+    """kernel.perf_event_paranoid, which CAP_PERFMON overrules (capabilities(7))."""
+    value = int(setting(PARANOID))
+    allowed = ALLOWED[max(-1, min(value, max(ALLOWED)))]
+    if value <= ENOUGH:
+        yield good("perf_event_paranoid", str(value), allowed)
+    elif may("PERFMON", "SYS_ADMIN"):
+        means = f"{allowed}; this process is exempt (CAP_PERFMON)"
+        yield good("perf_event_paranoid", f"{value}, exempt", means)
+    else:
+        means = f"{allowed}: what the kernel does for a server, most of its time, is counted by no event"
+        yield notable("perf_event_paranoid", str(value), means, sysctl(PARANOID, ENOUGH))
+
+
+def counters(here: Here) -> Iterator[Finding]:
+    """Those that the engine can read here, and why it cannot read the others."""
+    known = here.catalogue.counters
+    usable = [each.name for each in known if each.available]
+    yield good("counters", f"{len(usable)} of {len(known)}", f"{', '.join(usable) or 'none'}")
+    missing = {each.name: each.reason or "" for each in known if not each.available}
+    for reason in dict.fromkeys(missing.values()):
+        alike = [name for name, why in missing.items() if why == reason]
+        yield stops("not counted", ", ".join(alike), reason)
+
+
+def processor_events(here: Here) -> Iterator[Finding]:
+    """Whether the processor's counters are there: cycles, instructions, cache misses."""
+    sources = [path.rpartition("/")[2] for path in below("sys/bus/event_source/devices/*")]
+    found = [name for name in sources if name not in NOT_OF_THE_PROCESSOR and name.startswith(("cpu", "arm"))]
+    if found:
+        yield good("hardware events", ", ".join(found), "the processor shows its counters")
+        return
+    how = (
+        "; a guest has them where its host passes them on (QEMU: -cpu host,pmu=on), as a machine of one's "
+        "own does"
+        if machine.is_guest()
+        else "; the kernel has no driver for this processor's"
+    )
+    yield notable(
+        "hardware events",
+        "none",
+        "no cycles, instructions or cache misses: costs are CPU time alone, and claims about those events "
+        f"are not testable here{how}",
+    )
+
+
+def sampling(here: Here) -> Iterator[Finding]:
+    """Samples on cpu-clock, which need no processor's counters."""
+    if here.sampling is None:
+        means = "where time goes can be sampled, kernel included"
+        yield good("sampling", "cpu-clock works", means)
+        return
+    value = int(setting(PARANOID))
+    helps = value > ENOUGH
+    policy = "" if helps else "; a policy forbids it, such as the filter of system calls of a container"
+    yield stops(
+        "sampling",
+        here.sampling,
+        f"no profile of where the kernel's and the program's time goes{policy}",
+        *((sysctl(PARANOID, ENOUGH),) if helps else ()),
+    )
+
+
+def tracepoints(here: Here) -> Iterator[Finding]:
+    """Where the kernel names its tracepoints (tracefs), for counts of system calls by name."""
+    mounted = [
+        line.split()[1] for line in machine.text("proc/self/mounts").splitlines() if " tracefs " in line
+    ]
+    if mounted and (is_root() or exists(f"{mounted[0].lstrip('/')}/events")):
+        yield good("tracepoints", mounted[0], "tracepoints have their numbers")
+    elif mounted:
+        change = as_root(f"mount -o remount,mode=755 {mounted[0]}", f"mount -o remount,mode=700 {mounted[0]}")
+        yield notable(
+            "tracepoints", f"{mounted[0]}, for root alone", "system calls cannot be counted by name", change
+        )
+    elif exists(TRACEFS.lstrip("/")):
+        yield notable(
+            "tracepoints",
+            "not mounted",
+            "system calls cannot be counted by name",
+            as_root(f"mount -t tracefs tracefs {TRACEFS}", f"umount {TRACEFS}"),
+        )
+    else:
+        yield notable(
+            "tracepoints",
+            "none",
+            "this kernel was built without (CONFIG_TRACING), or a container hides them: system calls cannot "
+            "be counted by name",
+        )
+
+
+def bpf(here: Here) -> Iterator[Finding]:
+    """Whether tools such as bpftrace can look into the kernel beside a run (bpf(2))."""
+    types, allowed = exists("sys/kernel/btf/vmlinux"), may("BPF", "SYS_ADMIN")
+    if types and allowed:
+        yield good("BPF", "with the kernel's types (BTF)", "bpftrace can be used")
+        return
+    lacks = [] if types else ["the kernel was built without its types (CONFIG_DEBUG_INFO_BTF)"]
+    lacks += [] if allowed else ["it takes root (CAP_BPF)"]
+    yield notable("BPF", "; ".join(lacks), "no bpftrace beside a run; counters and studies do without")
+
+
+EXAMINATION = Examination(
+    title="Counters",
+    looks=(permission, counters, processor_events, sampling, tracepoints, bpf),
+)

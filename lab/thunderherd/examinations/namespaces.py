@@ -1,0 +1,95 @@
+"""Where a run can take place, and whether that takes root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from thunderherd import machine
+from thunderherd.examination import (
+    Change,
+    Examination,
+    Finding,
+    Here,
+    as_root,
+    exists,
+    good,
+    has,
+    notable,
+    setting,
+    stops,
+    sysctl,
+)
+from thunderherd.lab_kind import Kind
+from thunderherd.lab_words import QUANTITIES
+from thunderherd.labs import KINDS, with_namespaces
+
+FORBIDDING = {
+    "user.max_user_namespaces": ("0", 15000),
+    "user.max_net_namespaces": ("0", 15000),
+    "kernel.unprivileged_userns_clone": ("0", 1),
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", 0),
+}
+"""The settings that keep ordinary users from namespaces, with the value that does and one that does not (the
+first two: namespaces(7); the others: of Debian and of Ubuntu)."""
+
+
+def labs(here: Here) -> Iterator[Finding]:
+    """The kinds of lab that can be had."""
+    missing = _missing(KINDS.values(), here)
+    had = [name for name in KINDS if name not in missing]
+    yield good("labs", ", ".join(had), "can be had here")
+    for name, reason in missing.items():
+        yield stops("no lab", name, reason, *_forbidding())
+
+
+def root(here: Here) -> Iterator[Finding]:
+    """Whether namespaces take root here, whoever asks; where nobody has them, nothing."""
+    if _missing(with_namespaces(), here):
+        return
+    if any(_forbidding()):
+        yield good("namespaces", "with root alone", "root makes them; an ordinary user may not")
+    else:
+        means = "every user makes network namespaces, in a user namespace of his own"
+        yield good("namespaces", "without root", means)
+
+
+def links(here: Here) -> Iterator[Finding]:
+    """What the pair of interfaces can be told, and what it cannot."""
+    for kind in with_namespaces():
+        lacking: dict[str, list[str]] = {}
+        keys = {quantity.setting: key for key, quantity in QUANTITIES.items()}
+        for name, reason in kind.unavailable_settings(here.catalogue).items():
+            lacking.setdefault(reason, []).append(keys.get(name, name))
+        for reason, names in lacking.items():
+            yield notable(
+                f"{kind.name} without",
+                ", ".join(names),
+                f"{reason}: no run with {' or '.join(names)} of the link",
+                *_module(reason),
+            )
+        if not lacking and not kind.unavailable(here.catalogue):
+            yield good(kind.name, ", ".join(kind.keys), "can be set")
+
+
+def _missing(kinds: Iterable[Kind], here: Here) -> dict[str, str]:
+    """Those of these kinds that cannot be had, and why."""
+    return {each.name: why for each in kinds if (why := each.unavailable(here.catalogue))}
+
+
+def _forbidding() -> Iterator[Change]:
+    for name, (value, instead) in FORBIDDING.items():
+        if has(name) and setting(name) == value:
+            yield sysctl(name, instead)
+
+
+def _module(reason: str) -> Iterator[Change]:
+    """What loads a module that a reason names, where the running kernel has it."""
+    release = setting("kernel.osrelease")
+    listed = f"lib/modules/{release}/modules.dep"
+    words = reason.replace(";", " ").replace(")", " ").split()
+    for name in words:
+        if name.startswith("sch_") and exists(listed) and f"/{name}.ko" in machine.text(listed):
+            yield as_root(f"modprobe {name}", f"modprobe -r {name}")
+
+
+EXAMINATION = Examination(title="Labs", looks=(labs, root, links))

@@ -1,0 +1,70 @@
+"""Who else uses the CPUs: other guests of the host, and other processes here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from thunderherd.examination import Change, Examination, Finding, Here, good, notable
+from thunderherd.figures import count
+
+NAMED = 5
+"""How many processes are named; more would be a page of their own."""
+
+
+def steal(here: Here) -> Iterator[Finding]:
+    """CPU time that the hypervisor gave to others (proc_stat(5))."""
+    noise, allowed = here.watched.noise, here.allowed.steal_percent
+    seen = f"{noise.steal_share:.1%} of the machine over {noise.wall_seconds:.1f} s"
+    if 100 * noise.steal_share <= allowed:
+        yield good("steal", seen, f"studies allow {allowed:g} %")
+        return
+    yield notable(
+        "steal",
+        seen,
+        "other guests of the host take what is to be measured: studies reject blocks with more than "
+        f"{allowed:g} %, so a run takes longer and may end undecided. Take a guest with CPUs of its own, or "
+        "another hour",
+    )
+
+
+def others(here: Here) -> Iterator[Finding]:
+    """What processes here used, the busiest by name."""
+    noise, allowed = here.watched.noise, here.allowed.foreign_percent
+    seen = f"{noise.foreign_share:.1%} of the machine (± {noise.foreign_uncertainty:.1%})"
+    surely = 100 * (noise.foreign_share - noise.foreign_uncertainty)
+    named = here.watched.busy[:NAMED]
+    if surely <= allowed:
+        yield good("others", seen + _named(here), f"studies allow {allowed:g} %")
+        return
+    look = "ps -o pid,user,etime,pcpu,args -p " + ",".join(str(each.pid) for each in named)
+    unseen = "" if named else "; no process that this one can see: it is outside of this container"
+    yield notable(
+        "others",
+        seen + _named(here),
+        f"studies reject blocks with more than {allowed:g} %, so a run takes longer and may end "
+        f"undecided{unseen}. Wait until they are done, or end what you do not need",
+        *((Change(command=look, root=False),) if named else ()),
+    )
+
+
+def throttling(here: Here) -> Iterator[Finding]:
+    """Whether a control group was out of CPU time."""
+    times = here.watched.noise.throttled
+    if times:
+        yield notable(
+            "throttling",
+            f"{count(times, 'time')} within {here.watched.noise.wall_seconds:.1f} s",
+            "the control group has used up its CPU time: trials in which that happens are rejected",
+        )
+
+
+def _named(here: Here) -> str:
+    """`: python3 (98 % of a CPU, process 123)`; how many more there are."""
+    busy = here.watched.busy
+    words = [f"{each.name} ({each.share:.0%} of a CPU, process {each.pid})" for each in busy[:NAMED]]
+    if len(busy) > NAMED:
+        words.append(f"and {len(busy) - NAMED} more")
+    return f": {', '.join(words)}" if words else ""
+
+
+EXAMINATION = Examination(title="Who else uses the CPUs", looks=(steal, others, throttling))
