@@ -201,7 +201,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         result.used.user_ns as f64 / 1e9,
         result.used.system_ns as f64 / 1e9
     );
-    text += &result.tally.copying_in_words(plan.way.into.item.stores);
+    text += &plan.way.copying_in_words(&result.tally);
     text += &counters::in_words(&result.counters, &result.unavailable);
     if let Some(connection) = &result.connection {
         text += &(connection.in_words() + "\n");
