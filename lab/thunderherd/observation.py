@@ -172,6 +172,8 @@ class Observation:
         each = measured.bytes_per_request()
         server = of_side("server", self._of_server(), work.requests, each)
         client = of_side("client", self._of_clients(), asked, each)
+        if server[OF_SERVER_COPIED] is None:
+            server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
         return {name: None if left_out(name, self) else value for name, value in found.items()}
 
@@ -186,6 +188,15 @@ class Observation:
         return (
             share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
         )
+
+    def _copied_share_of_life(self) -> float | None:
+        """Of the server's sends without copying; None where no completion of any was read.
+
+        Blocking sockets read them when many sends are in flight, and when a connection ends: a window with
+        few sends has none, and what the kernel copies is not another matter there.
+        """
+        tally = self.summary.tally if self.summary else None
+        return share(tally.completions_copied, tally.completions) if tally else None
 
     def listen_drops(self) -> int:
         if self.is_whole_life:
@@ -292,6 +303,7 @@ READ_LATE = (
 """The warning of a trial that counts all the same."""
 
 SWITCHES = "voluntary_switches"
+OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
 
 
 def read_late(seen: Observation | TrialRecord) -> list[str]:

@@ -336,7 +336,7 @@ class Resolver:
             row=table.row if is_main and isinstance(table.row, int) else None,
             design=each.design,
             **each.way._asdict(),
-            stores=self._stores(each.way),
+            **self._seen_of(each.way),
             **self.catalogue.facts_of(each.design, each.way, each.load.way),
             workload=each.workload,
             settings=settings,
@@ -359,7 +359,7 @@ class Resolver:
         return LoadPlan(
             kind=load.kind,
             **load.way._asdict(),
-            stores=self._stores(load.way),
+            **self._seen_of(load.way),
             workload=workload,
             processes=load.processes,
             settings=divided(settings, OF_LOAD, scale, self.remainders),
@@ -368,10 +368,13 @@ class Resolver:
             duration=kind.duration if kind else None,
         )
 
-    def _stores(self, way: Way) -> bool:
-        """Whether what is received in this way is stored."""
-        primitive = self.catalogue.primitive(way.receive)
-        return primitive is None or primitive.stores
+    def _seen_of(self, way: Way) -> dict[str, Any]:
+        """Whether what is received in this way is stored, and whether what is sent has completions."""
+        sends, receives = self.catalogue.primitive(way.primitive), self.catalogue.primitive(way.receive)
+        return {
+            "stores": receives is None or receives.stores,
+            "completes": sends is not None and sends.completes,
+        }
 
     def _sweep(
         self,
