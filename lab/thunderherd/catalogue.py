@@ -266,6 +266,8 @@ class Workload(_Part):
     """The end that sends what is measured, where no setting says otherwise."""
     measured_by: MeasuredBy = "requests"
     """What of a load is counted in its window, where no setting says otherwise."""
+    counts_requests: bool = True
+    """Whether its server can tell requests apart; one that cannot counts receives."""
 
 
 class Counter(_Part):

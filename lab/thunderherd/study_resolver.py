@@ -316,7 +316,7 @@ class Resolver:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
             label = f"{label}; {x_label(each.sweep)} {point.label}"
-        is_main = each.sweep is None
+        is_main, workload = each.sweep is None, self.catalogue.workload(each.workload)
         return Contender(
             name=each.name,
             label=label,
@@ -338,6 +338,7 @@ class Resolver:
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
+            counts_requests=workload is None or workload.counts_requests,
             control_of=table.control_of if is_main else None,
         )
 
