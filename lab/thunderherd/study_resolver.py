@@ -32,7 +32,7 @@ from thunderherd.study_lab import (
     of_sockets,
     unavailable_lab,
 )
-from thunderherd.study_overrides import SettableKeys, check_used, parse_override
+from thunderherd.study_overrides import SettableKeys, check_counts, check_used, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
     Comparison,
@@ -133,6 +133,7 @@ class Resolver:
         absent |= self._given_up(everything)
         if self.whole and not len(problems):
             check_used(form, self.size, chosen, self.catalogue, problems)
+            check_counts(form, chosen, self.catalogue, problems)
         paper = Paper.read(form, problems)
         missing = self._missing(chosen) if on_this_machine else {}
         if missing:
@@ -451,7 +452,13 @@ class Resolver:
                 f"{measured} connections a trial, shown per {shown}: "
                 "what a trial costs is scaled, not measured at that length"
             )
-        yield from notes_of(lab_of(self.form.lab, self.catalogue), self.form.lab.placement)
+        lab = lab_of(self.form.lab, self.catalogue)
+        labs: dict[str | None, set[str]] = {}
+        for made in contenders:
+            labs.setdefault(made.sweep, set()).add(made.lab.network)
+        if {lab.network} not in labs.values():
+            lab = lab.model_copy(update={"settings": {}})  # no part runs where the study has it
+        yield from notes_of(lab, self.form.lab.placement)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
