@@ -151,6 +151,7 @@ class Contender(_Resolved):
     server makes anew for every connection. `scale` says in words how it is smaller than the source's
     experiment, where it is; `queueing_bound` is the most requests a second that arithmetic allows it, where
     the study says how to reckon; `at_least` what a trial must have of some metrics to be valid.
+    `counts_requests` is whether its server counts as many requests as its clients make; the engine says so.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Contender(_Resolved):
     scale: str | None = None
     queueing_bound: float | None = None
     at_least: dict[str, float] = {}
+    counts_requests: bool = Field(default=True, exclude=True)
     control_of: str | None
 
     def configured(self) -> dict[str, object]:

@@ -40,7 +40,7 @@ from thunderherd.study_lab import (
     of_sockets,
     unavailable_lab,
 )
-from thunderherd.study_overrides import SettableKeys, check_used, parse_override
+from thunderherd.study_overrides import SettableKeys, check_counts, check_used, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
     Comparison,
@@ -141,6 +141,7 @@ class Resolver:
         absent |= self._given_up(everything)
         if self.whole and not len(problems):
             check_used(form, self.size, chosen, self.catalogue, problems)
+            check_counts(form, chosen, self.catalogue, problems)
         paper = Paper.read(form, problems)
         missing = self._missing(chosen) if on_this_machine else {}
         if missing:
@@ -326,7 +327,7 @@ class Resolver:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
             label = f"{label}; {x_label(each.sweep)} {point.label}"
-        is_main = each.sweep is None
+        is_main, workload = each.sweep is None, self.catalogue.workload(each.workload)
         return Contender(
             name=each.name,
             label=label,
@@ -348,6 +349,7 @@ class Resolver:
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
+            counts_requests=workload is None or workload.counts_requests,
             control_of=table.control_of if is_main else None,
         )
 
@@ -463,7 +465,13 @@ class Resolver:
                 f"{measured} connections a trial, shown per {shown}: "
                 "what a trial costs is scaled, not measured at that length"
             )
-        yield from notes_of(lab_of(self.form.lab, self.catalogue), self.form.lab.placement)
+        lab = lab_of(self.form.lab, self.catalogue)
+        labs: dict[str | None, set[str]] = {}
+        for made in contenders:
+            labs.setdefault(made.sweep, set()).add(made.lab.network)
+        if {lab.network} not in labs.values():
+            lab = lab.model_copy(update={"settings": {}})  # no part runs where the study has it
+        yield from notes_of(lab, self.form.lab.placement)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
