@@ -17,14 +17,21 @@ from thunderherd.catalogue import (
     states_of_counters,
 )
 from thunderherd.errors import UserError
-from thunderherd.metrics import Better, metric
+from thunderherd.metrics import better_of
 from thunderherd.records import PaperFigure, SweepPoint
 from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
-from thunderherd.study_configurations import MAIN, Configuration, configurations, point_name, points
+from thunderherd.study_configurations import (
+    MAIN,
+    Configuration,
+    configurations,
+    label_of,
+    point_name,
+    points,
+    x_label,
+)
 from thunderherd.study_counting import counted_apart
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
-    ContenderTable,
     LabTable,
     LoadTable,
     ScaleTable,
@@ -313,7 +320,7 @@ class Resolver:
         table, base = each.base.table, each.base.start
         allowed = self.catalogue.settings_of_server(each.design, each.way, each.workload)
         allowed = of_sockets(each.lab, allowed, self.catalogue)
-        label = table.label or _label(table, base)
+        label = table.label or label_of(table, base)
         scale = self.form.scale if is_scaled(each) else None
         settings = (
             defaults(allowed)
@@ -484,27 +491,6 @@ class Resolver:
             yield f"{are} not available here: {reason}"
 
 
-def x_label(sweep: SweepTable) -> str:
-    """A word for the axis of a sweep: what its key says, where it does not say so itself."""
-    names = dict.fromkeys(key.rpartition(".")[2] for key in sweep.keys or (sweep.name,))
-    return sweep.x_label or " and ".join(names).replace("_", " ")
-
-
-def better_of(name: str) -> Better:
-    """The better direction of a metric; of one that does not exist, which was complained about, less."""
-    try:
-        return metric(name).better
-    except KeyError:
-        return "less"
-
-
 def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:
     """The settings that are right; the others have been complained about."""
     return {key: value for key, value in settings.items() if key in allowed and allowed[key].accepts(value)}
-
-
-def _label(table: ContenderTable, base: ContenderTable) -> str:
-    if table is base:
-        return table.name
-    changed = ", ".join(f"{key} {show(value)}" for key, value in table.settings.items())
-    return f"{base.label or base.name}; {changed}"
