@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from conftest import made_trial
 
-from thunderherd import cli, crossover, machine, runner
+from thunderherd import cli, crossover, engine, machine, runner
 from thunderherd.records import TrialRecord
 from thunderherd.results import load
 from thunderherd.study import Contender, Study
@@ -251,3 +251,30 @@ def test_a_crossing_that_is_made_is_found(
     assert "forks beats spins" in " ".join(printed.split())
     assert "It rests on 3 sizes from 1 to 64 requests" in " ".join(printed.split())
     assert (out / "crossover.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_rate_is_swept_over_pairs_of_namespaces(use_engine: Path, typed: Typed, tmp_path: Path) -> None:
+    """Both contenders send at the rate of the point, whose lab is its own."""
+    pair = engine.catalogue().namespace
+    if pair is None or not pair.available:
+        pytest.skip(pair.reason or "no namespaces" if pair else "this engine makes no namespaces")
+    out, mbit = tmp_path / "out", 10**6
+    quiet = ("measure.limits_milliseconds=0", "noise.foreign_percent=100", "noise.steal_percent=100")
+    status, printed, told = typed(
+        "crossover", "writev", "sendmsg", "--over", "rate=20mbit..200mbit", "--workload", "stream",
+        "--lab", "veth", "--points", "2", "--blocks", "10", "--milliseconds", "60", "--seed", "3",
+        *(word for each in quiet for word in ("--set", each)), "--out", str(out),
+    )  # fmt: skip
+    assert status == 0, told
+    trials = load(out / "coarse").trials
+    assert len(trials) >= 40
+    for rate in (20, 200):
+        seen = [
+            each.metrics["gigabits_per_second"]
+            for each in trials
+            if each.metrics and each.contender.endswith(f"={rate * mbit}")
+        ]
+        assert len(seen) >= 20
+        # A bucket that is full at first lets some more through in so short a window.
+        assert 0.3 * rate < 1e3 * float(np.median([each for each in seen if each])) < 2 * rate, seen
+    assert "bits a second" in printed

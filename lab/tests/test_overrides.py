@@ -92,6 +92,22 @@ def test_a_number_of_requests_is_refused_where_the_load_ends_by_time(tmp_path: P
     )
 
 
+def test_a_sweep_over_the_number_of_requests_ends_by_it(tmp_path: Path) -> None:
+    text = STUDY.replace('kind = "closed"', 'kind = "timed"').replace(
+        'set = { "load.settings.loops" = 20 }', 'set = { "load.settings.milliseconds" = 50 }'
+    )
+    own = "[[sweeps.paper]]"
+    text = text[: text.index(own)]
+    loops = text.replace('key = "settings.pool"', 'key = "load.settings.loops"')
+    assert loaded(tmp_path, text).contender("prefork@pool_size=5").load.is_timed
+    (line,) = refused(tmp_path, loops)
+    assert "sweep pool_size: loops would have no effect: the load ends by time (milliseconds = 50)" in line
+    assert line.startswith("swept.toml:")
+    assert line.endswith("give load.settings.milliseconds=0 and load.settings.warm_up_milliseconds=0")
+    counted = loaded(tmp_path, loops.replace('milliseconds" = 50', 'milliseconds" = 0'))
+    assert counted.contender("prefork@pool_size=5").load.requests_per_trial == 20, "2 x 2 clients, 5 each"
+
+
 @pytest.mark.parametrize(
     ("override", "name", "buffers", "size"),
     [
