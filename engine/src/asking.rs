@@ -204,7 +204,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         result.used.user_ns as f64 / 1e9,
         result.used.system_ns as f64 / 1e9
     );
-    text += &result.tally.copying_in_words(plan.way.into.item.stores);
+    text += &plan.way.copying_in_words(&result.tally);
     text += &result.readout.in_words(&plan.counters);
     if let Some(connection) = &result.connection {
         text += &(connection.in_words() + "\n");

@@ -14,7 +14,7 @@ use crate::linger::{Lingering, count_completions};
 use crate::outbox::Outbox;
 use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Sender, Sent, Want};
 use crate::setting::{Setting, Settings};
-use crate::tally::Slot;
+use crate::tally::{Counts, Slot};
 
 /// A way of moving bytes: one primitive for each direction.
 #[derive(Clone, Copy)]
@@ -41,6 +41,30 @@ impl Way {
         };
         let messages_at_once = self.out.item.messages_at_once(settings);
         Ok(Openers { senders: senders(settings)?, receivers: receivers(settings)?, messages_at_once })
+    }
+
+    /// What was copied after all of what was not to be, a line each; nothing where nobody tried, that is where bytes went out
+    /// by a primitive without completions and came in by one that stores them: then they are copied by right.
+    pub fn copying_in_words(self, counted: &Counts) -> String {
+        let share = |part: u64, whole: u64| format!("{:.1} %", 100.0 * part as f64 / whole as f64);
+        let mut text = String::new();
+        if counted.completions > 0 {
+            let Counts { completions, completions_copied: copied, .. } = counted;
+            let share = share(*copied, *completions);
+            text +=
+                &format!("sends without copying: {completions}, of which {copied} were copied after all ({share})\n");
+        } else if self.out.item.completes && counted.send_calls > 0 {
+            text += "sends without copying: copied share not known: no completion was read\n";
+        }
+        if !self.into.item.stores && counted.bytes_received > 0 {
+            let (all, not) = (counted.bytes_received, counted.bytes_not_copied);
+            text += &format!(
+                "bytes received without copying: {all}, of which {} were copied after all ({})\n",
+                all - not,
+                share(all - not, all)
+            );
+        }
+        text
     }
 }
 
@@ -158,5 +182,40 @@ impl Channel {
             drop(self.socket);
         }
         slot.closed.fetch_add(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    #[test]
+    fn what_was_copied_after_all_is_said_where_it_was_not_to_be() {
+        let counts = Counts {
+            completions: 8,
+            completions_copied: 6,
+            bytes_received: 1000,
+            bytes_not_copied: 250,
+            ..Counts::default()
+        };
+        let (usual, discarding) = (registry::way("send_each", "recv"), registry::way("send_each", "recv_truncate"));
+        let said = discarding.copying_in_words(&counts);
+        assert!(said.contains("8, of which 6 were copied after all (75.0 %)"), "{said}");
+        assert!(said.contains("1000, of which 750 were copied after all (75.0 %)"), "{said}");
+        assert_eq!(usual.copying_in_words(&counts).lines().count(), 1);
+        assert_eq!(discarding.copying_in_words(&Counts::default()), "");
+    }
+
+    #[test]
+    fn a_share_that_no_completion_tells_is_said_not_to_be_known() {
+        let (usual, zerocopy) = (registry::way("send_each", "recv"), registry::way("zerocopy", "recv"));
+        let sent = Counts { send_calls: 3, ..Counts::default() };
+        let said = zerocopy.copying_in_words(&sent);
+        assert!(said.contains("copied share not known: no completion was read"), "{said}");
+        assert_eq!(usual.copying_in_words(&sent), "");
+        assert_eq!(zerocopy.copying_in_words(&Counts::default()), "", "nothing was sent");
+        let completed = Counts { completions: 3, ..sent };
+        assert!(!zerocopy.copying_in_words(&completed).contains("not known"));
     }
 }

@@ -271,7 +271,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
         say(&asking::in_words(&plan, &result))?;
         if plan.original {
             // Nothing may stand among the source's own lines, and no figure without this.
-            remark(&result.tally.copying_in_words(way.into.item.stores));
+            remark(&way.copying_in_words(&result.tally));
         }
     }
     match (complete, interrupted) {

@@ -321,7 +321,7 @@ impl<'a> Supervisor<'a> {
             return self.line(&Line::Summary(summary.clone()));
         }
         let counted = summary.readout.in_words(&self.plan.counters);
-        let copying = summary.tally.copying_in_words(self.plan.way.into.item.stores);
+        let copying = self.plan.way.copying_in_words(&summary.tally);
         let text = in_words(summary, self.descriptor_limit) + "\n" + &copying + &counted;
         say(&(text.trim_end().to_owned() + "\n"))
     }

@@ -141,30 +141,6 @@ counts! {
     empty_wakeups,
 }
 
-impl Counts {
-    /// What was copied after all of what was not to be, a line each; nothing where nobody tried. `stores` says whether what
-    /// came was received by a primitive that stores it: then it is copied by right.
-    pub fn copying_in_words(&self, stores: bool) -> String {
-        let share = |part: u64, whole: u64| format!("{:.1} %", 100.0 * part as f64 / whole as f64);
-        let mut text = String::new();
-        if self.completions > 0 {
-            let Counts { completions, completions_copied: copied, .. } = self;
-            let share = share(*copied, *completions);
-            text +=
-                &format!("sends without copying: {completions}, of which {copied} were copied after all ({share})\n");
-        }
-        if !stores && self.bytes_received > 0 {
-            let (all, not) = (self.bytes_received, self.bytes_not_copied);
-            text += &format!(
-                "bytes received without copying: {all}, of which {} were copied after all ({})\n",
-                all - not,
-                share(all - not, all)
-            );
-        }
-        text
-    }
-}
-
 impl Slot {
     /// Counts an error.
     pub fn error(&self, kind: ErrorKind) {
@@ -260,22 +236,6 @@ mod tests {
     fn a_slot_shares_no_cache_line() {
         assert_eq!(size_of::<Slot>() % 64, 0);
         assert_eq!(align_of::<Slot>(), 64);
-    }
-
-    #[test]
-    fn what_was_copied_after_all_is_said_where_it_was_not_to_be() {
-        let counts = Counts {
-            completions: 8,
-            completions_copied: 6,
-            bytes_received: 1000,
-            bytes_not_copied: 250,
-            ..Counts::default()
-        };
-        let said = counts.copying_in_words(false);
-        assert!(said.contains("8, of which 6 were copied after all (75.0 %)"), "{said}");
-        assert!(said.contains("1000, of which 750 were copied after all (75.0 %)"), "{said}");
-        assert_eq!(counts.copying_in_words(true).lines().count(), 1);
-        assert_eq!(Counts::default().copying_in_words(false), "");
     }
 
     #[test]

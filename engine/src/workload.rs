@@ -38,6 +38,9 @@ pub struct Workload {
     pub sender: End,
     /// What of a load is counted in its window, where no setting says otherwise.
     pub measured_by: MeasuredBy,
+    /// Whether its server can tell requests apart, so that it counts as many as its clients. Where the protocol has no bounds
+    /// between them it counts receives, and both ends account for something else ([`Service::account`]).
+    pub counts_requests: bool,
     /// What the source's own client prints as it ends, where that is known.
     pub original: Option<fn(&Outcome<'_>) -> String>,
     /// Makes the serving end, once for the whole server, before any fork; told how the design waits.
@@ -81,6 +84,7 @@ pub const COMMON: Workload = Workload {
     lasting: &[],
     sender: End::Service,
     measured_by: MeasuredBy::Requests,
+    counts_requests: true,
     original: None,
     service: |_, _| bail!("a workload has a serving end of its own"),
     client: |_| bail!("a workload has an asking end of its own"),

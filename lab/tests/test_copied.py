@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from thunderherd.matrices import why_none
 from thunderherd.metrics import metric, metric_names
 from thunderherd.records import Summary
 from thunderherd.report import render
+from thunderherd.source_csv import text_of
+from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.tables import print_claims, print_study
@@ -63,6 +66,7 @@ answer = ["{cost}."]
 cost = { weights = { prefork = 1 } }
 """
 SENT = "the server's sends that were not to copy were copied after all"
+NOT_KNOWN = "prefork: copied share of the server's sends not known: no completion was read"
 RECEIVED = "the bytes that the clients' end was to receive without copying were copied after all"
 
 
@@ -162,3 +166,149 @@ def test_a_chart_that_is_taken_out_of_its_report_has_it(
 
 def test_the_report_has_the_names_of_contenders_as_they_are(summary: Summary) -> None:
     assert "Beside each figure: fork_per_client, prefork: 50 % of" in render(summary)
+
+
+# Where few sends are in flight, completions are read when the connection ends: after the window -------------
+
+
+def with_completions(study: Study, side: str = "server") -> Study:
+    """The pool, or its clients, with a primitive that asks the kernel not to copy."""
+    changed = []
+    for each in study.contenders:
+        of_pool = each.base == "prefork"
+        load = each.load.model_copy(update={"completes": of_pool and side == "client"})
+        changed.append(each.model_copy(update={"completes": of_pool and side == "server", "load": load}))
+    return study.model_copy(update={"contenders": tuple(changed)})
+
+
+def summary_with(study: Study, told: Callable[[str, int], Mapping[str, float | None]]) -> Summary:
+    """Of trials that tell this by contender and block, beside what all tell."""
+    trials = []
+    for block in range(1, 12):
+        for contender in study.contenders:
+            made = made_trial(study, contender.name, block, cost=(20 + block) * 1e-6)
+            metrics = {**(made.metrics or {}), **told(contender.name, block)}
+            trials.append(made.model_copy(update={"metrics": metrics}))
+    return summarise(study, trials, {"kernel": "Linux"}, seed=1, started="now")
+
+
+def silent(_name: str, _block: int) -> Mapping[str, float | None]:
+    return {
+        "server.send_calls": 200,
+        "server.completions": 0,
+        "server.copied_share": None,
+        "client.send_calls": 100,
+        "client.completions": 0,
+        "client.copied_share": None,
+    }
+
+
+@pytest.fixture
+def unknown(study: Study) -> Summary:
+    """Of a pool that sends without copying, and of whose sends no completion was ever read."""
+    return summary_with(with_completions(study), silent)
+
+
+def test_without_a_completion_in_the_window_those_of_the_whole_life_tell(
+    fake_engine: Callable[..., Path], study: Study
+) -> None:
+    fake_engine("read_at_the_end")
+    found = run_trial(study, study.contender("prefork"), block=1, position=1, seed=1)
+    assert found.valid, found.invalid_reasons
+    assert found.metrics is not None and found.summary is not None
+    assert found.metrics["server.completions"] == 0
+    assert found.summary.tally.completions > 100, "the warm-up's too"
+    assert found.metrics["server.copied_share"] == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_share_of_the_whole_life_says_so(study: Study) -> None:
+    found = summary_with(study, lambda name, block: {**silent(name, block), "server.copied_share": 1.0})
+    (sweep,) = found.sweeps
+    words = f"100 % of {SENT}, over its whole life where no completion was read in the window"
+    assert sweep.remarks == [f"fork_per_client, prefork: {words}"]
+    assert f"prefork: {words}" in found.claims[0].our_figure
+
+
+def test_what_no_completion_tells_stands_with_the_notes_and_in_the_captions(unknown: Summary) -> None:
+    assert NOT_KNOWN in unknown.study.notes
+    (sweep,) = unknown.sweeps
+    assert sweep.remarks == [NOT_KNOWN]
+    for narrow in (False, True):
+        assert NOT_KNOWN in " ".join(svg_texts(sweep_chart(unknown, sweep, None, narrow=narrow)))
+
+
+def test_what_no_completion_tells_stands_with_claims_and_answers(unknown: Summary) -> None:
+    about, not_about = unknown.claims
+    assert NOT_KNOWN in about.our_figure
+    assert "not known" not in not_about.our_figure
+    (answer,) = unknown.questions
+    assert NOT_KNOWN in (answer.note or "")
+
+
+def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary) -> None:
+    for printed in (print_study, print_claims):
+        out = io.StringIO()
+        printed(unknown, Console(file=out, width=100))
+        assert NOT_KNOWN in " ".join(out.getvalue().split()), printed.__name__
+    shown = " ".join(render(unknown).replace("&#39;", "'").split())
+    assert shown.count(NOT_KNOWN) >= 3
+
+
+def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) -> None:
+    found = {each.name: each for each in unknown.contenders}
+    assert (
+        why_none("server.copied_share", found["prefork@size=100"])
+        == "copied share of the server not known: no completion was read"
+    )
+    assert why_none("server.copied_share", found["iterative"]) == "nothing was sent without copying"
+    assert why_none("client.copied_share", found["prefork"]) == "nothing was sent without copying"
+
+
+def test_the_sources_csv_says_unknown_where_others_have_nothing(study: Study, unknown: Summary) -> None:
+    columns = {
+        "who": {"names": {"prefork": "pool", "fork_per_client": "fork"}},
+        "copied_share": {"metric": "server.copied_share"},
+    }
+    table = SourceCsvTable.model_validate({"file": "o.csv", "sweeps": ["size"], "columns": columns})
+    text = text_of(study.model_copy(update={"source_csv": table}), unknown)
+    assert text is not None
+    assert sorted(csv.reader(text.splitlines()[1:])) == [
+        ["fork", ""], ["fork", ""], ["pool", "unknown"], ["pool", "unknown"],
+    ]  # fmt: skip
+
+
+def test_a_point_whose_share_is_not_known_stands_beside_those_whose_is(study: Study) -> None:
+    def told(name: str, block: int) -> Mapping[str, float | None]:
+        share = 1.0 if name in ("prefork", "prefork@size=100") else None
+        return {**silent(name, block), "server.completions": 9 if share else 0, "server.copied_share": share}
+
+    (sweep,) = summary_with(with_completions(study), told).sweeps
+    assert sweep.remarks == [
+        f"prefork: 100 % of {SENT}",
+        NOT_KNOWN.replace("prefork", "prefork@size=200"),
+    ]
+
+
+def test_a_single_trial_without_a_completion_is_told(study: Study) -> None:
+    def told(name: str, block: int) -> Mapping[str, float | None]:
+        share = 1.0 if block != 3 else None
+        return {**silent(name, block), "server.completions": 9 if share else 0, "server.copied_share": share}
+
+    (sweep,) = summary_with(with_completions(study), told).sweeps
+    assert sweep.remarks == [f"{NOT_KNOWN} in some of its trials"]
+
+
+def test_clients_are_told_like_servers_and_who_sends_nothing_is_not(study: Study) -> None:
+    (sweep,) = summary_with(with_completions(study, "client"), silent).sweeps
+    assert sweep.remarks == [NOT_KNOWN.replace("the server's", "the clients'")]
+    sent_nothing = summary_with(
+        with_completions(study), lambda name, block: {**silent(name, block), "server.send_calls": 0}
+    )
+    assert not any("not known" in each for each in sent_nothing.study.notes)
+    assert not any(each.unknown for each in sent_nothing.contenders)
+
+
+def test_a_server_that_was_read_late_is_told_too(study: Study) -> None:
+    """Then nothing says how much it has sent; its clients have figures."""
+    found = summary_with(with_completions(study), lambda _name, _block: {"latency_mean_seconds": 1.0})
+    assert NOT_KNOWN in found.study.notes

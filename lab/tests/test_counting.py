@@ -299,7 +299,7 @@ def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
     console = make_console(io.StringIO())
     print_study(summary, console, tmp_path / "run")
     printed = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"Why       thunderherd explain {tmp_path / 'run'}" in printed.replace("\n", "")
+    assert f"Why thunderherd explain {tmp_path / 'run'}" in " ".join(printed.split())
     assert run_command(["explain", str(tmp_path / "run"), "fork_per_client", "iterative"]) == 0
     told = capsys.readouterr().out
     assert "1 process more" in told and "cannot be attributed" in told and "exit_group" in told

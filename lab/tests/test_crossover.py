@@ -372,6 +372,10 @@ def test_a_grid_of_whole_numbers(low: int, length: int, points: int) -> None:
     assert len(found) == min(points, length + 1) or len(found) > points // 2
 
 
+def test_a_grid_over_very_many_numbers_takes_no_more_memory_than_its_points() -> None:
+    assert grid(1, 10**12, 3, whole=True) == (1, 10**6, 10**12)
+
+
 @given(at=st.floats(1.2, 60), seed=st.integers(0, 200))
 @settings(deadline=None, max_examples=60)
 def test_whole_numbers_of_a_second_stage(at: float, seed: int) -> None:

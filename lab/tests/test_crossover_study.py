@@ -13,7 +13,7 @@ from crossed import asked, both_stages, found_of, study_of
 from swept import CATALOGUE
 
 from thunderherd import engine
-from thunderherd.catalogue import Agreement, Catalogue, IntegerSetting, Workload
+from thunderherd.catalogue import Agreement, Catalogue, Counter, IntegerSetting, Namespace, Workload
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.errors import UserError
@@ -205,15 +205,102 @@ def test_fixed_settings_and_the_laboratory(tmp_path: Path) -> None:
     assert study.lab.server_cpus == study.lab.client_cpus == (0,)
 
 
+def test_the_number_of_requests_ends_the_load_where_it_is_swept(tmp_path: Path) -> None:
+    study = coarse(tmp_path, over="loops=1..100", load=None)
+    assert study.load.kind == "timed"
+    assert all(
+        not each.load.is_timed and each.load.told["loops"] == int(each.point or 0)
+        for each in study.contenders
+    )
+    with pytest.raises(UserError, match="loops would have no effect: the load ends by time"):
+        coarse(tmp_path, "load.settings.milliseconds=50", over="loops=1..100", load=None)
+    assert coarse(tmp_path, over="milliseconds=10..100", load=None).load.is_timed
+
+
+def whole(name: str, minimum: int, maximum: int) -> IntegerSetting:
+    return IntegerSetting(
+        name=name, help="", kind="integer", minimum=minimum, maximum=maximum, default=max(0, minimum)
+    )
+
+
+PAIR = Namespace(
+    settings=(
+        whole("mtu", 68, 65_535),
+        whole("rate_bits_per_second", 0, 10**12),
+        whole("delay_microseconds", 0, 10**7),
+        whole("loss_per_million", 0, 10**6),
+    ),
+    local_ports=(1024, 65_535),
+    available=True,
+)
+WITH_VETH = CATALOGUE.model_copy(update={"namespace": PAIR})
+
+
+@pytest.mark.parametrize(
+    ("over", "setting", "sizes"),
+    [
+        ("mtu=1500..6000", "mtu", [1500, 3000, 6000]),
+        ("lab.mtu=1500..6000", "mtu", [1500, 3000, 6000]),
+        ("rate=100mbit..10gbit", "rate_bits_per_second", [10**8, 10**9, 10**10]),
+        ("delay=1ms..100ms", "delay_microseconds", [1000, 10_000, 100_000]),
+        ("loss=0.1%..10%", "loss_per_million", [1000, 10_000, 100_000]),
+    ],
+)
+def test_what_joins_both_sides_is_swept_and_each_point_has_a_lab_of_its_own(
+    tmp_path: Path, over: str, setting: str, sizes: list[int]
+) -> None:
+    study = coarse(tmp_path, over=over, points=3, lab=("veth",), catalogue=WITH_VETH)
+    assert [point.number for point in study.sweeps[0].points] == sizes
+    assert [each.lab.settings[setting] for each in study.contenders[::2]] == sizes
+    assert len({each.lab.network for each in study.contenders}) == 3
+    assert study.notes == ("lab: veth",), "and no word of an MTU that only some have"
+    nothing = dict.fromkeys(CrossoverSummary.model_fields)
+    found = CrossoverSummary.model_construct(**nothing | {"points": [], "blocks": 12})
+    text = dense_study((tmp_path / "coarse.toml").read_text(), sizes[1:], found, (1, 1))
+    dense = study_of(text, tmp_path / "dense.toml", catalogue=WITH_VETH)
+    assert [each.lab.settings[setting] for each in dense.contenders[::2]] == sizes[1:]
+
+
+NETEM = {"delay_microseconds": "this kernel has no netem"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"over": "mtu=1500..9000"}, "lab loopback has no mtu, which is a key of lab veth; type --lab veth"),
+        ({"over": "lab.rate=1gbit..2gbit", "lab": ("unix",)}, "lab unix has no rate, which is a key of lab"),
+        ({"over": "mtu=9..9000", "lab": ("veth",)}, "from 68 to 65535; type --over mtu=68..9000"),
+        ({"over": "rate=1gbit..9000gbit", "lab": ("veth",)}, "type --over rate=1gbit..1000gbit"),
+        ({"over": "rate=1..9", "lab": ("veth",)}, "'' is no unit; allowed: a number with its unit (bit, "),
+        ({"over": "delay=1ms..9ms", "lab": ("veth",)}, "lab veth cannot have it here: this kernel has no"),
+        (
+            {"over": "mtu=1500..9000", "lab": ("veth", "mtu=9000")},
+            "--over mtu and --lab mtu=9000 contradict each other; leave --lab mtu=9000 out",
+        ),
+        ({"over": "lab.mut=68..9000", "lab": ("veth",)}, "did you mean 'mtu'?"),
+        ({"lab": ("veth,mtu=9000",)}, "--lab veth,mtu=9000: it takes one of them at a time; did you mean "),
+    ],
+)  # fmt: skip
+def test_a_lab_without_it_is_refused_with_what_to_type(changes: dict[str, Any], said: str) -> None:
+    pair = PAIR.model_copy(update={"unavailable_settings": NETEM})
+    assert said in refused(CATALOGUE.model_copy(update={"namespace": pair}), **changes)
+
+
 # Another study's --------------------------------------------------------------------------------------------
 
 
 def test_contenders_of_a_study_with_all_that_they_stand_on(tmp_path: Path) -> None:
+    # The study counts what these have not.
+    names = ("context_switches", "involuntary_switches", "page_faults", "system_calls", "wakeups")
+    counters = [
+        Counter(name=name, summary="", unit="times", available=True, countable=True) for name in names
+    ]
+    catalogue = CATALOGUE.model_copy(update={"counters": (*CATALOGUE.counters, *counters)})
     text = coarse_study(
-        Asked(a="prefork_modern", b="fork_per_client", over="bytes=64..16k", study="unp-ch30"), CATALOGUE
+        Asked(a="prefork_modern", b="fork_per_client", over="bytes=64..16k", study="unp-ch30"), catalogue
     )
-    study = study_of(text, tmp_path / "coarse.toml")
-    whole = load_study("unp-ch30", "quick", [], CATALOGUE)
+    study = study_of(text, tmp_path / "coarse.toml", catalogue=catalogue)
+    whole = load_study("unp-ch30", "quick", [], catalogue)
     first = study.contender("prefork_modern@coarse=64")
     own = whole.contender("prefork_modern")
     assert (first.design, first.settings) == (own.design, own.settings)
@@ -287,6 +374,8 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
         ({"lab": ("appart",)}, "did you mean 'apart'?"),
         ({"lab": ("vethh",)}, "did you mean 'veth'?"),
         ({"lab": ("placment=apart",)}, "did you mean 'placement'?"),
+        ({"over": "loops=1..9", "milliseconds": 50, "load": None}, "leave --milliseconds out"),
+        ({"over": "bytes=2..4GiB"}, "; type --over bytes=2..10"),
         ({"load": "closed", "milliseconds": 100}, "load closed does not end by time"),
         ({"a": "design=prefork,pol=3"}, 'no such key "pol"; known: design, primitive,'),
         ({"a": "design=prefork,pol=3"}, "did you mean 'pool'?"),
@@ -325,7 +414,12 @@ def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_
     said = refused(offered, a="writev", b="write_once", over="buffers=15..20", workload="blast", load=None)
     assert said.endswith('"load.settings.buffers" = 20, "load.settings.buffer_size" = 75 } }]')
     said = refused(offered, a="writev", b="write_once", over="buffers=16..19", workload="blast", load=None)
-    assert said.endswith("few sizes of the range can be had: none")
+    assert "few sizes of the range can be had: none, and the nearest are 15 and 20; compare both" in said
+    assert '"load.settings.buffers" = 15, "load.settings.buffer_size" = 100' in said
+    said = refused(offered, a="writev", b="write_once", over="mesage_bytes=64..100", load=None)
+    assert said.endswith("did you mean 'message_bytes'?")
+    said = refused(offered, over="bytes=1..1MiB", workload="echo", load=None)
+    assert said.endswith("a whole number from 1 to 65536 bytes; type --over bytes=1..65536")
 
 
 @pytest.mark.parametrize(
@@ -370,46 +464,6 @@ def test_it_takes_tables_of_values_over_too(tmp_path: Path) -> None:
 
 
 # A sweep of any study may ask -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        (
-            'b = "thread_per_client"\nunit',
-            'b = "thread_per_clint"\nunit',
-            "no such contender of sweep coarse",
-        ),
-        ('b = "thread_per_client"\nunit', 'b = "prefork"\nunit', "nothing changes places with itself"),
-        ('axis = "logarithmic"', 'axis = "logarithmic"\ncompare = "none"', 'leave compare = "none" out'),
-        (
-            "values = [64, ",
-            "values = [0, ",
-            "the sweep has points that are no numbers above 0 (0), so no crossover",
-        ),
-        ('unit = "bytes"', 'unit = "bytes"\nstage = "third"', "allowed: coarse, dense"),
-        (
-            'unit = "bytes"\n',
-            'unit = "bytes"\n[[sweeps.crossover.coarse]]\nsize = 1\nstanding = "a"\nratio = 1.0\n'
-            "fitted = 1.0\n",
-            'belongs to a second: say stage = "dense"',
-        ),
-        ('unit = "bytes"', 'unit = "bytes"\ncoarse_blocks = 0', "it must be at least 1"),
-    ],
-)
-def test_a_sweep_that_cannot_ask(tmp_path: Path, old: str, new: str, said: str) -> None:
-    text = coarse_study(asked(), CATALOGUE)
-    assert old in text
-    with pytest.raises(UserError) as caught:
-        study_of(text.replace(old, new), tmp_path / "coarse.toml")
-    assert said in str(caught.value)
-    assert "coarse.toml:" in str(caught.value)
-
-
-def test_one_point_brackets_nothing(tmp_path: Path) -> None:
-    text = coarse_study(asked(points=2), CATALOGUE).replace("values = [64, 4194304]", "values = [64]")
-    with pytest.raises(UserError, match="one point brackets nothing"):
-        study_of(text, tmp_path / "coarse.toml")
 
 
 def test_a_lab_is_named_by_its_kind_alone(tmp_path: Path) -> None:

@@ -441,6 +441,17 @@ def test_what_was_copied_after_all_stands_in_the_picture_and_beside_the_answer(
     assert "copied after all" in svg.read_text()
 
 
+def test_a_share_that_no_completion_tells_stands_in_the_picture_and_beside_the_answer(tmp_path: Path) -> None:
+    study = study_of(coarse_study(asked(), CATALOGUE), tmp_path / "coarse.toml")
+    changed = tuple(each.model_copy(update={"completes": each.base == A}) for each in study.contenders)
+    study = study.model_copy(update={"contenders": changed})
+    summary = summary_of(study, trials(study, line()))
+    remark = f"{A}: copied share of the server's sends not known: no completion was read"
+    assert sentences(summary, sweep_of(summary))[1] == f"Beside it: {remark}."
+    write_pictures(summary, sweep_of(summary), tmp_path)
+    assert "not known: no completion was read" in (tmp_path / "crossover.svg").read_text()
+
+
 def test_an_interval_far_beyond_the_range_ends_with_the_axis() -> None:
     summary = changed(found_of(searched("one")[-1]), high=1e200)
     sizes = [row["end"] for row in rows(crossover_chart(summary, sweep_of(summary))) if "end" in row]

@@ -330,6 +330,31 @@ def test_claims_on_counters_that_are_not_there_say_so(full: Study) -> None:
 # What a run makes of it -------------------------------------------------------------------------------------
 
 
+def test_a_window_of_few_messages_has_the_share_of_the_whole_life(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    """Blocking sockets read completions from 16 sends in flight on, and when the connection ends."""
+    slow = load_study(
+        "cse638-pa02", "quick",
+        ("parts=['sizes_1']", "sizes.quick.repetitions=1", "steal_percent=100", "foreign_percent=100",
+         "load.settings.milliseconds=200", "load.settings.think_microseconds=50000", "limits_milliseconds=0"),
+        catalogue,
+    )  # fmt: skip
+    assert {each.base for each in slow.contenders if each.completes} == {"zero_copy"}
+    run_study(slow, tmp_path / "out", seed=1)
+    summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())
+    zero_copy = next(each.metrics for each in summary.contenders if each.name == "zero_copy@sizes_1=64")
+    assert zero_copy["server.send_calls"].value > 0
+    assert zero_copy["server.completions"].value == 0, "or there is nothing to be seen here"
+    (remark,) = summary.sweeps[0].remarks
+    assert remark.startswith(
+        "zero_copy: 100 % of the server's sends that were not to copy were copied after all"
+    )
+    assert "over its whole life" in remark
+    lines = (tmp_path / "out" / "original.csv").read_text().splitlines()
+    assert [line.rpartition(",")[2] for line in lines[1:]] == ["", "", "1"]
+
+
 def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
     tmp_path: Path, catalogue: Catalogue
 ) -> None:

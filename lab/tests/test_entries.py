@@ -83,6 +83,11 @@ SAID_IN_THE_LAB = {
     ("bounds", "pipe_round_trip"): "what bounds round trips",
     ("bounds", "fork_exit_wait"): "what a design that makes a process for every connection pays",
     ("bounds", "thread_creation"): "likewise, a thread",
+    **{
+        ("explanation", price): "what a cause of a difference is priced at"
+        for price in ("fork_exit_wait", "thread_creation", "system_call", "page_fault", "memcpy")
+    },
+    ("explanation", "bytes"): "the unit of what is copied",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
 }
 """Names that a module of the laboratory may say, with the reason."""

@@ -62,6 +62,23 @@ def test_what_was_typed_is_what_a_study_is_told() -> None:
             lab_option.read([wrong], command="crossover: ")
 
 
+@pytest.mark.parametrize(
+    ("typed", "apart"),
+    [
+        ("veth,mtu=9000", "--lab veth --lab mtu=9000"),
+        ("veth, lab.rate=1gbit", "--lab veth --lab lab.rate=1gbit"),
+        ("mtu=9000,rate=1gbit", "--lab mtu=9000 --lab rate=1gbit"),
+        ("veth,apart,server_cpus=[0, 1]", "--lab veth --lab apart --lab server_cpus=[0, 1]"),
+    ],
+)
+def test_several_at_a_time_are_told_apart(typed: str, apart: str) -> None:
+    with pytest.raises(UserError) as caught:
+        lab_option.read([typed])
+    assert str(caught.value) == f"--lab {typed}: it takes one of them at a time; did you mean {apart}?"
+    parts = apart.split("--lab ")[1:]
+    assert len(lab_option.read([each.strip() for each in parts])) == len(parts)
+
+
 def test_over_unix_sockets_a_server_listens_there() -> None:
     of = lab_commands.words_of
     assert of(lab_commands.read("serve", ["prefork", "--lab", "unix"])) == ["prefork", "--listen", "unix:@"]

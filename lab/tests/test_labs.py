@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.lab_words import QUANTITIES, in_words, parse
+from thunderherd.lab_words import QUANTITIES, in_words, parse, written
 from thunderherd.labs import KINDS
 
 
@@ -26,6 +26,18 @@ from thunderherd.labs import KINDS
 )
 def test_a_quantity_is_a_number_of_the_engines_units(key: str, value: object, expected: int) -> None:
     assert parse(key, value) == expected
+
+
+@pytest.mark.parametrize("number", [1, 7, 1000, 1500, 10_000, 123_456, 10**6, 10**7, 25 * 10**8])
+@pytest.mark.parametrize("key", QUANTITIES)
+def test_a_number_is_written_as_it_is_read(key: str, number: int) -> None:
+    assert parse(key, written(key, number)) == number
+
+
+def test_a_number_has_its_largest_whole_unit() -> None:
+    wanted = {"rate": "10gbit", "delay": "10000s", "loss": "1000000%", "mtu": 10**10}
+    assert {key: written(key, 10**10) for key in QUANTITIES} == wanted
+    assert (written("rate", 1_500_000), written("loss", 5)) == ("1500kbit", "0.0005%")
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,26 @@ def test_a_study_without_sweeps_is_set_as_before(tmp_path: Path) -> None:
     assert loaded(tmp_path, SMALL_STUDY, "load.settings.loops=7").load.settings["loops"] == 7
 
 
+TIMED = SMALL_STUDY.replace('kind = "closed"', 'kind = "timed"').replace(
+    "settings = { ", "settings = { milliseconds = 50, warm_up_milliseconds = 10, ", 1
+)
+
+
+def test_a_number_of_requests_is_refused_where_the_load_ends_by_time(tmp_path: Path) -> None:
+    assert loaded(tmp_path, TIMED).load.is_timed
+    (line,) = refused(tmp_path, TIMED, "load.settings.loops=7")
+    assert line.startswith("--set load.settings.loops=7: it would have no effect: the load ends by time ")
+    advice = re.findall(r"--set (\S+=0)", line)
+    assert advice == ["load.settings.milliseconds=0", "load.settings.warm_up_milliseconds=0"]
+    load = loaded(tmp_path, TIMED, "load.settings.loops=7", *advice).load
+    assert load.settings["loops"] == 7 and not load.is_timed and "loops" in load.told
+    # And the other way round: time is given to a load that ended by its number.
+    (line,) = refused(tmp_path, SMALL_STUDY.replace('"closed"', '"timed"'), "loops=7", "milliseconds=50")
+    assert line.startswith(
+        "--set loops=7: it would have no effect: the load ends by time (milliseconds = 50)"
+    )
+
+
 @pytest.mark.parametrize(
     ("override", "name", "buffers", "size"),
     [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thunderherd.errors import UserError
-from thunderherd.quantity import UNITS, Range, amount, amounts, parse_quantity, parse_range
+from thunderherd.quantity import UNITS, Range, Written, amount, amounts, parse_quantity, parse_range
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_range() -> None:
         ("bytes=1...4", "'.4' is no number"),
         (
             "bytes=4MiB..64",
-            "4194304 is not below 64; write the lower end first, such as --over bytes=64..4194304",
+            "4MiB is not below 64; write the lower end first, such as --over bytes=64..4MiB",
         ),
         ("bytes=64..64", "64 is not below 64; write the lower end first, such as --over bytes=1..128"),
         ("bytes=0..0", "0 is not below 0"),
@@ -79,6 +79,31 @@ def test_what_is_no_range(text: str, said: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_range(text, "--over")
     assert str(caught.value).startswith(f"--over {text}: ") and said in str(caught.value)
+
+
+RATES = {"rate": Written({"bit": 1, "kbit": 10**3}, "1kbit..9kbit")}
+
+
+def test_a_setting_may_have_units_of_its_own() -> None:
+    assert parse_range("rate=1bit..2.5kbit", "--over", RATES) == Range("rate", 1, 2500)
+    assert parse_range("bytes=1..2k", "--over", RATES) == Range("bytes", 1, 2000)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rate=1..9kbit", "'' is no unit; allowed: a number with its unit (bit, kbit)"),
+        ("rate=1bit..9Kbit", "a number with its unit (bit, kbit); did you mean 9kbit?"),
+        ("rate=9kbit..1bit", "9kbit is not below 1bit; write the lower end first, such as --over rate=1bit"),
+        ("rate=1kbit..1kbit", "such as --over rate=1kbit..9kbit"),
+        ("rate=0.5bit..1kbit", "0.5bit is 0.5; allowed: "),
+        ("rate=5", "LOW..HIGH, such as --over rate=1kbit..9kbit"),
+    ],
+)  # fmt: skip
+def test_what_is_no_range_of_such_a_setting(text: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_range(text, "--over", RATES)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,28 @@ def test_what_takes_tcp_is_not_run_over_unix_sockets(tmp_path: Path, catalogue: 
         load_study(str(path), "quick", (), catalogue)
 
 
+def test_whoever_types_a_lab_without_tcp_is_told_which_have_it(tmp_path: Path, catalogue: Catalogue) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL_STUDY)
+    for typed in (["unix"], ["kind=unix"]):
+        overrides = lab_option.as_overrides(lab_option.read(typed))
+        with pytest.raises(UserError) as caught:
+            load_study(str(path), "quick", overrides, catalogue, lab_option.typed_as(typed))
+        first, second = str(caught.value).splitlines()
+        assert first.startswith(f'--lab {typed[0]}: lab "unix" has no TCP, and this study asks for it')
+        assert "type --lab loopback or --lab veth" in first
+        assert "iterative runs over TCP alone" in second and second.endswith("labs that have: loopback, veth")
+
+
+@pytest.mark.parametrize("study", ["cse638-pa02", "css503-p4"])
+def test_what_to_type_for_a_bundled_study_that_takes_tcp(study: str, use_engine: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load_study(study, "quick", ["lab.kind=unix"], engine.catalogue(), lab_option.typed_as(["unix"]))
+    (advice,) = [line for line in str(caught.value).splitlines() if line.startswith("--lab unix: ")]
+    for kind in re.findall(r"type --lab (\w+) or --lab (\w+)", advice)[0]:
+        assert load_study(study, "quick", [f"lab.kind={kind}"], engine.catalogue()).contenders
+
+
 def test_what_this_machine_has_not_may_be_left_out(tmp_path: Path, some_catalogue: Catalogue) -> None:
     none = made(some_catalogue, namespace={**PAIR, "available": False, "reason": "no user namespaces"})
     more = """\

@@ -268,6 +268,22 @@ def test_overrides_of_sweeps_that_are_refused(override: str, complaint: str, tmp
     assert told[0].startswith(f"--set {override}")
 
 
+def test_a_sweep_over_the_number_of_requests_ends_by_it(tmp_path: Path) -> None:
+    text = STUDY.replace('kind = "closed"', 'kind = "timed"').replace(
+        'set = { "load.settings.loops" = 20 }', 'set = { "load.settings.milliseconds" = 50 }'
+    )
+    own = "[[sweeps.paper]]"
+    text = text[: text.index(own)]
+    loops = text.replace('key = "settings.pool"', 'key = "load.settings.loops"')
+    assert loaded(tmp_path, text).contender("prefork@pool_size=5").load.is_timed
+    (line,) = refused(tmp_path, loops)
+    assert "sweep pool_size: loops would have no effect: the load ends by time (milliseconds = 50)" in line
+    assert line.startswith("swept.toml:")
+    assert line.endswith("give load.settings.milliseconds=0 and load.settings.warm_up_milliseconds=0")
+    counted = loaded(tmp_path, loops.replace('milliseconds" = 50', 'milliseconds" = 0'))
+    assert counted.contender("prefork@pool_size=5").load.requests_per_trial == 20, "2 x 2 clients, 5 each"
+
+
 # What is refused --------------------------------------------------------------------------------------------
 
 REFUSED = [
@@ -452,40 +468,3 @@ contenders = ["own"]
     ]
     with pytest.raises(UserError, match="did you mean 'own'"):
         loaded(tmp_path, own + more.replace('["own"]', '["owm"]'))
-
-
-def test_the_source_may_have_several_systems(tmp_path: Path) -> None:
-    wide = STUDY.replace(
-        'columns = { prefork = "row2" }', 'columns = { prefork = { "BSD/OS" = "row2", "Solaris" = "other" } }'
-    )
-    study = loaded(tmp_path, wide)
-    found = [(each.system, each.point, each.value) for each in study.paper]
-    assert found == [
-        ("BSD/OS", "5", 1.5), ("BSD/OS", "30", 3.5), ("Solaris", "30", 9)
-    ]  # fmt: skip
-
-
-def test_the_source_may_have_figures_of_every_metric_that_a_sweep_shows(tmp_path: Path) -> None:
-    second = """
-[[sweeps.paper]]
-file = "paper.csv"
-metric = "voluntary_switches_per_connection"
-unit = "a thousand"
-point = "children"
-columns = { control = "other" }
-"""
-    paper = loaded(tmp_path, STUDY + second).paper
-    found = [(each.metric, each.sweep, each.base, each.point, each.value, each.unit) for each in paper]
-    assert found == [
-        ("server_cpu_per_connection", "pool_size", "prefork", "5", 1.5, ""),
-        ("server_cpu_per_connection", "pool_size", "prefork", "30", 3.5, ""),
-        ("voluntary_switches_per_connection", "pool_size", "control", "30", 9, "a thousand"),
-    ]
-    twice = second.replace("voluntary_switches_per_connection", "server_cpu_per_connection")
-    assert "has a table already" in " ".join(refused(tmp_path, STUDY + twice))
-
-
-def test_a_run_of_another_metric_keeps_the_sources_figures_apart(tmp_path: Path) -> None:
-    study = loaded(tmp_path, STUDY, "sweeps.pool_size.metric=requests_per_second")
-    assert study.sweeps[0].metric == "requests_per_second"
-    assert {each.metric for each in study.paper} == {"server_cpu_per_connection"}

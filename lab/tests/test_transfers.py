@@ -72,6 +72,29 @@ def test_blast_tells_times_reads_and_rate(trial: Trial) -> None:
     assert metrics["gigabits_per_second"] == pytest.approx(500 * 1500 * 8 / (round_trip * 1e3))
 
 
+@pytest.mark.parametrize("load", ["closed", "closed_threads"])
+def test_messages_that_take_an_echo_several_receives_are_requests_all_the_same(
+    trial: Trial, load: str
+) -> None:
+    """Its server cannot tell where one ends, and counts receives: what is checked is that both ends account
+    for as many bytes, and what a request costs is told of the clients' requests."""
+    if load == "closed":
+        found = trial(load=load, workload="echo", client="children = 2, loops = 50, bytes = 65536", warm_up=4)
+    else:
+        timed = "clients = 2, milliseconds = 200, warm_up_milliseconds = 20, bytes = 65536"
+        found = trial(load=load, workload="echo", client=f'{timed}, connections = "kept"')
+    summary, metrics = found.summary, found.metrics or {}
+    assert summary is not None
+    asked = sum(each.tally.requests for each in (*found.warm_up, *found.loads))
+    assert summary.tally.requests > 2 * asked, "several receives each, of at most 16 KiB"
+    assert summary.account == {"echoed_bytes": asked * 65536}
+    seconds, cost = metrics["server_cpu_seconds"], metrics["server_cpu_per_request"]
+    requests = metrics["requests"]
+    assert seconds and cost and requests
+    # The server is read a little later than a window that ends by time.
+    assert seconds / cost == pytest.approx(requests, rel=0.25 if load == "closed_threads" else 0.001)
+
+
 @pytest.mark.parametrize(("processes", "children"), [(1, 4), (2, 2)])
 def test_blasts_of_several_clients_at_a_time_have_the_rate_of_all(
     trial: Trial, processes: int, children: int

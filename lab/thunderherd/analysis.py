@@ -17,7 +17,7 @@ from thunderherd.bounds import best_of_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.columns import Column, known, together
-from thunderherd.copied import copied_after_all
+from thunderherd.copied import copied_after_all, unknown_shares
 from thunderherd.counters import counted, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
 from thunderherd.limits_form import MachineLimits
@@ -136,6 +136,7 @@ def _contender(
         connections=connections_of(trials[-1]) if trials else {},
         blocks=len(next(iter(columns.values()), [])),
         metrics=intervals,
+        unknown=unknown_shares(contender, values),
         runs=[trial.metrics or {} for trial in runs],
         spread=_spread(runs) if study.repetitions is not None else {},
         cpu_seconds=_interval(

@@ -175,6 +175,10 @@ USUAL_DESIGN = "thread_per_client"
 with the calls of the primitive and nothing else in its loop."""
 
 
+WARM_UP = "warm_up_milliseconds"
+"""The setting of a load that says how long it runs before its window, where it ends by time."""
+
+
 class Load(Entry):
     """Who asks, and how often.
 
@@ -186,6 +190,19 @@ class Load(Entry):
     waits: Waits = "in_the_call"
     requests: tuple[str, ...] = ()
     duration: str | None = None
+
+    def overruled(self, given: Mapping[str, SettingValue]) -> str | None:
+        """The setting that has no effect where these make the load end by time: how many requests each client
+        makes. None where it ends by that number."""
+        if self.duration is None or not self.requests:
+            return None
+        settings = defaults(by_name(self.settings)) | dict(given)
+        return self.requests[-1] if settings.get(self.duration) else None
+
+    def by_count(self) -> dict[str, SettingValue]:
+        """The settings that make a load end by the number of its requests that could end by time."""
+        own = by_name(self.settings)
+        return {name: 0 for name in (self.duration, WARM_UP) if name in own}
 
 
 class Agreement(_Part):
@@ -267,6 +284,8 @@ class Workload(_Part):
     """The end that sends what is measured, where no setting says otherwise."""
     measured_by: MeasuredBy = "requests"
     """What of a load is counted in its window, where no setting says otherwise."""
+    counts_requests: bool = True
+    """Whether its server can tell requests apart; one that cannot counts receives."""
 
 
 class CounterPart(_Part):

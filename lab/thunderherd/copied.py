@@ -2,6 +2,7 @@
 
 The kernel may copy what it was asked not to copy: over loopback, and between namespaces, every such send.
 What a run gains by it is then nothing, and what it costs (a completion for each send) is there all the same.
+Where nothing tells what became of them, that is said in place of the share.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from collections.abc import Collection, Iterator, Sequence
 
 from thunderherd.columns import Values, known
 from thunderherd.figures import percent
-from thunderherd.metrics import COPIED_SHARE, NOT_COPIED_SHARE, SIDES
+from thunderherd.metrics import COPIED_SHARE, NOT_COPIED_SHARE, SIDES, Side
 from thunderherd.study import Contender, Study
 
-WHOSE = {"server": "the server's", "client": "the clients'"}
+__all__ = ["copied_after_all", "unknown_shares"]
+
+WHOSE: dict[Side, str] = {"server": "the server's", "client": "the clients'"}
+
+NO_COMPLETION = "no completion was read"
+SOME_WITHOUT = f"{NO_COMPLETION} in some of its trials"
+OF_LIFE = f", over its whole life where {NO_COMPLETION} in the window"
+"""Behind a share for which completions stand in that were read outside of the window."""
 
 
 def copied_after_all(study: Study, values: Values, names: Collection[str] | None = None) -> tuple[str, ...]:
-    """In words, by contender, the share that was copied of what it sent or received without copying.
+    """In words, by contender, the share that was copied of what it sent or received without copying, or why
+    that is not known.
 
     Parameters
     ----------
@@ -27,29 +36,61 @@ def copied_after_all(study: Study, values: Values, names: Collection[str] | None
         The blocks that count.
     names
         Of these contenders only; of all if not given. The points of a sweep are told by their base, with the
-        least and the largest share.
+        least and the largest share; by themselves where the share of others is known.
     """
+    chosen = [each for each in study.contenders if names is None or each.name in names]
     shares: dict[tuple[str, str], list[float]] = {}
-    for contender in study.contenders:
-        if names is None or contender.name in names:
-            for what, column in _shares(contender, values):
-                shares.setdefault((contender.base, what), []).extend(column)
+    of_life: set[tuple[str, str]] = set()
     told: dict[str, list[str]] = {}
+    for contender in chosen:
+        for what, column, is_of_life in _shares(contender, values):
+            shares.setdefault((contender.base, what), []).extend(column)
+            of_life |= {(contender.base, what)} if is_of_life else set()
     for (base, what), column in shares.items():
-        told.setdefault(f"{_span(column)} of {what} were copied after all", []).append(base)
+        after = OF_LIFE if (base, what) in of_life else ""
+        told.setdefault(f"{_span(column)} of {what} were copied after all{after}", []).append(base)
+    for words, those in _unknown(chosen, values).items():
+        known_too = {each.base for each in chosen if each.name not in {one.name for one in those}}
+        named = dict.fromkeys(each.name if each.base in known_too else each.base for each in those)
+        told.setdefault(words, []).extend(named)
     return tuple(f"{', '.join(bases)}: {words}" for words, bases in told.items())
 
 
-def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequence[float]]]:
+def unknown_shares(contender: Contender, values: Values) -> dict[str, str]:
+    """By metric, why nothing tells the copied share of what a contender has sent without copying."""
+    completes = {"server": contender.completes, "client": contender.load.completes}
+    is_measured = any(contender.name in of_all for of_all in values.values())
+    found = {}
+    for side in SIDES:
+        metric, sent = f"{side}.{COPIED_SHARE}", _column(values, f"{side}.send_calls", contender)
+        has_sent = is_measured and completes[side] and (not sent or any(sent))
+        if has_sent and not _column(values, metric, contender):
+            completed = _column(values, f"{side}.completions", contender)
+            found[metric] = SOME_WITHOUT if any(completed) else NO_COMPLETION
+    return found
+
+
+def _unknown(contenders: Sequence[Contender], values: Values) -> dict[str, list[Contender]]:
+    """In words, whose copied share is not known."""
+    found: dict[str, list[Contender]] = {}
+    for contender in contenders:
+        reasons = unknown_shares(contender, values)
+        for side, whose in WHOSE.items():
+            if why := reasons.get(f"{side}.{COPIED_SHARE}"):
+                found.setdefault(f"copied share of {whose} sends not known: {why}", []).append(contender)
+    return found
+
+
+def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequence[float], bool]]:
+    """Of what, the shares that were copied, and whether some are of more than the window."""
     stores = {"server": contender.stores, "client": contender.load.stores}
     for side in SIDES:
         if sent := _column(values, f"{side}.{COPIED_SHARE}", contender):
-            yield f"{WHOSE[side]} sends that were not to copy", sent
+            is_of_life = 0 in _column(values, f"{side}.completions", contender)
+            yield f"{WHOSE[side]} sends that were not to copy", sent, is_of_life
         if not stores[side] and (kept := _column(values, f"{side}.{NOT_COPIED_SHARE}", contender)):
-            yield (
-                f"the bytes that {WHOSE[side]} end was to receive without copying",
-                [1 - share for share in kept],
-            )
+            copied = [1 - share for share in kept]
+            yield f"the bytes that {WHOSE[side]} end was to receive without copying", copied, False
 
 
 def _column(values: Values, metric: str, contender: Contender) -> Sequence[float]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from thunderherd.catalogue import Catalogue, figures_of_counters, states_of_counters
+from thunderherd.catalogue import USUAL_DESIGN, Catalogue, figures_of_counters, states_of_counters
 from thunderherd.counting_form import CountingSummary
 from thunderherd.counts import counting_summary
 from thunderherd.engine import EngineError, Server, catalogue
@@ -81,7 +81,12 @@ def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
     The kernel waits for all CPUs (synchronize_rcu) whenever the last user of a tracepoint is gone: of nearly
     a hundred, after each trial, that takes longer than the trial.
     """
-    holder = Server("iterative", workload="bytes", counters=study.measure.counters_asked, engine=engine)
+    holder = Server(
+        USUAL_DESIGN,
+        workload=study.contenders[0].workload,
+        counters=study.measure.counters_asked,
+        engine=engine,
+    )
     with contextlib.ExitStack() as held:
         try:
             held.enter_context(holder)

@@ -239,9 +239,12 @@ def grid(low: float, high: float, points: int, *, whole: bool) -> tuple[float, .
     found = np.geomspace(low, high, points)
     found[[0, -1]] = low, high  # not low x e^...: an end is what was asked for
     if whole:
-        # A range of few whole numbers is all of them.
-        every = np.arange(math.ceil(low), math.floor(high) + 1, dtype=np.float64)
-        found = every if every.size <= points else np.unique(np.clip(np.rint(found), every[0], every[-1]))
+        # A range of few whole numbers is all of them; one of many is not to be laid out.
+        first, last = math.ceil(low), math.floor(high)
+        if last - first < points:
+            found = np.arange(first, last + 1, dtype=np.float64)
+        else:
+            found = np.unique(np.clip(np.rint(found), first, last))
     return tuple(map(float, found))
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
+from thunderherd.lab_words import QUANTITIES, written
+from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.quantity import Range
 from thunderherd.study_checks import DIRECTIONS
 from thunderherd.study_configurations import OWN
@@ -45,6 +47,8 @@ class Common:
     load_way: Way
     side: str | None
     """As the user said; None: the end that the workload is about."""
+    lab: str = USUAL.name
+    """The kind."""
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
         """What a contender's server can be told."""
@@ -58,6 +62,16 @@ class Common:
         return self.catalogue.settings_of_load(
             own.get("kind", self.load), _way(own, self.load_way), self.workload
         )
+
+    def settings_of_lab(self, table: Mapping[str, Any]) -> dict[str, Setting]:
+        """What a contender's lab can be told of quantities, by the keys of [lab]."""
+        kind = KINDS.get(table.get("lab", {}).get("kind", self.lab), USUAL)
+        own = kind.settings(self.catalogue)
+        return {
+            key: own[each.setting]
+            for key, each in QUANTITIES.items()
+            if key in kind.keys and each.setting in own
+        }
 
     @property
     def sender(self) -> str:
@@ -253,11 +267,37 @@ def swept(asked: Range, common: Common, tables: list[dict[str, Any]], given: Map
     for own in (each for key in keys for each in found[key].values()):
         if not (own.accepts(asked.low) and own.accepts(asked.high)):
             raise UserError(
-                f"crossover: --over {asked.name}={asked.low}..{asked.high} goes beyond what it allows: "
-                f"{own.allowed()}"
+                f"crossover: --over {_typed(asked.name, asked.low, asked.high)} goes beyond what it allows: "
+                f"{own.allowed()}{_within(asked, own)}"
             )
+    _check_there(keys, common, tables)
     by_all = all(len(found[key]) == len(tables) for key in keys)
     return Swept(leaf, keys, by_all, setting, _raised(leaf, keys, asked, common, tables, given))
+
+
+def _check_there(keys: tuple[str, ...], common: Common, tables: list[dict[str, Any]]) -> None:
+    """This machine has what is swept of a lab."""
+    for key in keys:
+        table, _, name = key.partition(".")
+        for each in tables if table == "lab" else ():
+            kind = KINDS.get(each.get("lab", {}).get("kind", common.lab), USUAL)
+            if reason := kind.unavailable_settings(common.catalogue).get(QUANTITIES[name].setting):
+                raise UserError(f"crossover: --over {name}: lab {kind.name} cannot have it here: {reason}")
+
+
+def _within(asked: Range, setting: Setting) -> str:
+    """What to type of a range that goes beyond its setting."""
+    if not isinstance(setting, IntegerSetting):
+        return ""
+    low, high = max(asked.low, setting.minimum), min(asked.high, setting.maximum)
+    return f"; type --over {_typed(asked.name, low, high)}" if low < high else ""
+
+
+def _typed(name: str, low: int, high: int) -> str:
+    """A range as it is typed: quantities of a lab with their units."""
+    leaf = name.rpartition(".")[2]
+    ends = [written(leaf, end) if leaf in QUANTITIES else end for end in (low, high)]
+    return f"{name}={ends[0]}..{ends[1]}"
 
 
 def _places(leaf: str, common: Common, tables: list[dict[str, Any]]) -> dict[str, dict[int, Setting]]:
@@ -268,6 +308,7 @@ def _places(leaf: str, common: Common, tables: list[dict[str, Any]]) -> dict[str
             (f"load.settings.{leaf}", common.settings_of_load(table)),
             (f"settings.{leaf}", common.settings_of_server(table)),
             (f"load.{leaf}", {PROCESSES.name: PROCESSES}),
+            (f"lab.{leaf}", common.settings_of_lab(table)),
         ):
             if leaf in known:
                 found.setdefault(key, {})[place] = known[leaf]
@@ -321,7 +362,11 @@ def _numeric(common: Common, tables: list[dict[str, Any]]) -> list[str]:
     settings = {
         name: setting
         for table in tables
-        for known in (common.settings_of_load(table), common.settings_of_server(table))
+        for known in (
+            common.settings_of_load(table),
+            common.settings_of_server(table),
+            common.settings_of_lab(table),
+        )
         for name, setting in known.items()
     }
     numbers = [name for name, setting in settings.items() if isinstance(setting, IntegerSetting)]
@@ -334,16 +379,21 @@ def _no_such_setting(asked: Range, common: Common, tables: list[dict[str, Any]])
     full = list(_places(leaf, common, tables))
     if full:
         return f"crossover: --over {asked.name}: no such key; {leaf} is {' and '.join(full)}"
-    elsewhere = [
-        each.name
-        for each in common.catalogue.workloads
-        if leaf in {own.name for own in (*each.client_settings, *each.service_settings)}
-    ]
-    hint = (
-        f"; it is a setting of workload {' and '.join(elsewhere)} (--workload)"
-        if elsewhere
-        else near(leaf, numeric)
-    )
+    if leaf in QUANTITIES:
+        kinds = [kind.name for kind in owners(leaf)]
+        typed = " or ".join(f"--lab {kind} --over {leaf}={QUANTITIES[leaf].range_example}" for kind in kinds)
+        return (
+            f"crossover: --over {asked.name}: lab {common.lab} has no {leaf}, which is a key of lab "
+            f"{' and '.join(kinds)}; type {typed}"
+        )
+    of_workloads: dict[str, list[str]] = {}
+    for each in common.catalogue.workloads:
+        for own in dict.fromkeys((*each.client_settings, *each.service_settings)):
+            if isinstance(own, IntegerSetting):
+                of_workloads.setdefault(own.name, []).append(each.name)
+    hint = near(leaf, [*numeric, *of_workloads])
+    if elsewhere := of_workloads.get(leaf):
+        hint = f"; it is a setting of workload {' and '.join(dict.fromkeys(elsewhere))} (--workload)"
     return (
         f"crossover: --over {asked.name}: neither contender, nor workload {common.workload}, nor load "
         f"{common.load} has such a setting; numbers: {', '.join(numeric)}{hint}"

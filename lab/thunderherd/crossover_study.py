@@ -15,13 +15,15 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.catalogue import USUAL_DESIGN, Catalogue, ChoiceSetting, Way
+from thunderherd.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.crossover import DENSE_POINTS, grid
 from thunderherd.crossover_contenders import SIDES, Common, Swept, check_directions, contender, swept
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
 from thunderherd.lab_option import read as read_lab
+from thunderherd.lab_words import WRITTEN, written
+from thunderherd.labs import USUAL
 from thunderherd.metrics import PAYLOAD_RATE, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
@@ -45,8 +47,6 @@ METRICS = {
 }
 """What is compared where the user says nothing, by what the workload is measured by."""
 
-WARM_UP = "warm_up_milliseconds"
-"""The setting of a load that says how long it runs before its window, where it has it."""
 WARM_UP_SHARE = 0.2
 """Of the window."""
 
@@ -89,14 +89,17 @@ class Asked:
 
 def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
     """The study of the first stage. Raises UserError for every mistake that can be told from the words."""
-    range_ = parse_range(asked.over, "crossover: --over")
+    range_ = parse_range(asked.over, "crossover: --over", WRITTEN)
     tables, of_study, sweeps = _taken_over(asked) if asked.study else ({}, {}, [])
+    lab = read_lab(asked.lab, command="crossover: ")
+    tables["lab"] = {**tables.get("lab", {}), **lab}
     common = _common(asked, range_, tables, catalogue)
     pair = [contender(typed, common, of_study) for typed in (asked.a, asked.b)]
     _check_pair(asked, pair, catalogue)
     given = tables.get("server", {}).get("settings", {})
     over = swept(range_, common, pair, given)
     _check_free(asked, range_, over, common, sweeps)
+    _check_fixed(range_, over, lab)
     sizes = _coarse_sizes(asked, range_)
     _check_blocks(asked, len(sizes))
     _check_metrics(asked, tables)
@@ -113,8 +116,8 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
             "alpha": ALPHA,
         },
         "server": _server(common, tables, over),
-        "load": _load(asked, common, tables),
-        "lab": {**tables.get("lab", {}), **read_lab(asked.lab, command="crossover: ")},
+        "load": _load(asked, common, tables, over),
+        "lab": tables["lab"],
         "noise": tables.get("noise", {}),
         "sizes": {"quick": {"looks": [asked.blocks], "alpha_split": [1.0], **_own_set(tables)}},
         "sweeps": [
@@ -157,6 +160,7 @@ def _common(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: C
         server_way=_way(server),
         load_way=_way(load),
         side=asked.side,
+        lab=tables["lab"].get("kind", USUAL.name),
     )
 
 
@@ -220,18 +224,32 @@ def _check_free(
     for product in workload.products if workload else ():
         if over.name not in product.settings or over.keys != (f"{OF_LOAD}.{over.name}",):
             continue
-        pairs = [each for each in product.pairs(over.name) if range_.low <= each[over.name] <= range_.high]
+        known = product.pairs(over.name)
+        pairs = [each for each in known if range_.low <= each[over.name] <= range_.high]
         fitting = ", ".join(str(each[over.name]) for each in pairs) or "none"
         why = (
             f"crossover: --over {asked.over.strip()}: {' times '.join(product.settings)} of workload "
             f"{common.workload} must be {product.product}, so few sizes of the range can be had: {fitting}"
         )
         if not pairs:
-            raise UserError(why)
+            below = [each for each in known if each[over.name] < range_.low]
+            above = [each for each in known if each[over.name] > range_.high]
+            pairs = [*below[-1:], *above[:1]]
+            why += f", and the nearest are {' and '.join(str(each[over.name]) for each in pairs)}"
         step = math.ceil(len(pairs) / MOST_POINTS)
         sets = [{f"{OF_LOAD}.{name}": value for name, value in each.items()} for each in pairs[::step]]
         points = inline([{"name": str(each[over.keys[0]]), "set": each} for each in sets])
         raise UserError(f"{why}; {_compared_at(points, asked, over, sweeps)}")
+
+
+def _check_fixed(range_: Range, over: Swept, lab: Mapping[str, Any]) -> None:
+    """What is swept has no value of its own."""
+    for key in lab:
+        if over.keys == (f"lab.{key}",):
+            raise UserError(
+                f"crossover: --over {range_.name} and --lab {key}={lab[key]} contradict each other; leave "
+                f"--lab {key}={lab[key]} out"
+            )
 
 
 def _compared_at(points: str, asked: Asked, over: Swept, sweeps: Sequence[SweepTable]) -> str:
@@ -283,19 +301,29 @@ def _server(common: Common, tables: Mapping[str, Any], over: Swept) -> dict[str,
     }
 
 
-def _load(asked: Asked, common: Common, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """That of the study; without one, a load that ends by time, its connections kept for two primitives."""
-    if "load" in tables:
-        return dict(tables["load"])
+def _load(asked: Asked, common: Common, tables: Mapping[str, Any], over: Swept) -> dict[str, Any]:
+    """That of the study; without one, a load that ends by time, its connections kept for two primitives.
+
+    Where the number of each client's requests is swept, it ends by that.
+    """
     known = common.settings_of_load({})
     kind = common.catalogue.load(common.load)
-    settings: dict[str, Any] = {}
-    if kind and kind.duration:
+    counted = kind.by_count() if kind and _is_count(over, kind) else {}
+    if "load" in tables:
+        own = dict(tables["load"])
+        return {**own, "settings": {**own.get("settings", {}), **counted}} if counted else own
+    settings: dict[str, Any] = dict(counted)
+    if counted and asked.milliseconds is not None:
+        raise UserError(
+            f"crossover: --over {over.name} and --milliseconds contradict each other: a load ends when every "
+            "client has made so many requests, or by time; leave --milliseconds out"
+        )
+    if kind and kind.duration and not counted:
         milliseconds = asked.milliseconds or 500
         settings[kind.duration] = milliseconds
         if WARM_UP in known:
             settings[WARM_UP] = round(milliseconds * WARM_UP_SHARE)
-    elif asked.milliseconds is not None:
+    elif asked.milliseconds is not None and not counted:
         raise UserError(
             f"crossover: --milliseconds {asked.milliseconds}: load {common.load} does not end by time; give "
             f"another --load, or --set load.settings.{(kind.requests if kind else ('loops',))[-1]}=..."
@@ -307,6 +335,11 @@ def _load(asked: Asked, common: Common, tables: Mapping[str, Any]) -> dict[str, 
     return {"kind": common.load, "processes": 1, "settings": settings}
 
 
+def _is_count(over: Swept, kind: Load) -> bool:
+    """Whether what is swept is how many requests each client makes."""
+    return over.keys == tuple(f"{OF_LOAD}.{name}" for name in kind.requests[-1:])
+
+
 def _label(over: Swept) -> str:
     return over.name.replace("_", " ")
 
@@ -314,9 +347,17 @@ def _label(over: Swept) -> str:
 def _values(keys: Sequence[str], is_plain: bool, sizes: Sequence[float]) -> dict[str, Any]:
     """The points of a sweep: the values of keys that every contender has; otherwise tables."""
     whole = [int(size) for size in sizes]
-    if is_plain:
+    if is_plain and all(_value(key, size) == size for key in keys for size in whole):
         return {"key": keys[0] if len(keys) == 1 else list(keys), "values": whole}
-    return {"values": [{"name": str(size), "set": dict.fromkeys(keys, size)} for size in whole]}
+    return {
+        "values": [{"name": str(size), "set": {key: _value(key, size) for key in keys}} for size in whole]
+    }
+
+
+def _value(key: str, size: int) -> int | str:
+    """A size as a study has it under a key: a quantity of [lab] may have a unit."""
+    table, _, name = key.partition(".")
+    return written(name, size) if table == "lab" else size
 
 
 def _raised_note(over: Swept) -> dict[str, str]:

@@ -7,7 +7,8 @@ Its value is a kind of lab (`veth`), a word that only one key of [lab] may have 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from thunderherd.errors import UserError
@@ -45,6 +46,7 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
     found: dict[str, Any] = {}
     for text in typed:
         option = f"{command}{OPTION}"
+        _check_alone(text, option, {*words, *keys})
         if "=" in text:
             key, value = parse_override(text, option)
             key = key.removeprefix("lab.")
@@ -66,6 +68,14 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
             )
         found[key] = value
     return found
+
+
+def _check_alone(text: str, option: str, known: Collection[str]) -> None:
+    """Each kind, word and key is typed with an option of its own."""
+    parts = [each.strip() for each in re.split(r",(?![^\[]*\])", text)]
+    if len(parts) > 1 and all(each.partition("=")[0].removeprefix("lab.") in known for each in parts):
+        apart = " ".join(f"{OPTION} {each}" for each in parts)
+        raise UserError(f"{option} {text}: it takes one of them at a time; did you mean {apart}?")
 
 
 def _check_quantity(key: str, value: object, typed: str) -> None:

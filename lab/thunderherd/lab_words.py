@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from thunderherd.quantity import NoQuantity, in_units
+from thunderherd.quantity import UNITS, NoQuantity, Written, in_units
 
 OPTION = "--lab"
 OPTION_HELP = "Where it runs: a kind (`list labs`), or a key of a study's lab (mtu=9000); may be repeated."
@@ -31,6 +31,8 @@ class Quantity:
     units: Mapping[str, int]
     example: str
     """As a command line has it."""
+    range_example: str
+    """The values that a search may go over, likewise."""
 
     @property
     def in_toml(self) -> str:
@@ -39,14 +41,24 @@ class Quantity:
 
 
 QUANTITIES: dict[str, Quantity] = {
-    "mtu": Quantity("mtu", {}, "1500"),
+    "mtu": Quantity("mtu", {}, "1500", "1500..65535"),
     "rate": Quantity(
-        "rate_bits_per_second", {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}, "10gbit"
+        "rate_bits_per_second",
+        {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9},
+        "10gbit",
+        "100mbit..10gbit",
     ),
-    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms"),
-    "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%"),
+    "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms", "1ms..100ms"),
+    "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%", "0.1%..10%"),
 }
 """The keys of [lab] that the engine's pair of interfaces is told."""
+
+WRITTEN = {
+    f"{table}{key}": Written(each.units or UNITS, each.range_example)
+    for key, each in QUANTITIES.items()
+    for table in ("", "lab.")
+}
+"""How the ends of a range of them are written, by key, alone or with its table."""
 
 
 def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
@@ -74,6 +86,16 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
         raise ValueError(f"it is no multiple of {(1 / Decimal(least)).normalize():f}{unit}")
     return int(found)
+
+
+def written(key: str, number: int) -> int | str:
+    """A quantity as a study has it, of its number in the unit of the engine's setting: `parse`, undone."""
+    units = QUANTITIES[key].units
+    if not units:
+        return number
+    whole = [unit for unit, size in units.items() if number % size == 0]
+    unit = max(whole, key=units.__getitem__) if whole else min(units, key=units.__getitem__)
+    return f"{(Decimal(number) / units[unit]).normalize():f}{unit}"
 
 
 def is_like(kind: str, settings: Mapping[str, int], wanted: Mapping[str, int | str]) -> bool:

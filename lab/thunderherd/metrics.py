@@ -326,3 +326,11 @@ def in_order(names: Iterable[str]) -> list[str]:
     """Names of metrics, each once: those of the table in its order, then the others as they come."""
     found = dict.fromkeys(names)
     return [*(name for name in METRICS if name in found), *(name for name in found if name not in METRICS)]
+
+
+def better_of(name: str) -> Better:
+    """The better direction of a metric; of one that does not exist, which was complained about, less."""
+    try:
+        return metric(name).better
+    except KeyError:
+        return "less"

@@ -90,10 +90,20 @@ class Observation:
     def work(self) -> Tally | None:
         """What the server counted while its clients were measured."""
         if self.is_whole_life:
-            return self.summary.tally if self.summary else None
-        return (
-            None if self.before is None or self.after is None else less(self.after.tally, self.before.tally)
-        )
+            return self._in_requests(self.summary.tally) if self.summary else None
+        if self.before is None or self.after is None:
+            return None
+        return self._in_requests(less(self.after.tally, self.before.tally))
+
+    def _in_requests(self, counted: Tally) -> Tally:
+        """The same, in requests where the server cannot tell them apart and counted receives: there are as
+        many of these for each as there were for each request of its clients over its whole life."""
+        life = self.summary
+        if self.contender.counts_requests or life is None or not life.tally.requests:
+            return counted
+        asked = sum(load.tally.requests for load in (*self.warm_up, *self.loads))
+        requests = round(counted.requests * asked / life.tally.requests)
+        return counted.model_copy(update={"requests": requests})
 
     def server_cpu(self) -> tuple[float, Tally] | None:
         """The server's CPU in seconds, and the work that it was used for."""
@@ -104,7 +114,9 @@ class Observation:
             life = self.server_life
             return None if life is None else ((life.user_ns + life.system_ns) / 1e9, work)
         if self.cpu_scope() == "whole_life":
-            return None if self.summary is None else (self.summary.cpu_ns / 1e9, self.summary.tally)
+            if self.summary is None:
+                return None
+            return self.summary.cpu_ns / 1e9, self._in_requests(self.summary.tally)
         used = _cpu_between(self.before, self.after)
         return None if used is None else (used, work)
 
@@ -172,6 +184,8 @@ class Observation:
         each = measured.bytes_per_request()
         server = of_side("server", self._of_server(), work.requests, each)
         client = of_side("client", self._of_clients(), asked, each)
+        if server[OF_SERVER_COPIED] is None:
+            server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
         return {name: None if left_out(name, self) else value for name, value in found.items()}
 
@@ -186,6 +200,15 @@ class Observation:
         return (
             share(life.voluntary_switches, self.summary.tally.connections) if life and self.summary else None
         )
+
+    def _copied_share_of_life(self) -> float | None:
+        """Of the server's sends without copying; None where no completion of any was read.
+
+        Blocking sockets read them when many sends are in flight, and when a connection ends: a window with
+        few sends has none, and what the kernel copies is not another matter there.
+        """
+        tally = self.summary.tally if self.summary else None
+        return share(tally.completions_copied, tally.completions) if tally else None
 
     def listen_drops(self) -> int:
         if self.is_whole_life:
@@ -292,6 +315,7 @@ READ_LATE = (
 """The warning of a trial that counts all the same."""
 
 SWITCHES = "voluntary_switches"
+OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
 
 
 def read_late(seen: Observation | TrialRecord) -> list[str]:

@@ -6,10 +6,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 from thunderherd.errors import UserError
 
-__all__ = ["NoQuantity", "Range", "amount", "amounts", "in_units", "parse_quantity", "parse_range", "plain"]
+__all__ = [
+    "UNITS",
+    "NoQuantity",
+    "Range",
+    "Written",
+    "amount",
+    "amounts",
+    "in_units",
+    "parse_quantity",
+    "parse_range",
+    "plain",
+]
 
 UNITS = {
     "": 1,
@@ -58,49 +70,64 @@ class Range:
     high: int
 
 
-def parse_range(text: str, option: str) -> Range:
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How values of a setting are written that has units of its own, and a range of them."""
+
+    units: Mapping[str, int]
+    example: str
+
+
+def parse_range(text: str, option: str, own: Mapping[str, Written] = MappingProxyType({})) -> Range:
     """`message_bytes=64..4MiB`. Raises UserError, which names the option, for anything else.
 
-    `option` may have the command before it, as an error has: `crossover: --over`.
+    `option` may have the command before it, as an error has: `crossover: --over`. `own` are settings with
+    units of their own, by name.
     """
     name, equals, values = text.partition("=")
     first, dots, last = values.partition("..")
     name, typed = name.strip(), option.rpartition(" ")[2]
     if not name or not equals or not dots:
-        raise UserError(f"{option} {text}: it takes SETTING=LOW..HIGH, such as {typed} {_example(name)}")
-    ends = [parse_quantity(each, f"{option} {text}") for each in (first, last)]
+        raise UserError(f"{option} {text}: it takes SETTING=LOW..HIGH, such as {typed} {_example(name, own)}")
+    units = own[name].units if name in own else UNITS
+    ends = [parse_quantity(each, f"{option} {text}", units) for each in (first, last)]
     if ends[0] >= ends[1]:
-        low, high = (ends[1], ends[0]) if ends[1] < ends[0] else (1, 2 * max(1, ends[0]))
+        such_as = f"{last.strip()}..{first.strip()}" if ends[1] < ends[0] else f"1..{2 * max(1, ends[0])}"
+        if ends[1] == ends[0] and name in own:
+            such_as = own[name].example
         raise UserError(
-            f"{option} {text}: {ends[0]} is not below {ends[1]}; write the lower end first, such as "
-            f"{typed} {name}={low}..{high}"
+            f"{option} {text}: {first.strip()} is not below {last.strip()}; write the lower end first, such "
+            f"as {typed} {name}={such_as}"
         )
     if ends[0] < 1:
         raise UserError(f"{option} {text}: its sizes are spaced by their logarithm; begin at 1 at least")
     return Range(name, ends[0], ends[1])
 
 
-def _example(name: str) -> str:
+def _example(name: str, own: Mapping[str, Written]) -> str:
     """What could have been typed of a setting, if it was the name of one."""
+    if name in own:
+        return f"{name}={own[name].example}"
     name = name if re.fullmatch(r"[a-z_]+(\.[a-z_]+)*", name) else "bytes"
     return f"{name}={'64..4MiB' if name.endswith('bytes') else '1..64'}"
 
 
-def parse_quantity(text: str, where: str) -> int:
+def parse_quantity(text: str, where: str, units: Mapping[str, int] = UNITS) -> int:
     """`4MiB` as 4194304. Raises UserError, which says where."""
+    allowed = ALLOWED if units is UNITS else f"a number with its unit ({', '.join(units)})"
     try:
-        value = in_units(text, UNITS)
+        value = in_units(text, units)
     except NoQuantity as error:
-        raise UserError(f"{where}: {error}; allowed: {ALLOWED}{_nearest(error)}") from None
+        raise UserError(f"{where}: {error}; allowed: {allowed}{_nearest(error, units)}") from None
     if value.denominator != 1:
-        raise UserError(f"{where}: {text.strip()} is {float(value):g}; allowed: {ALLOWED}")
+        raise UserError(f"{where}: {text.strip()} is {float(value):g}; allowed: {allowed}")
     return int(value)
 
 
-def _nearest(error: NoQuantity) -> str:
+def _nearest(error: NoQuantity, units: Mapping[str, int]) -> str:
     """The quantities that somebody may have meant who typed a unit that there is not."""
     unit = error.text.lower()
-    nearest = sorted(known for known in UNITS if error.digits and known.lower() in (unit, f"{unit}ib"))
+    nearest = sorted(known for known in units if error.digits and known.lower() in (unit, f"{unit}ib"))
     return f"; did you mean {' or '.join(error.digits + each for each in nearest)}?" if nearest else ""
 
 

@@ -240,6 +240,9 @@ class ContenderSummary(Record):
     metrics: dict[str, Interval] = Field(
         description="every metric that it has in each of these blocks, in the metric's own unit"
     )
+    unknown: dict[str, str] = Field(
+        default_factory=dict, description="by metric, why nothing tells a figure of what it did"
+    )
     runs: list[TrialMetrics] = Field(
         description="the metrics of each run, by block, where runs are repeated in place of verdicts; of the "
         "first accepted ones where a study shows some beside its verdicts"

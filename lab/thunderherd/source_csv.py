@@ -13,6 +13,9 @@ from thunderherd.study import Contender, Study
 
 __all__ = ["text_of"]
 
+UNKNOWN = "unknown"
+"""In place of a figure of something that the contender did, and nothing has told."""
+
 DIGITS = 10
 """Significant digits of a figure: more than any has, so that nothing is lost by writing it."""
 
@@ -20,7 +23,8 @@ DIGITS = 10
 def text_of(study: Study, summary: Summary) -> str | None:
     """The whole file; None where the study has no such table, or this size none of its lines.
 
-    What was not measured is an empty field: never zero, and the line is there all the same.
+    What was not measured is an empty field: never zero, and the line is there all the same. What cannot be
+    known of something that was done is `UNKNOWN`: a share of copied sends without a completion.
     """
     table = study.source_csv
     if table is None:
@@ -52,6 +56,6 @@ def _field(column: CsvColumn, study: Study, contender: Contender, measured: Cont
     name = column.metric or ""
     figure = measured.metrics.get(name)
     if figure is None:
-        return ""
+        return UNKNOWN if name in measured.unknown else ""
     is_time = metric(name, study.measure.counters).unit == "s"
     return f"{figure.value * (UNITS_OF_TIME[column.unit or 's'] if is_time else 1):.{DIGITS}g}"

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from thunderherd.catalogue import Catalogue, Way
 from thunderherd.records import TrialForm
-from thunderherd.study_file import KeyPath, assign, flat
+from thunderherd.study_file import KeyPath, assign, flat, show
 from thunderherd.study_form import (
     ContenderTable,
     LabTable,
@@ -276,3 +276,17 @@ def _at(
     name = base.table.name
     table = ContenderTable.model_validate({**data, "name": name})
     return Configuration(f"{name}@{sweep.name}={point.name}", form, base, sweep, point, table, places)
+
+
+def x_label(sweep: SweepTable) -> str:
+    """A word for the axis of a sweep: what its key says, where it does not say so itself."""
+    names = dict.fromkeys(key.rpartition(".")[2] for key in sweep.keys or (sweep.name,))
+    return sweep.x_label or " and ".join(names).replace("_", " ")
+
+
+def label_of(table: ContenderTable, base: ContenderTable) -> str:
+    """What a contender of a family is called: its base, and what differs from it."""
+    if table is base:
+        return table.name
+    changed = ", ".join(f"{key} {show(value)}" for key, value in table.settings.items())
+    return f"{base.label or base.name}; {changed}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from thunderherd.catalogue import Catalogue, Setting, SettingValue, defaults
 from thunderherd.lab_kind import Kind
-from thunderherd.lab_words import QUANTITIES, parse
+from thunderherd.lab_words import OPTION, QUANTITIES, parse
 from thunderherd.labs import KINDS, USUAL, named, owners, takes, with_namespaces
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_file import KeyPath, Problems, show, unknown
@@ -82,6 +82,7 @@ def _check_quantity(
 
 def _check_without_tcp(kind: Kind, each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
     over = f"lab {show(kind.name)} has no TCP"
+    before, instead = len(problems), ", ".join(each.name for each in KINDS.values() if each.has_tcp)
     named: list[tuple[KeyPath, str, str | None]] = []
     if design := catalogue.design(each.design):
         named.append((each.where("design"), design.name, design.tcp_only))
@@ -92,7 +93,9 @@ def _check_without_tcp(kind: Kind, each: Configuration, catalogue: Catalogue, pr
         named.append((place, name, primitive.tcp_only if primitive else None))
     for place, name, reason in named:
         if reason:
-            problems.add(place, f"{name} runs over TCP alone ({reason}), and {over}")
+            problems.add(
+                place, f"{name} runs over TCP alone ({reason}), and {over}; labs that have: {instead}"
+            )
     settings = {**each.form.server.settings, **each.table.settings}
     for path, given in ((("settings",), settings), (("load", "settings"), each.load.settings)):
         for name in given:
@@ -100,6 +103,10 @@ def _check_without_tcp(kind: Kind, each: Configuration, catalogue: Catalogue, pr
                 problems.add(
                     each.where(*path, name), f"{name} is a setting of TCP, and {over}: leave {name} out"
                 )
+    if len(problems) > before and ("lab", "kind") in problems.overridden:
+        typed = " or ".join(f"{OPTION} {each.name}" for each in KINDS.values() if each.has_tcp)
+        said = f"{over}, and this study asks for it at the lines below; type {typed}, or mend a copy of it"
+        problems.note(f"{problems.where(('lab', 'kind'))}: {said}")
 
 
 def unavailable_lab(each: Configuration, catalogue: Catalogue) -> Iterator[tuple[KeyPath, str]]:

@@ -255,8 +255,45 @@ def _has(each: Configuration, key: tuple[str, ...], catalogue: Catalogue) -> boo
     if key[0] == "settings":
         return key[1] in catalogue.settings_of_server(each.design, each.way, each.workload)
     if key[:2] == ("load", "settings"):
-        return key[2] in catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
+        is_known = key[2] in catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
+        return is_known and key[2] != _overruled(each, catalogue)
     return key[0] != "lab" or takes(each.lab.kind, key[1])
+
+
+def _overruled(each: Configuration, catalogue: Catalogue) -> str | None:
+    """The setting of its load that has no effect, as that ends by time."""
+    kind = catalogue.load(each.load.kind)
+    return kind.overruled(each.load.settings) if kind else None
+
+
+def check_counts(
+    form: StudyForm, chosen: Sequence[Configuration], catalogue: Catalogue, problems: Problems
+) -> None:
+    """No sweep has values of what has no effect, as the load ends by time; `chosen` are the contenders."""
+    for index, sweep in enumerate(form.sweeps):
+        for each in chosen:
+            name = _overruled(each, catalogue)
+            if each.sweep is not sweep or each.point is None or name is None:
+                continue
+            if ("load", "settings", name) in {change.path for change in each.point.changes}:
+                why = f"{name} would have no effect: {_by_time(each, name, catalogue)}"
+                instead = " and ".join(_by_count(each, catalogue))
+                problems.add(("sweeps", index, "values"), f"sweep {sweep.name}: {why}, give {instead}")
+                break
+
+
+def _by_time(each: Configuration, name: str, catalogue: Catalogue) -> str:
+    """That the load of a contender ends by time and not by the number of its requests."""
+    kind = catalogue.load(each.load.kind)
+    assert kind is not None, "it is overruled by a setting of it"
+    given = each.load.settings.get(kind.duration or "")
+    return f"the load ends by time ({kind.duration} = {show(given)}); to make it end by {name}"
+
+
+def _by_count(each: Configuration, catalogue: Catalogue) -> list[str]:
+    """The keys, with their values, that make the load of a contender end by the number of its requests."""
+    kind = catalogue.load(each.load.kind)
+    return [f"load.settings.{key}={value}" for key, value in kind.by_count().items()] if kind else []
 
 
 MOST_SHOWN = 3
@@ -282,6 +319,11 @@ def _why_unused(
             if whole not in instead:
                 instead[whole] = _instead(place, key, value, form, _products(each, catalogue))
     if not instead:
+        for key in keys:
+            for each in chosen:
+                if key[:2] == ("load", "settings") and key[2] == _overruled(each, catalogue):
+                    typed = " ".join(f"--set {one}" for one in _by_count(each, catalogue))
+                    return f"it would have no effect: {_by_time(each, key[2], catalogue)}, type {typed}"
         kinds = [kind for key in keys if key[0] == "lab" for kind in owners(key[1])]
         of_lab = f", which is a key of lab {named(kinds)}" if kinds else ""
         return f"it would have no effect: nothing that size {size} runs has it{of_lab}"

@@ -72,13 +72,15 @@ class LoadPlan(_Resolved):
 
     `requests` names the settings whose product is the number of requests of one process, the last of them
     the number of each client; `duration` the setting that ends it by time where it is not 0. The engine says
-    so. Whoever does not `store` what comes has primitives that leave it to the kernel, uncopied if possible.
+    so. Whoever does not `store` what comes has primitives that leave it to the kernel, uncopied if possible;
+    one that `completes` its sends asks the kernel not to copy them.
     """
 
     kind: str
     primitive: str
     receive: str
     stores: bool = True
+    completes: bool = False
     workload: str
     processes: int
     settings: Settings
@@ -144,11 +146,12 @@ class Contender(_Resolved):
     """One complete configuration; `settings` holds a value for everything that its server can be told.
 
     A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
-    `stores` is as that of the load, for its server. `copies` is how often a byte on its way from one program
-    to the other is copied at least, `spins` whether an end never sleeps, `makes` what its server makes anew
-    for every connection. `scale` says in words how it is smaller than the source's
+    `stores` and `completes` are as those of the load, for its server. `copies` is how often a byte on its way
+    from one program to the other is copied at least, `spins` whether an end never sleeps, `makes` what its
+    server makes anew for every connection. `scale` says in words how it is smaller than the source's
     experiment, where it is; `queueing_bound` is the most requests a second that arithmetic allows it, where
     the study says how to reckon; `at_least` what a trial must have of some metrics to be valid.
+    `counts_requests` is whether its server counts as many requests as its clients make; the engine says so.
     """
 
     name: str
@@ -161,6 +164,7 @@ class Contender(_Resolved):
     primitive: str
     receive: str
     stores: bool = True
+    completes: bool = False
     copies: int = 2
     spins: bool = False
     makes: Makes | None = None
@@ -174,6 +178,7 @@ class Contender(_Resolved):
     scale: str | None = None
     queueing_bound: float | None = None
     at_least: dict[str, float] = {}
+    counts_requests: bool = Field(default=True, exclude=True)
     control_of: str | None
 
     def configured(self) -> dict[str, object]:

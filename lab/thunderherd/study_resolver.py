@@ -17,14 +17,21 @@ from thunderherd.catalogue import (
     states_of_counters,
 )
 from thunderherd.errors import UserError
-from thunderherd.metrics import Better, metric
+from thunderherd.metrics import better_of
 from thunderherd.records import PaperFigure, SweepPoint
 from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
-from thunderherd.study_configurations import MAIN, Configuration, configurations, point_name, points
+from thunderherd.study_configurations import (
+    MAIN,
+    Configuration,
+    configurations,
+    label_of,
+    point_name,
+    points,
+    x_label,
+)
 from thunderherd.study_counting import counted_apart
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
-    ContenderTable,
     LabTable,
     LoadTable,
     ScaleTable,
@@ -40,7 +47,7 @@ from thunderherd.study_lab import (
     of_sockets,
     unavailable_lab,
 )
-from thunderherd.study_overrides import SettableKeys, check_used, parse_override
+from thunderherd.study_overrides import SettableKeys, check_counts, check_used, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
     Comparison,
@@ -141,6 +148,7 @@ class Resolver:
         absent |= self._given_up(everything)
         if self.whole and not len(problems):
             check_used(form, self.size, chosen, self.catalogue, problems)
+            check_counts(form, chosen, self.catalogue, problems)
         paper = Paper.read(form, problems)
         missing = self._missing(chosen) if on_this_machine else {}
         if missing:
@@ -312,7 +320,7 @@ class Resolver:
         table, base = each.base.table, each.base.start
         allowed = self.catalogue.settings_of_server(each.design, each.way, each.workload)
         allowed = of_sockets(each.lab, allowed, self.catalogue)
-        label = table.label or _label(table, base)
+        label = table.label or label_of(table, base)
         scale = self.form.scale if is_scaled(each) else None
         settings = (
             defaults(allowed)
@@ -326,7 +334,7 @@ class Resolver:
             ran = here(scale, each.point)
             point = SweepPoint(name=each.point.name, number=each.point.number, here=ran)
             label = f"{label}; {x_label(each.sweep)} {point.label}"
-        is_main = each.sweep is None
+        is_main, workload = each.sweep is None, self.catalogue.workload(each.workload)
         return Contender(
             name=each.name,
             label=label,
@@ -336,7 +344,7 @@ class Resolver:
             row=table.row if is_main and isinstance(table.row, int) else None,
             design=each.design,
             **each.way._asdict(),
-            stores=self._stores(each.way),
+            **self._seen_of(each.way),
             **self.catalogue.facts_of(each.design, each.way, each.load.way),
             workload=each.workload,
             settings=settings,
@@ -348,6 +356,7 @@ class Resolver:
             scale=in_words(scale, settings),
             queueing_bound=queueing_bound(self.form.queueing_bound, settings, load),
             at_least=at_least(self.form.measure.at_least, load),
+            counts_requests=workload is None or workload.counts_requests,
             control_of=table.control_of if is_main else None,
         )
 
@@ -359,7 +368,7 @@ class Resolver:
         return LoadPlan(
             kind=load.kind,
             **load.way._asdict(),
-            stores=self._stores(load.way),
+            **self._seen_of(load.way),
             workload=workload,
             processes=load.processes,
             settings=divided(settings, OF_LOAD, scale, self.remainders),
@@ -368,10 +377,13 @@ class Resolver:
             duration=kind.duration if kind else None,
         )
 
-    def _stores(self, way: Way) -> bool:
-        """Whether what is received in this way is stored."""
-        primitive = self.catalogue.primitive(way.receive)
-        return primitive is None or primitive.stores
+    def _seen_of(self, way: Way) -> dict[str, Any]:
+        """Whether what is received in this way is stored, and whether what is sent has completions."""
+        sends, receives = self.catalogue.primitive(way.primitive), self.catalogue.primitive(way.receive)
+        return {
+            "stores": receives is None or receives.stores,
+            "completes": sends is not None and sends.completes,
+        }
 
     def _sweep(
         self,
@@ -460,7 +472,13 @@ class Resolver:
                 f"{measured} connections a trial, shown per {shown}: "
                 "what a trial costs is scaled, not measured at that length"
             )
-        yield from notes_of(lab_of(self.form.lab, self.catalogue), self.form.lab.placement)
+        lab = lab_of(self.form.lab, self.catalogue)
+        labs: dict[str | None, set[str]] = {}
+        for made in contenders:
+            labs.setdefault(made.sweep, set()).add(made.lab.network)
+        if {lab.network} not in labs.values():
+            lab = lab.model_copy(update={"settings": {}})  # no part runs where the study has it
+        yield from notes_of(lab, self.form.lab.placement)
         for reason in dict.fromkeys(missing.values()):
             names = ", ".join(name for name, why in missing.items() if why == reason)
             yield f"left out: {names}: {reason}"
@@ -473,27 +491,6 @@ class Resolver:
             yield f"{are} not available here: {reason}"
 
 
-def x_label(sweep: SweepTable) -> str:
-    """A word for the axis of a sweep: what its key says, where it does not say so itself."""
-    names = dict.fromkeys(key.rpartition(".")[2] for key in sweep.keys or (sweep.name,))
-    return sweep.x_label or " and ".join(names).replace("_", " ")
-
-
-def better_of(name: str) -> Better:
-    """The better direction of a metric; of one that does not exist, which was complained about, less."""
-    try:
-        return metric(name).better
-    except KeyError:
-        return "less"
-
-
 def _known(settings: Settings, allowed: Mapping[str, Setting]) -> Settings:
     """The settings that are right; the others have been complained about."""
     return {key: value for key, value in settings.items() if key in allowed and allowed[key].accepts(value)}
-
-
-def _label(table: ContenderTable, base: ContenderTable) -> str:
-    if table is base:
-        return table.name
-    changed = ", ".join(f"{key} {show(value)}" for key, value in table.settings.items())
-    return f"{base.label or base.name}; {changed}"

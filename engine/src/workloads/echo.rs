@@ -1,18 +1,24 @@
 //! What comes in goes out: RFC 862 over TCP.
+//!
+//! The protocol has no requests that a server could tell apart, so it counts its receives, of which a long message takes
+//! several. What both ends account for, and what must be equal, is bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::inbox;
-use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
-use crate::pattern::{BYTES, CHECK, Reception, pattern};
+use crate::pattern::{self, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
-use crate::setting::Settings;
+use crate::setting::{Kind, Setting, Settings};
+use crate::sys::shared::SharedArray;
 use crate::tally::ErrorKind;
-use crate::workload::{Answer, COMMON, Client, Conversation, End, Input, Next, Service, Session, Then, Workload};
+use crate::workload::{
+    Account, Answer, COMMON, Client, Conversation, End, Input, Next, Service, Session, Then, Workload,
+};
 
 pub static ENTRY: Workload = Workload {
     about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },
@@ -21,7 +27,8 @@ pub static ENTRY: Workload = Workload {
     client_settings: &[BYTES, CHECK],
     takes_unstored: &[End::Client],
     lasting: &[End::Client],
-    service: |_: &Settings, _: Waits| -> Result<Box<dyn Service>> { Ok(Box::new(Echo)) },
+    counts_requests: false,
+    service,
     client,
     ..COMMON
 };
@@ -31,14 +38,53 @@ const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 /// The most that a client sends before it receives. The server takes no more in while it cannot send, so a client that
 /// does not read meanwhile waits for ever once all buffers between the two are full; the smallest that Linux gives them
 /// hold more than this (tcp(7), tcp_rmem and tcp_wmem).
-const MOST: usize = 64 * 1024;
+const MOST: u64 = 64 * 1024;
 
-/// Either end of the serving side: there is nothing to remember.
-struct Echo;
+/// How long a message is.
+const BYTES: Setting = Setting {
+    help: "Bytes of every message; the client sends all of one before it receives any of it",
+    kind: Kind::Integer { minimum: 1, maximum: MOST, default: 4000 },
+    ..pattern::BYTES
+};
+
+/// The name of the sum that both ends account for: the bytes of all messages that were sent back.
+const ECHOED: &str = "echoed_bytes";
+
+/// The sum of one end, whose processes share it.
+#[derive(Clone)]
+struct Echoed(Arc<SharedArray<AtomicU64>>);
+
+impl Echoed {
+    fn new() -> Result<Self> {
+        Ok(Echoed(Arc::new(SharedArray::new(1).context("shared memory could not be mapped")?)))
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0[0].fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn account(&self) -> Account {
+        Account::from([(ECHOED, self.0[0].load(Relaxed))])
+    }
+}
+
+fn service(_settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
+    Ok(Box::new(Echo { echoed: Echoed::new()? }))
+}
+
+/// The serving side, and each of its connections: there is nothing else to remember.
+#[derive(Clone)]
+struct Echo {
+    echoed: Echoed,
+}
 
 impl Service for Echo {
     fn open(&self) -> Box<dyn Session> {
-        Box::new(Echo)
+        Box::new(self.clone())
+    }
+
+    fn account(&self) -> std::result::Result<Account, String> {
+        Ok(self.echoed.account())
     }
 }
 
@@ -47,7 +93,7 @@ impl Session for Echo {
         BUFFER
     }
 
-    /// Whatever one receive brought counts as one request: the protocol has no other bounds.
+    /// Whatever one receive brought counts as one request: see [`Workload::counts_requests`].
     fn receive(&mut self, input: &mut Input<'_>, outbox: &mut Outbox) -> std::result::Result<Next, ErrorKind> {
         if input.ended {
             return Ok(Next::Close);
@@ -55,6 +101,7 @@ impl Session for Echo {
         let bytes: Arc<[u8]> = input.bytes().into();
         input.take(bytes.len());
         let length = bytes.len();
+        self.echoed.add(length);
         outbox.push(Piece::Bytes(bytes, 0..length));
         outbox.end_message();
         Ok(Next::Answered(Then::Receive(BUFFER)))
@@ -63,25 +110,23 @@ impl Session for Echo {
 
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
     let reception = Reception::new(settings);
-    if reception.bytes() > MOST {
-        return Err(mistake(format!(
-            "--bytes is {}, but echo takes at most {MOST}: the client sends all of them before it receives any, and \
-             larger messages may fill every buffer between the two",
-            reception.bytes()
-        )));
-    }
-    Ok(Box::new(Asker { message: pattern(reception.bytes() as u64), reception }))
+    Ok(Box::new(Asker { message: pattern(reception.bytes() as u64), reception, echoed: Echoed::new()? }))
 }
 
 #[derive(Clone)]
 struct Asker {
     message: Arc<[u8]>,
     reception: Reception,
+    echoed: Echoed,
 }
 
 impl Client for Asker {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
+    }
+
+    fn account(&self) -> Account {
+        self.echoed.account()
     }
 }
 
@@ -93,7 +138,11 @@ impl Conversation for Asker {
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
-        self.reception.receive(input)
+        let answer = self.reception.receive(input)?;
+        if answer == Answer::Complete {
+            self.echoed.add(self.message.len());
+        }
+        Ok(answer)
     }
 }
 
@@ -105,8 +154,9 @@ mod tests {
     use crate::inbox::Inbox;
     use crate::setting::Value;
 
-    fn echoed(segments: &[Vec<u8>]) -> Vec<u8> {
-        let (mut session, mut inbox, mut echoed) = (Echo.open(), Inbox::default(), Vec::new());
+    /// What a service sends back of what comes in such segments.
+    fn echoed(service: &dyn Service, segments: &[Vec<u8>]) -> Vec<u8> {
+        let (mut session, mut inbox, mut echoed) = (service.open(), Inbox::default(), Vec::new());
         for segment in segments {
             inbox.room(segment.len()).copy_from_slice(segment);
             inbox.filled(segment.len());
@@ -125,15 +175,41 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn whatever_comes_in_goes_out(segments in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..100), 0..10)) {
-            proptest::prop_assert_eq!(echoed(&segments), segments.concat());
+            let service = service(&settings(1), Waits::InTheCall).unwrap();
+            proptest::prop_assert_eq!(echoed(service.as_ref(), &segments), segments.concat());
+            let account = service.account().unwrap();
+            proptest::prop_assert_eq!(account[ECHOED], segments.concat().len() as u64);
         }
+    }
+
+    fn settings(bytes: u64) -> Settings {
+        Settings::new([&BYTES, &CHECK], &BTreeMap::from([("bytes", Value::Integer(bytes))]))
+    }
+
+    #[test]
+    fn both_ends_account_for_the_bytes_of_a_message_however_it_is_cut() {
+        let (bytes, service) = (50_000, service(&settings(1), Waits::InTheCall).unwrap());
+        let client = client(&settings(bytes)).unwrap();
+        let (mut conversation, mut inbox, mut outbox) = (client.open(), Inbox::default(), Outbox::default());
+        conversation.ask(&mut outbox);
+        let segments: Vec<Vec<u8>> = pattern(bytes).chunks(9_999).map(<[u8]>::to_vec).collect();
+        let mut answer = None;
+        for segment in &segments {
+            assert!(client.account()[ECHOED] == 0, "a message counts when all of it is back");
+            let back = echoed(service.as_ref(), std::slice::from_ref(segment));
+            inbox.room(back.len()).copy_from_slice(&back);
+            inbox.filled(back.len());
+            answer = Some(conversation.receive(&mut Input::new(&mut inbox, 1, 0, false)).unwrap());
+        }
+        assert_eq!(answer, Some(Answer::Complete));
+        assert_eq!(client.account(), service.account().unwrap());
+        assert_eq!(client.account()[ECHOED], bytes);
     }
 
     #[test]
     fn a_message_that_no_buffers_hold_is_refused_with_the_limit() {
-        let with = |bytes| Settings::new([&BYTES, &CHECK], &BTreeMap::from([("bytes", Value::Integer(bytes))]));
-        assert!(client(&with(65536)).is_ok());
-        let error = client(&with(65537)).err().unwrap().to_string();
-        assert!(error.contains("--bytes is 65537") && error.contains("65536"), "{error}");
+        assert_eq!(BYTES.parse("65536").unwrap(), Value::Integer(65536));
+        let error = BYTES.parse("65537").unwrap_err().to_string();
+        assert!(error.contains("--bytes is '65537'") && error.contains("65536"), "{error}");
     }
 }
