@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
-use perf_event::{Builder, CountAndTime, Counter, Group as ReadAtOnce, ReadFormat};
+use perf_event::{Builder, CountAndTime, Counter, Group as ReadAtOnce, GroupData, ReadFormat};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -225,6 +226,11 @@ impl PerfEvent {
     }
 }
 
+/// How often a reading is tried, and the pause in between: a fork or an exit that copies a hundred events takes half a
+/// millisecond.
+const TRIES: usize = 200;
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Software events of one tree that are read all at once, by one system call: their figures are of the same moment, and whoever
 /// counts its own system calls adds one alone.
 pub struct EventsAtOnce {
@@ -260,10 +266,22 @@ impl EventsAtOnce {
 
     /// The first, and those of the others that are counted, in their order.
     pub fn read(&mut self) -> Result<(u64, Vec<u64>)> {
-        let read = self.group.read()?;
+        let read = self.read_intact()?;
         let value =
             |counter: &Counter| read.get(counter).map(|entry| entry.value()).context("the kernel left an event out");
         Ok((value(self.group.as_counter())?, self.members.iter().map(value).collect::<Result<_>>()?))
+    }
+
+    /// While a thread of the tree is being made or ends, it has the events in part, and the kernel answers ECHILD
+    /// (kernel/events/core.c, __perf_read_group_add): then it is asked again.
+    fn read_intact(&mut self) -> io::Result<GroupData> {
+        for _ in 1..TRIES {
+            match self.group.read() {
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => std::thread::sleep(PAUSE),
+                read => return read,
+            }
+        }
+        self.group.read()
     }
 }
 

@@ -205,6 +205,9 @@ def test_per_byte_and_per_connection() -> None:
     assert amounts(by_connection)["system_calls"] == 4
     by_byte = explain(more, LEAN, limits(), between(10), per="byte")
     assert cause(by_byte, "system_calls").a == pytest.approx(13 / 4000)
+    small = explain(more, LEAN, limits(), between(0.001), per="byte")
+    assert "2,500 system calls a MB more" in sentence(small)
+    assert ("read", "3,250", "750", "") in decomposition(by_byte).calls
     unopened = more.model_copy(update={"requests_per_connection": None})
     told = cause(explain(unopened, LEAN, limits(), between(10), per="connection"), "system_calls")
     assert told.amount is None and told.why == "not counted here: no connection was opened in the window"

@@ -8,6 +8,7 @@ what was counted (`counts`).
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +28,8 @@ from thunderherd.study import Contender, Study
 
 ATTEMPTS = 2
 """A counted trial that is not valid is made once more."""
+MOST_REQUESTS = 2000
+"""In the window of a counted trial, about."""
 
 
 class MakeTrial(Protocol):
@@ -58,9 +61,8 @@ def count_run(
             for number, position, name in missing:
                 for attempt in range(_attempts(done, name, number) + 1, ATTEMPTS + 1):
                     try:
-                        made = trial(
-                            asked, study.contender(name), block=number, position=position, attempt=attempt
-                        )
+                        contender = shortened(study.contender(name))
+                        made = trial(asked, contender, block=number, position=position, attempt=attempt)
                     except UserError as error:  # what was measured before stands all the same
                         made = _refused(study, name, number, position, directory.info.seed, str(error))
                     directory.append_counted(made)
@@ -110,6 +112,22 @@ def with_counters(study: Study, offered: Catalogue) -> Study:
         "states": tuple(states),
     }
     return study.model_copy(update={"measure": measure.model_copy(update=more)})
+
+
+def shortened(contender: Contender) -> Contender:
+    """The contender with no more requests in a window than counting takes: what happens at each is the same.
+
+    A whole life keeps its length, as its start is a part of its figures; so does a load that ends by time,
+    and one whose trials must have a number of something.
+    """
+    load = contender.load
+    requests = load.requests_per_trial
+    if contender.trial == "whole_life" or contender.at_least or requests is None or requests <= MOST_REQUESTS:
+        return contender
+    last = load.requests[-1]
+    fewer = max(1, math.ceil(int(load.settings[last]) * MOST_REQUESTS / requests))
+    settings = {**load.settings, last: fewer}
+    return contender.model_copy(update={"load": load.model_copy(update={"settings": settings})})
 
 
 def _attempts(trials: Sequence[TrialRecord], name: str, number: int) -> int:

@@ -81,7 +81,7 @@ def sentence(explanation: Explanation) -> str:
     sign = -1 if less else 1
     parts, others = _named(explanation)
     told = [
-        f"{number(unit.of(sign * amount.value), digits)} {unit.name} {_things(cause, sign)}"
+        f"{number(unit.of(sign * amount.value), digits)} {unit.name} {_things(cause, explanation)}"
         for cause, amount in parts
     ]
     if others:
@@ -133,7 +133,7 @@ def _named(explanation: Explanation) -> tuple[list[tuple[Cause, Range]], list[tu
     return named, [pair for pair in priced if pair not in named]
 
 
-def _things(cause: Cause, sign: int) -> str:
+def _things(cause: Cause, explanation: Explanation) -> str:
     """`1 process less`, `49.1 page faults more`."""
     if cause.cause == "rest" or cause.a is None or cause.b is None:
         return CAUSES[cause.cause]
@@ -145,8 +145,14 @@ def _things(cause: Cause, sign: int) -> str:
             if cause.amount and cause.amount.value > 0
             else "copies in larger blocks"
         )
-    often = how_often(abs(more))
-    return f"{often} {singular if often == '1' else plural} {'more' if more > 0 else 'less'}"
+    often = how_often(abs(more) * _scale(explanation))
+    what = f"{singular if often == '1' else plural}{' a MB' if explanation.per == 'byte' else ''}"
+    return f"{often} {what} {'more' if more > 0 else 'less'}"
+
+
+def _scale(explanation: Explanation) -> float:
+    """What counts are multiplied by: of a byte they are told for a million."""
+    return 1e6 if explanation.per == "byte" else 1.0
 
 
 def how_often(value: float) -> str:
@@ -195,11 +201,12 @@ def decomposition(explanation: Explanation) -> Decomposition:
     """All of an explanation, to be laid out."""
     unit = unit_of_times(explanation)
     digits, between = _digits(explanation, unit), explanation.difference
+    scale, a_megabyte = _scale(explanation), ", a MB" if explanation.per == "byte" else ""
     rows = [
         CauseRow(
-            cause=CAUSES[each.cause],
-            a=ABSENT if each.a is None else how_often(each.a),
-            b=ABSENT if each.b is None else how_often(each.b),
+            cause=CAUSES[each.cause] + (a_megabyte if each.cause != "rest" else ""),
+            a=ABSENT if each.a is None else how_often(each.a * scale),
+            b=ABSENT if each.b is None else how_often(each.b * scale),
             price=_price(each),
             amount=ABSENT if each.amount is None else number(unit.of(each.amount.value), digits),
             span="" if each.amount is None else _span(each.amount, unit, digits),
@@ -222,8 +229,8 @@ def decomposition(explanation: Explanation) -> Decomposition:
     calls = [
         (
             item.name,
-            how_often(item.a),
-            how_often(item.b),
+            how_often(item.a * scale),
+            how_often(item.b * scale),
             "" if item.priced else "in the price of a process or a thread",
         )
         for each in explanation.causes
