@@ -13,13 +13,16 @@ pub static ENTRY: Counter = Counter {
         source: "Linux, Documentation/trace/events.rst; raw_syscalls:sys_enter, syscalls:sys_enter_NAME; strace(1), -c -f",
     },
     unit: "calls",
-    source: Source::Own(open),
+    source: Source::Many(ALL, open),
     kind: Kind::Count,
     parts: || {
         let names = NAMES.iter().map(|(name, _)| *name).chain([OTHERS]);
         names.map(|name| Part { name, unit: "calls" }).collect()
     },
 };
+
+/// Every call.
+const ALL: TreeEvent = TreeEvent::tracepoint("raw_syscalls:sys_enter");
 
 /// Those without a name of their own here.
 const OTHERS: &str = "others";
@@ -53,8 +56,7 @@ struct SystemCalls {
 
 fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
     let named: Vec<TreeEvent> = NAMES.iter().map(|(_, event)| TreeEvent::tracepoint(event)).collect();
-    let all = TreeEvent::tracepoint("raw_syscalls:sys_enter");
-    let (events, counted) = EventsAtOnce::open(all, &named, &subject.tree)?;
+    let (events, counted) = EventsAtOnce::open(ALL, &named, &subject.tree)?;
     // Some processors lack old calls, such as select; whoever makes none of them misses nothing.
     let names = NAMES.iter().zip(counted).filter(|(_, counted)| *counted).map(|((name, _), _)| *name);
     Ok(Box::new(SystemCalls { events, names: names.collect() }))

@@ -40,12 +40,8 @@ const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 /// hold more than this (tcp(7), tcp_rmem and tcp_wmem).
 const MOST: u64 = 64 * 1024;
 
-/// How long a message is.
-const BYTES: Setting = Setting {
-    help: "Bytes of every message; the client sends all of one before it receives any of it",
-    kind: Kind::Integer { minimum: 1, maximum: MOST, default: 4000 },
-    ..pattern::BYTES
-};
+/// How long a message is; the client sends all of one before it receives any of it.
+const BYTES: Setting = Setting { kind: Kind::Integer { minimum: 1, maximum: MOST, default: 4000 }, ..pattern::BYTES };
 
 /// The name of the sum that both ends account for: the bytes of all messages that were sent back.
 const ECHOED: &str = "echoed_bytes";
