@@ -124,7 +124,7 @@ CASES = [
          types=("sysctl -w kernel.perf_event_paranoid=1",)),
     Case("counters", "permission", "unknown", {"proc/sys/kernel/perf_event_paranoid": None},
          ("there is no",)),
-    Case("counters", "counters", "good", words=("2 of 2", "voluntary_switches")),
+    Case("counters", "counters", "good", words=(r"(\d+) of \1\b", "voluntary_switches")),
     Case("counters", "not counted", "stops", offered={"counters": (UNCOUNTED,)},
          words=("cpu_cycles", "hidden")),
     Case("counters", "hardware events", "good", words=("cpu",)),
