@@ -205,6 +205,10 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         result.used.system_ns as f64 / 1e9
     );
     text += &plan.way.copying_in_words(&result.tally);
+    // Of what came only the other end is told by the kernel.
+    if result.window.is_some() || result.figures.contains_key(PAYLOAD_BYTES) {
+        text += "what a server copied that was to send without copying, it says at its own end\n";
+    }
     text += &result.readout.in_words(&plan.counters);
     if let Some(connection) = &result.connection {
         text += &(connection.in_words() + "\n");

@@ -138,6 +138,8 @@ fn payload_said(port: u16, options: &str) -> [f64; 3] {
     let ran = run(&mut command("fields", port, options));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let line = |start: &str| ran.output.lines().find_map(|line| line.strip_prefix(start)).expect(&ran.output);
+    // Only the server is told whether what it did not copy was copied after all, and the rate must not stand without that.
+    assert_eq!(line("what a server copied that was to send without copying, "), "it says at its own end");
     let (bytes, rate) = line("payload: ").split_once(" bytes, ").unwrap();
     let (window, _) = line("in the window of ").split_once(" s:").unwrap();
     [bytes, rate.trim_end_matches(" Gbit/s"), window].map(|number| number.parse().unwrap())

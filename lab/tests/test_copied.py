@@ -14,8 +14,10 @@ from test_plots import svg_texts
 
 from thunderherd.analysis import summarise
 from thunderherd.catalogue import Catalogue
+from thunderherd.copied import copied_after_all
 from thunderherd.matrices import why_none
 from thunderherd.metrics import metric, metric_names
+from thunderherd.plots import clients_per_worker_chart, process_control_chart
 from thunderherd.records import Summary
 from thunderherd.report import render
 from thunderherd.source_csv import text_of
@@ -66,7 +68,9 @@ answer = ["{cost}."]
 cost = { weights = { prefork = 1 } }
 """
 SENT = "the server's sends that were not to copy were copied after all"
-NOT_KNOWN = "prefork: copied share of the server's sends not known: no completion was read"
+NONE_READ = "no completion was read in what was measured, nor over the whole life of at least one trial"
+OF_LIFE = "over its whole life where no completion was read in the window or the server was read late"
+NOT_KNOWN = f"prefork: copied share of the server's sends not known: {NONE_READ}"
 RECEIVED = "the bytes that the clients' end was to receive without copying were copied after all"
 
 
@@ -87,6 +91,8 @@ def summary(study: Study) -> Summary:
             made = made_trial(study, contender.name, block, cost=(20 + block) * 1e-6)
             more = {
                 "server.copied_share": shares.get(contender.name),
+                "server.completions": 9,
+                "client.completions": 9,
                 "client.not_copied_share": 0.5,
                 "server.not_copied_share": 0.0,
             }
@@ -221,10 +227,37 @@ def test_without_a_completion_in_the_window_those_of_the_whole_life_tell(
     assert found.metrics["server.copied_share"] == pytest.approx(0.25, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    "completions", [[9.0, None, 9.0], [9.0, 0.0, 9.0], []], ids=["one late", "one without", "all late"]
+)
+def test_a_share_that_is_not_of_the_window_alone_says_so(
+    study: Study, completions: list[float | None]
+) -> None:
+    values = {
+        "server.copied_share": {"prefork": [1.0, 1.0, 1.0]},
+        "server.completions": {"prefork": completions} if completions else {},
+    }
+    (words,) = copied_after_all(study, values, {"prefork"})
+    assert words.endswith(f"100 % of {SENT}, {OF_LIFE}")
+    of_window = {**values, "server.completions": {"prefork": [9.0, 9.0, 9.0]}}
+    (words,) = copied_after_all(study, of_window, {"prefork"})
+    assert words.endswith(f"100 % of {SENT}")
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_charts_of_the_main_table_have_it_beside_them(
+    summary: Summary, unknown: Summary, narrow: bool
+) -> None:
+    texts = " ".join(svg_texts(process_control_chart(summary, narrow=narrow)))
+    assert f"prefork: 100 % of {SENT}" in texts, "not the shares of the sweep's points"
+    assert NOT_KNOWN in " ".join(svg_texts(process_control_chart(unknown, narrow=narrow)))
+    assert NOT_KNOWN in " ".join(svg_texts(clients_per_worker_chart(unknown, narrow=narrow)))
+
+
 def test_a_share_of_the_whole_life_says_so(study: Study) -> None:
     found = summary_with(study, lambda name, block: {**silent(name, block), "server.copied_share": 1.0})
     (sweep,) = found.sweeps
-    words = f"100 % of {SENT}, over its whole life where no completion was read in the window"
+    words = f"100 % of {SENT}, {OF_LIFE}"
     assert sweep.remarks == [f"fork_per_client, prefork: {words}"]
     assert f"prefork: {words}" in found.claims[0].our_figure
 
@@ -258,7 +291,7 @@ def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) 
     found = {each.name: each for each in unknown.contenders}
     assert (
         why_none("server.copied_share", found["prefork@size=100"])
-        == "copied share of the server not known: no completion was read"
+        == f"copied share of the server not known: {NONE_READ}"
     )
     assert why_none("server.copied_share", found["iterative"]) == "nothing was sent without copying"
     assert why_none("client.copied_share", found["prefork"]) == "nothing was sent without copying"
@@ -295,7 +328,7 @@ def test_a_single_trial_without_a_completion_is_told(study: Study) -> None:
         return {**silent(name, block), "server.completions": 9 if share else 0, "server.copied_share": share}
 
     (sweep,) = summary_with(with_completions(study), told).sweeps
-    assert sweep.remarks == [f"{NOT_KNOWN} in some of its trials"]
+    assert sweep.remarks == [NOT_KNOWN.replace(NONE_READ, "no completion was read in some of its trials")]
 
 
 def test_clients_are_told_like_servers_and_who_sends_nothing_is_not(study: Study) -> None:

@@ -95,6 +95,7 @@ def summarise(
             command,
             started,
             [*notes, *copied_after_all(study, values)],
+            copied_after_all(study, values, {each.name for each in study.contenders if each.sweep is None}),
         ),
         machine=dict(machine),
         limits=limits,
@@ -284,6 +285,7 @@ def _study_summary(
     command: Sequence[str],
     started: str,
     notes: Sequence[str],
+    remarks: Sequence[str],
 ) -> StudySummary:
     measure = study.measure
     pairs_by_look = [
@@ -338,6 +340,7 @@ def _study_summary(
         overrides=list(study.overrides),
         command=list(command),
         notes=[*study.notes, *notes, *_notes(study, trials, selection, complete)],
+        remarks=list(remarks),
         started=started,
         finished=datetime.now().astimezone().isoformat(timespec="seconds"),
     )

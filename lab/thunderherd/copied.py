@@ -18,9 +18,9 @@ __all__ = ["copied_after_all", "unknown_shares"]
 
 WHOSE: dict[Side, str] = {"server": "the server's", "client": "the clients'"}
 
-NO_COMPLETION = "no completion was read"
-SOME_WITHOUT = f"{NO_COMPLETION} in some of its trials"
-OF_LIFE = f", over its whole life where {NO_COMPLETION} in the window"
+NO_COMPLETION = "no completion was read in what was measured, nor over the whole life of at least one trial"
+SOME_WITHOUT = "no completion was read in some of its trials"
+OF_LIFE = ", over its whole life where no completion was read in the window or the server was read late"
 """Behind a share for which completions stand in that were read outside of the window."""
 
 
@@ -86,7 +86,9 @@ def _shares(contender: Contender, values: Values) -> Iterator[tuple[str, Sequenc
     stores = {"server": contender.stores, "client": contender.load.stores}
     for side in SIDES:
         if sent := _column(values, f"{side}.{COPIED_SHARE}", contender):
-            is_of_life = 0 in _column(values, f"{side}.completions", contender)
+            # A trial that was read late has no count of its window, and where all were there is no column.
+            completions = values.get(f"{side}.completions", {}).get(contender.name, [])
+            is_of_life = not completions or not all(completions)
             yield f"{WHOSE[side]} sends that were not to copy", sent, is_of_life
         if not stores[side] and (kept := _column(values, f"{side}.{NOT_COPIED_SHARE}", contender)):
             copied = [1 - share for share in kept]

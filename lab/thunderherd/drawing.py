@@ -73,6 +73,13 @@ def heading(title: str, below: Sequence[str], width: int) -> alt.TitleParams:
     return alt.TitleParams(wrapped(title, width), subtitle=lines)
 
 
+def beside(remarks: Sequence[str], width: int) -> alt.TitleParams:
+    """What belongs beside every figure of a chart, above all its panels; `width` in pixels. A chart may be
+    taken out of its report: this goes with it."""
+    lines = [line for text in remarks for line in wrapped(text, width)]
+    return alt.TitleParams(lines, color=MUTED, fontSize=11, fontWeight="normal")
+
+
 def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(20, width // 7))
 

@@ -184,7 +184,7 @@ class Observation:
         each = measured.bytes_per_request()
         server = of_side("server", self._of_server(), work.requests, each)
         client = of_side("client", self._of_clients(), asked, each)
-        if server[OF_SERVER_COPIED] is None:
+        if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
         return {name: None if left_out(name, self) else value for name, value in found.items()}
@@ -205,7 +205,8 @@ class Observation:
         """Of the server's sends without copying; None where no completion of any was read.
 
         Blocking sockets read them when many sends are in flight, and when a connection ends: a window with
-        few sends has none, and what the kernel copies is not another matter there.
+        few sends has none, and what the kernel copies is not another matter there. Nor is it where the
+        window's own were read late.
         """
         tally = self.summary.tally if self.summary else None
         return share(tally.completions_copied, tally.completions) if tally else None

@@ -16,7 +16,7 @@ from typing import Any
 import altair as alt
 
 from thunderherd.axes import FIGURES
-from thunderherd.drawing import INK, MUTED, NARROW, colours_of, dressed, inline
+from thunderherd.drawing import INK, MUTED, NARROW, beside, colours_of, dressed, inline
 from thunderherd.figures import main_of, number, places, printable, span
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Interval, PaperFigure, Summary
@@ -27,6 +27,7 @@ STANDS_OUT = 4.0
 """A contender above this many times the median squeezes the others; they get a panel without it."""
 
 ROW_HEIGHT = 24
+WIDE = 720
 PAPER_DIGITS = 2
 HERE, PAPER = "this machine", "the paper"
 
@@ -57,6 +58,8 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
         *(alt.vconcat(*pair, spacing=18) if narrow else alt.hconcat(*pair, spacing=24) for pair in panels),
         spacing=30,
     )
+    if remarks := summary.study.remarks:
+        chart.title = beside(remarks, NARROW if narrow else WIDE)
     return dressed(chart)
 
 
@@ -74,7 +77,10 @@ def clients_per_worker_chart(summary: Summary, *, narrow: bool = False) -> alt.L
             data += _shares(each, each.worker_connections, HERE, colours)
             if runs := papers.get(each.name):
                 data += _shares(each, runs, PAPER, colours)
-    return dressed(_strip(data, narrow))
+    chart = _strip(data, narrow)
+    if remarks := summary.study.remarks:
+        chart.title = beside(remarks, NARROW if narrow else WIDE)
+    return dressed(chart)
 
 
 # Process control ------------------------------------------------------------------------------------------
@@ -309,5 +315,5 @@ def _strip(data: list[dict[str, Any]], narrow: bool) -> alt.LayerChart:
     even = alt.Chart(inline([{"share": 1}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x="share:Q")
     chart = alt.LayerChart(data=inline(data), layer=[even, ours, book])
     return chart.properties(
-        width=NARROW if narrow else 720, height=max(1, len(order)) * (24 if len(whose) < 2 else 34)
+        width=NARROW if narrow else WIDE, height=max(1, len(order)) * (24 if len(whose) < 2 else 34)
     )

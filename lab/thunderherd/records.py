@@ -178,6 +178,7 @@ class StudySummary(Record):
     overrides: list[str]
     command: list[str]
     notes: list[str] = Field(description="warnings that belong beside every figure")
+    remarks: list[str] = Field(default_factory=list, description="beside each figure of its main table")
     started: str
     finished: str
 
