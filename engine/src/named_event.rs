@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Error, Result, anyhow};
 use perf_event::events::{Dynamic, Tracepoint};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 /// Where PMUs are (perf_event_open(2)).
 const PMUS: &str = "/sys/bus/event_source/devices";
@@ -108,12 +110,31 @@ fn events_folder() -> Result<PathBuf> {
             Err(_) => {}
         }
     }
-    Err(anyhow!(
-        "tracepoints are not to be had: tracefs is mounted nowhere, nor is it at {}; as root: mount -t tracefs tracefs {} \
-         (a kernel without CONFIG_TRACING has none)",
-        USUAL.join(" or "),
-        USUAL[0]
-    ))
+    match own_mount() {
+        Ok(folder) => Ok(FOUND.get_or_init(|| folder).clone()),
+        Err(error) => Err(anyhow!(
+            "tracepoints are not to be had: tracefs is mounted nowhere, nor is it at {}, and cannot be mounted for this \
+             process alone ({error}); as root: mount -t tracefs tracefs {} (a kernel without CONFIG_TRACING has none)",
+            USUAL.join(" or "),
+            USUAL[0]
+        )),
+    }
+}
+
+/// The tracepoints of a mount in no place of the file system, which nobody else sees and which ends with this process and its
+/// children (fsmount(2)); for root alone.
+fn own_mount() -> io::Result<PathBuf> {
+    static MOUNT: OnceLock<OwnedFd> = OnceLock::new();
+    let mount = match MOUNT.get() {
+        Some(mount) => mount,
+        None => {
+            let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_create(&context)?;
+            let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            MOUNT.get_or_init(|| mount)
+        }
+    };
+    Ok(PathBuf::from(format!("/proc/self/fd/{}/events", mount.as_raw_fd())))
 }
 
 fn unreadable(error: io::Error, path: &Path) -> Error {

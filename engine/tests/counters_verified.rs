@@ -242,6 +242,28 @@ fn a_user_without_tracefs_is_told_so() {
     assert_eq!(result["counters"].get("sched:sched_switch"), Some(&Value::Null), "{result}");
 }
 
+/// Where tracefs is mounted nowhere, root has a mount of its own, and leaves none behind.
+#[test]
+fn root_needs_no_tracefs_to_be_mounted() {
+    let load =
+        "load bytes --connect 127.0.0.1:1 --children 1 --loops 1 --json --count system_calls,syscalls:sys_enter_socket";
+    let without = "umount --all --types tracefs && umount --all --types debugfs && ! grep -q tracefs /proc/self/mounts";
+    let words = format!("{without} || exit 77; \"$0\" {load}; grep -c tracefs /proc/self/mounts");
+    let ran = run(Command::new("unshare").args(["--mount", "sh", "-c", &words, ENGINE]));
+    if ran.errors.contains("unshare") || ran.status == Some(77) {
+        return println!("skipped: no mount namespace without tracefs: {ran:?}");
+    }
+    let mut lines = ran.output.lines().rev();
+    assert_eq!(lines.next(), Some("0"), "{ran:?}");
+    let result: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    if !result["unavailable"]["system_calls"].is_null() {
+        return println!("skipped: {}", result["unavailable"]["system_calls"]);
+    }
+    for name in ["system_calls.connect", "syscalls:sys_enter_socket"] {
+        assert!(result["counters"][name].as_u64() > Some(0), "{name}: {result}");
+    }
+}
+
 /// In one and the same run: what perf stat says of `count` and all below it is more by what `count` itself does.
 #[test]
 fn totals_are_those_of_perf_of_the_same_run() {

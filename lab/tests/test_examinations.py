@@ -141,6 +141,8 @@ CASES = [
     Case("counters", "tracepoints", "good", words=("/sys/kernel/tracing",)),
     Case("counters", "tracepoints", "notable", {"proc/self/mounts": ""}, ("not mounted",),
          ("sudo mount -t tracefs tracefs /sys/kernel/tracing",)),
+    Case("counters", "tracepoints", "good", {"proc/self/mounts": "", "proc/self/status": ROOT_USER},
+         ("not mounted", "for itself alone")),
     Case("counters", "tracepoints", "notable", {"sys/kernel/tracing/events": None}, ("for root alone",),
          ("sudo mount -o remount,mode=755 /sys/kernel/tracing",)),
     Case("counters", "tracepoints", "notable", {"proc/self/mounts": "", "sys/kernel/tracing": None},

@@ -9,7 +9,7 @@ from typing import get_args
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, limits_of, pairs_of
 from thunderherd.explanation_form import Explanation, Per
-from thunderherd.explanation_words import legend, print_explanation, sentence
+from thunderherd.explanation_words import legend, print_explanation, reasons, sentence
 from thunderherd.layout import make_console, prose
 from thunderherd.records import Summary
 from thunderherd.results import Results
@@ -46,7 +46,7 @@ def show_explanation(
         else:
             prose(console, sentence(each), style="")
             console.print()
-    for line in legend(found[0]):
+    for line in [*reasons(found), *legend(found[0])]:
         prose(console, line)
 
 

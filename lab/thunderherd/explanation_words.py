@@ -245,8 +245,18 @@ def decomposition(explanation: Explanation) -> Decomposition:
         sentence=printable(sentence(explanation)),
         rows=rows,
         calls=calls,
-        reasons=[printable(f"{CAUSES[each.cause]}: {each.why}") for each in explanation.causes if each.why],
+        reasons=reasons([explanation]),
     )
+
+
+def reasons(explanations: Sequence[Explanation]) -> list[str]:
+    """Why causes have no amount, each reason once with all the causes that it is of."""
+    told: dict[str, list[str]] = {}
+    for explanation in explanations:
+        for each in explanation.causes:
+            if each.why:
+                told.setdefault(each.why, []).append(CAUSES[each.cause])
+    return [printable(f"{'; '.join(dict.fromkeys(causes))}: {why}") for why, causes in told.items()]
 
 
 def _span(amount: Range, unit: Unit, digits: int) -> str:
@@ -299,8 +309,6 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
     if told.calls:
         console.print()
         print_table(console, lambda layout: _calls(told, layout))
-    for reason in told.reasons:
-        prose(console, reason, style="")
     console.print()
 
 

@@ -116,6 +116,11 @@ def tracepoints(here: Here) -> Iterator[Finding]:
         yield notable(
             "tracepoints", f"{mounted[0]}, for root alone", "system calls cannot be counted by name", change
         )
+    elif exists(TRACEFS.lstrip("/")) and may("SYS_ADMIN"):
+        means = (
+            "tracepoints have their numbers from a mount that the engine has for itself alone (fsmount(2))"
+        )
+        yield good("tracepoints", "not mounted", means)
     elif exists(TRACEFS.lstrip("/")):
         yield notable(
             "tracepoints",
