@@ -173,7 +173,7 @@ def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
     assert cause(found, "system_calls").why == "not counted here: perf_event_paranoid is 3"
     assert "system calls" in sentence(found) and "among it" in sentence(found)
     assert "switches, wake-ups: not counted here: tracefs is not mounted" in decomposition(found).reasons
-    assert len(decomposition(found).reasons) == len(set(each.why for each in found.causes if each.why))
+    assert len(decomposition(found).reasons) == len({each.why for each in found.causes if each.why})
     left_out = counts("left_out", system_calls=3, calls_read=3, wakeups=0, context_switches=0, **MOVED)
     reason = cause(explain(left_out, LEAN, limits(), between(1)), "page_faults").why
     assert reason == "not counted here: counting.counters of the study leaves page_faults out"
