@@ -299,3 +299,48 @@ fn totals_are_those_of_perf_of_the_same_run() {
     let share = ours("cpu_clock") as f64 / 1e6 / theirs("cpu-clock");
     assert!((0.5..=1.01).contains(&share), "cpu_clock is {share} of perf's");
 }
+
+/// Of the processor's events, where it shows them: what perf stat says of `count` has that of the load in it. Both of them count
+/// at once, so that there may be too few counters, and what is extrapolated has more room.
+#[test]
+fn the_processors_events_are_those_of_perf_of_the_same_run() {
+    let pairs = [("cpu_cycles", "cycles"), ("instructions", "instructions")];
+    let listed = run(engine().args(["list", "counters", "--json"]));
+    let listed: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
+    let lacks = |name: &str| listed.iter().any(|entry| entry["name"] == name && entry["available"] == false);
+    if let Some((name, _)) = pairs.iter().find(|(name, _)| lacks(name)) {
+        return println!("skipped: {name} is not to be had here");
+    }
+    if !can_be_counted() || !Other::Perf.works() {
+        return;
+    }
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    let mut command = Command::new("perf");
+    command.args([
+        "stat",
+        "-x",
+        ",",
+        "-e",
+        "cycles,instructions",
+        ENGINE,
+        "count",
+        "--count",
+        "cpu_cycles,instructions",
+    ]);
+    let ran =
+        run(command.args(["load", "bytes", "--children", "4", "--loops", "2000", "--json", "--connect", &connect]));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+    println!("perf stat: {}\ncount: {life}", ran.errors.trim());
+    for (name, event) in pairs {
+        let line = ran.errors.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{event}: {ran:?}"));
+        let fields: Vec<&str> = line.split(',').collect();
+        let (theirs, counted_for): (f64, f64) = (fields[0].parse().unwrap(), fields[4].parse().unwrap());
+        let is_scaled = counted_for < 100.0 || life["multiplexing"][name]["scaled"] == true;
+        let share = life["counters"][name].as_f64().unwrap() / theirs;
+        // Whoever is switched on first counts how the kernel switches the other on: cycles rather than instructions.
+        let right = if is_scaled { 0.6..=1.4 } else { 0.8..=1.02 };
+        assert!(right.contains(&share), "{name} is {share} of perf's, scaled: {is_scaled}");
+    }
+}
