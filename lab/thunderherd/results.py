@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import polars
 from pydantic import Field, ValidationError
@@ -52,8 +52,10 @@ __all__ = [
     "load",
 ]
 
-RUN, TRIALS, COUNTED, SUMMARY = "run.json", "trials.jsonl", "counted.jsonl", "summary.json"
-LIMITS = "limits.jsonl"
+RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
+COUNTED, LIMITS = "counted.jsonl", "limits.jsonl"
+
+Trial = TypeVar("Trial", bound=TrialRecord)
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
@@ -140,7 +142,7 @@ class RunDirectory:
         info = _read_run(path)
         descriptor = _open_for_appending(path)
         try:
-            trials, length = _read_trials(path / TRIALS)
+            trials, length = _read_trials(path / TRIALS, TrialRecord)
             os.ftruncate(descriptor, length)
         except BaseException:
             os.close(descriptor)
@@ -157,19 +159,18 @@ class RunDirectory:
         _append(self._descriptor, trial)
         self.trials.append(trial)
 
-    def counted(self) -> list[TrialRecord]:
-        """The trials in which more was counted. A last line that was not finished is cut off."""
-        path = self.path / COUNTED
-        trials, length = _read_trials(path)
+    def apart(self, file: str, kind: type[Trial]) -> list[Trial]:
+        """The trials beside those that are judged, from a file of theirs. A last line that was not finished
+        is cut off."""
+        path = self.path / file
+        trials, length = _read_trials(path, kind)
         if path.exists():
             os.truncate(path, length)
         return trials
 
-    def append_counted(self, trial: TrialRecord) -> None:
-        """Writes a trial in which more was counted; on disk when this returns."""
-        descriptor = os.open(
-            self.path / COUNTED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
+    def append_apart(self, file: str, trial: TrialRecord) -> None:
+        """Writes such a trial; on disk when this returns."""
+        descriptor = os.open(self.path / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _append(descriptor, trial)
         finally:
@@ -243,7 +244,7 @@ def load(path: str | Path) -> Results:
     """The results of the run in directory `path`, finished or not. Raises `UserError` where there is none."""
     directory = Path(path)
     info = _read_run(directory)
-    trials, _ = _read_trials(directory / TRIALS)
+    trials, _ = _read_trials(directory / TRIALS, TrialRecord)
     summary = None
     if (directory / SUMMARY).exists():
         text = _read_text(directory / SUMMARY)
@@ -275,7 +276,7 @@ def _read_run(path: Path) -> RunInfo:
         ) from None
 
 
-def _read_trials(path: Path) -> tuple[list[TrialRecord], int]:
+def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
     """All trials, and the length in bytes of what is whole.
 
     A process that is killed leaves at most its last line unfinished; that trial is lost and nothing else. So
@@ -288,14 +289,14 @@ def _read_trials(path: Path) -> tuple[list[TrialRecord], int]:
         return [], 0
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    trials: list[TrialRecord] = []
+    trials: list[Trial] = []
     length = 0
     *lines, unfinished = content.split(b"\n")
     if lines and not unfinished and b"\0" in lines[-1]:
         lines.pop()
     for number, line in enumerate(lines, start=1):
         try:
-            trials.append(TrialRecord.model_validate_json(line))
+            trials.append(kind.model_validate_json(line))
         except ValidationError as error:
             raise UserError(
                 f"{path}:{number}: no trial of this version of Thunderherd: {_first(error)}"

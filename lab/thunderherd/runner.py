@@ -293,7 +293,7 @@ class _Run:
             ],
             limits=self.limits,
         )
-        counting = counted_so_far(self.study, self.directory.counted(), catalogue(self.engine))
+        counting = counted_so_far(self.study, self.directory, catalogue(self.engine))
         summary = summary.model_copy(update={"counting": counting})
         why = best_against_others(summary, self.directory.trials)
         summary = summary.model_copy(update={"explanations": why})
