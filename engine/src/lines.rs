@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
+use crate::profile_lines::{Profile, Stack};
 use crate::setting::Value;
 use crate::sys::process::Usage;
 use crate::tally::Counts;
@@ -38,6 +39,10 @@ pub enum Line {
     Load(Box<LoadResult>),
     /// A server or load that `count` ran has ended.
     Life(Life),
+    /// A server or load that `profile` ran has ended; the first line of its file as well.
+    Profile(Profile),
+    /// A stack, in the file of `profile`.
+    Stack(Stack),
     /// Two namespaces are there.
     Namespaces(Namespaces),
     /// The limits of the machine are being measured.

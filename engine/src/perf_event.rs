@@ -291,7 +291,7 @@ fn lacks(error: &Error) -> bool {
 }
 
 /// The error with what would help. The setting forbids with EACCES; a filter of system calls mostly answers EPERM or ENOSYS.
-fn refused(error: io::Error, modes: Modes) -> Error {
+pub fn refused(error: io::Error, modes: Modes) -> Error {
     let most = modes.paranoid_at_most();
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let paranoid = paranoid.and_then(|text| text.trim().parse::<i32>().ok()).filter(|&value| value > most);
