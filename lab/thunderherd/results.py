@@ -5,6 +5,8 @@ trials.jsonl    one line a trial, on disk before the next trial starts; the raw 
 trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
 limits.jsonl    the machine's limits, every round as it was measured, before the first trial
 counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
+profiles.jsonl  trials in which both sides were sampled (`profiling`), and the call stacks of their windows
+profiles/       the same folded, and as flame graphs
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
 """
@@ -26,6 +28,7 @@ from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS, in_order, metric
+from thunderherd.profiled_trial import ProfiledTrial
 from thunderherd.records import (
     SCHEMA,
     ClaimSummary,
@@ -53,7 +56,7 @@ __all__ = [
 ]
 
 RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
-COUNTED, LIMITS = "counted.jsonl", "limits.jsonl"
+COUNTED, LIMITS, PROFILES = "counted.jsonl", "limits.jsonl", "profiles.jsonl"
 
 Trial = TypeVar("Trial", bound=TrialRecord)
 
@@ -72,6 +75,10 @@ limits.jsonl    the machine's limits, measured before the first trial: the engin
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
                 figures only the counts are used
+profiles.jsonl  where both sides were sampled, in trials of their own: these, in the form of trials.jsonl,
+                with the call stacks of their windows
+profiles/       the same stacks, folded (NAME.folded of a server, NAME.clients.folded), and their flame
+                graphs (.svg, for a browser)
 summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
 report.html     the report, once it was written: one file, for a browser
 
@@ -332,6 +339,10 @@ class Results:
         `used` says whether the verdicts rest on it: valid, and of an accepted block (null without a summary).
         """
         return polars.DataFrame([self._row(trial) for trial in self.trials], schema=self.columns())
+
+    def profiled(self) -> list[ProfiledTrial]:
+        """The trials in which both sides were sampled."""
+        return _read_trials(self.path / PROFILES, ProfiledTrial)[0]
 
     def columns(self) -> dict[str, Any]:
         """The columns of `frame()` and their types: what each trial has, then one for each metric."""

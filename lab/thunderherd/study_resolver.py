@@ -166,6 +166,7 @@ class Resolver:
         self._check_ends(resolved)
         check_counters(form.counting, self.catalogue, problems)
         counting = set_apart("counting", form.counting, contenders, sweeps, absent, problems)
+        profiling = set_apart("profiling", form.profiling, contenders, sweeps, absent, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
@@ -187,6 +188,7 @@ class Resolver:
             lab=lab_of(form.lab, self.catalogue),
             noise=Noise.model_validate(form.noise.model_dump()),
             counting=counting,
+            profiling=profiling,
             notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,

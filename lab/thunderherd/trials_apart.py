@@ -19,6 +19,7 @@ from thunderherd.records import TrialRecord
 from thunderherd.results import RunDirectory, Trial
 from thunderherd.statistics import block_order
 from thunderherd.study import Contender, Study
+from thunderherd.trial import ProfileFiles
 
 ATTEMPTS = 2
 """A trial that is not valid is made once more."""
@@ -28,7 +29,14 @@ class MakeTrial(Protocol):
     """How a trial of the run is made."""
 
     def __call__(
-        self, study: Study, contender: Contender, *, block: int, position: int, attempt: int
+        self,
+        study: Study,
+        contender: Contender,
+        *,
+        block: int,
+        position: int,
+        attempt: int,
+        profiles: ProfileFiles | None = None,
     ) -> TrialRecord: ...
 
 
