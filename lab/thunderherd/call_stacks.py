@@ -99,6 +99,19 @@ def in_batches(
     return hits, [ends - begins for begins, ends in pairwise(edges)]
 
 
+def from_calls(stacks: Iterable[Stack]) -> list[Stack]:
+    """Each stack from the program's innermost function on: what it called, whoever called it.
+
+    Two designs have no function of theirs in common, so that whole stacks of theirs are never the same.
+    """
+    found = []
+    for stack in stacks:
+        modes = [frame.mode for frame in stack.frames]
+        begins = len(modes) - 1 - modes[::-1].index("user") if "user" in modes else 0
+        found.append(replace(stack, frames=stack.frames[begins:]))
+    return found
+
+
 # Folded -----------------------------------------------------------------------------------------------------
 
 

@@ -282,7 +282,7 @@ class Life(Used, Readout):
     status: int
 
 
-class Profile(EngineLine):
+class Profile(Used):
     """What was sampled of a process of the engine from exec to exit, with everything that it forked. The
     stacks are in a file, of which this is also the first line."""
 
@@ -290,6 +290,12 @@ class Profile(EngineLine):
     event: str = Field(description="cycles, or cpu-clock")
     why_not_cycles: str | None = None
     frequency_hertz: int
+    scope: Literal["cpus", "tasks"] = Field(
+        default="tasks",
+        description="where samples were taken: on every CPU, or in each process and thread, of which those "
+        "that live shorter than the time between two samples are missing",
+    )
+    why_not_cpus: str | None = None
     samples: int
     lost: int = Field(description="samples that the kernel could not hand over")
     throttled: int = Field(description="times that it took fewer than it was asked for")

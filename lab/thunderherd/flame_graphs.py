@@ -22,7 +22,14 @@ from thunderherd.profile_form import (
     SideProfile,
 )
 from thunderherd.profiled_trial import ProfiledTrial
-from thunderherd.profiles import contender_profile, differential_pairs, folded_of, requests_of, sampled
+from thunderherd.profiles import (
+    contender_profile,
+    differential_pairs,
+    folded_of,
+    nanoseconds_a_sample,
+    requests_of,
+    sampled,
+)
 from thunderherd.records import Summary
 from thunderherd.results import write_text
 from thunderherd.study import Study
@@ -125,12 +132,11 @@ def differential(
     stacks, per_sample, unit = {}, {}, "ns of CPU per request"
     for name in (a, b):
         of_one = [each for each in trials if each.contender == name and each.valid]
-        stacks[name] = folded_of(of_one, side)
+        stacks[name] = folded_of(of_one, side, calls=True)
         if not stacks[name]:
             raise UserError(f"{name} has no sample of its {WHOSE[side]}")
         requests = sum(map(requests_of, of_one))
-        hertz = of_one[0].profiles[side].frequency_hertz
-        per_sample[name] = 1e9 / hertz / requests if requests else 0.0
+        per_sample[name] = nanoseconds_a_sample(of_one, side) / requests if requests else 0.0
     if not all(per_sample.values()):
         unit = "parts of a million samples"
         per_sample = {name: PARTS_OF_A_MILLION / sum(stacks[name].values()) for name in (a, b)}

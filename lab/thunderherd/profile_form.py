@@ -67,6 +67,11 @@ class SideProfile(_Record):
     why_not_cycles: str | None
     frequency_hertz: int
     samples: int
+    covered: float | None = Field(
+        description="samples by what their frequency and the CPU time of the trials would make them: less "
+        "than 1 where processes and threads live shorter than the time between two samples; null: no CPU time"
+    )
+    why_not_cpus: str | None = Field(description="why samples were not taken on every CPU, which misses none")
     of_sampling: float = Field(
         description="share of all samples that found the kernel busy with the sampling: in no other figure"
     )

@@ -20,6 +20,8 @@ KINDS: dict[CopyKind, str] = {
 }
 NAMED = 5
 """Functions that a row names."""
+COVERED_FROM = 0.8
+"""Of the CPU time: where less is covered, something is missing."""
 LEAST_PERCENT = (0.1, 0.2, 0.5, 1.0, 2.0)
 """The narrowest frames that the report draws, the first at which all flame graphs have room."""
 MOST_CHARACTERS = 5_000_000
@@ -32,6 +34,7 @@ class ProfileRow:
 
     contender: str
     samples: str
+    covered: str
     copying: str
     copying_span: str
     kinds: list[str]
@@ -97,6 +100,7 @@ def _row(contender: ContenderProfile, side: SideProfile) -> ProfileRow:
     return ProfileRow(
         contender=contender.contender,
         samples=f"{side.samples:,}",
+        covered="" if side.covered is None else f"{number(100 * side.covered, 0)} % of the time",
         copying=value,
         copying_span=interval,
         kinds=[f"{words} {_percent(share)}" for words, share in kinds if share],
@@ -151,6 +155,13 @@ def _of_interrupts(every: Sequence[SideProfile]) -> Iterator[str]:
 
 
 def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
+    if any(each.covered is not None and each.covered < COVERED_FROM for each in every):
+        yield (
+            "Samples: beside them how much of the CPU time they cover. Where that is little, processes or "
+            "threads live shorter than the time between two samples, and what they do is missing here."
+        )
+        for why in dict.fromkeys(each.why_not_cpus for each in every if each.why_not_cpus):
+            yield printable(f"Samples on every CPU, which miss nothing, are not to be had: {why}.")
     unnamed = max((each.unnamed or 0.0 for each in every), default=0.0)
     if unnamed:
         yield (
@@ -202,8 +213,9 @@ def _graphs_legend(least: float) -> list[str]:
         f"edge is where the time was spent. Functions with less than {least:g} % are left out. Under the "
         "pointer: name and share. The files that are named can be searched, and enlarged by a click, in a "
         "browser.",
-        "Where one is compared with another, a colour is about the function itself, not about what it calls; "
-        "a stack that only the other has is not in the graph: look at the one the other way round.",
+        "Where one is compared with another, stacks begin at the program's innermost function: two designs "
+        "have no others in common. A colour is about the function itself, not about what it calls; a stack "
+        "that only the other has is not in the graph: look at the one the other way round.",
     ]
 
 

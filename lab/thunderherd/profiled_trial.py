@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field
 
@@ -33,6 +33,12 @@ class SideSamples(Record):
     event: str = Field(description="cycles, or cpu-clock where there is no PMU")
     why_not_cycles: str | None
     frequency_hertz: int
+    scope: Literal["cpus", "tasks"] = Field(
+        description="sampled on every CPU, or in each process and thread as long as it lives"
+    )
+    why_not_cpus: str | None
+    taken: int = Field(description="samples of the whole trial")
+    cpu_ns: int = Field(description="CPU time of the whole trial, of which they were taken")
     lost: int = Field(description="samples that the kernel could not hand over, in the whole trial")
     throttled: int = Field(description="times that it took fewer than it was asked for")
     kernel_symbols: bool
@@ -71,6 +77,10 @@ class SideSamples(Record):
             event=first.event,
             why_not_cycles=first.why_not_cycles,
             frequency_hertz=first.frequency_hertz,
+            scope=first.scope,
+            why_not_cpus=first.why_not_cpus,
+            taken=sum(each.samples for each in profiles),
+            cpu_ns=sum(each.user_ns + each.system_ns for each in profiles),
             lost=sum(each.lost for each in profiles),
             throttled=sum(each.throttled for each in profiles),
             kernel_symbols=first.kernel_symbols is True,

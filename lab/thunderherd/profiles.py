@@ -10,6 +10,7 @@ from thunderherd.call_stacks import (
     added,
     folded,
     for_callers,
+    from_calls,
     in_batches,
     samples_of,
     self_symbols,
@@ -68,11 +69,12 @@ def requests_of(trial: ProfiledTrial) -> int:
     return int(told) if told is not None else sum(load.tally.requests for load in trial.loads)
 
 
-def folded_of(trials: Iterable[ProfiledTrial], side: ProfiledSide) -> dict[str, int]:
-    """The folded stacks of a side in all valid trials together, counted for the callers where that is due."""
-    return added(
-        folded(_read(each.profiles[side]).stacks) for each in _valid(trials) if side in each.profiles
-    )
+def folded_of(trials: Iterable[ProfiledTrial], side: ProfiledSide, *, calls: bool = False) -> dict[str, int]:
+    """The folded stacks of a side in all valid trials together, counted for the callers where that is due;
+    with `calls`, only what the program called."""
+    kept = from_calls if calls else list
+    read = (_read(each.profiles[side]).stacks for each in _valid(trials) if side in each.profiles)
+    return added(folded(kept(stacks)) for stacks in read)
 
 
 class _Read(NamedTuple):
@@ -105,6 +107,8 @@ def _side(parts: Sequence[SideSamples], file: str) -> SideProfile:
         why_not_cycles=first.why_not_cycles,
         frequency_hertz=first.frequency_hertz,
         samples=total,
+        covered=_covered(parts),
+        why_not_cpus=first.why_not_cpus,
         of_sampling=left_out / (total + left_out) if left_out else 0.0,
         lost=sum(each.lost for each in parts),
         throttled=sum(each.throttled for each in parts),
@@ -147,6 +151,18 @@ def _by_kind(stacks: Iterable[Stack], total: int) -> dict[CopyKind, float]:
         if kind is not None:
             found[kind] += len(stack.at_ns)
     return {kind: samples / total for kind, samples in found.items()} if total else {}
+
+
+def _covered(parts: Sequence[SideSamples]) -> float | None:
+    due = sum(each.cpu_ns * each.frequency_hertz for each in parts) / 1e9
+    return sum(each.taken for each in parts) / due if due else None
+
+
+def nanoseconds_a_sample(trials: Iterable[ProfiledTrial], side: ProfiledSide) -> float:
+    """The CPU time that a sample of these trials stands for."""
+    parts = [each.profiles[side] for each in _valid(trials) if side in each.profiles]
+    taken = sum(each.taken for each in parts)
+    return sum(each.cpu_ns for each in parts) / taken if taken else 0.0
 
 
 def _unnamed(stacks: Iterable[Stack]) -> int:
