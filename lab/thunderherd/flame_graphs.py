@@ -45,9 +45,9 @@ def file_name(contender: str) -> str:
     """A contender's name as that of a file: whole where it may be one, else with a mark of its own."""
     plain = re.sub(r"[^A-Za-z0-9_.+=@,-]", "_", contender).lstrip(".-")[:LONGEST_NAME]
     # Of `a` against `b`, and of the clients of `a`, there are files that are named so.
-    if plain == contender and not (plain.endswith(".clients") or "-against-" in plain):
+    if plain and plain == contender and not (plain.endswith(".clients") or "-against-" in plain):
         return plain
-    return f"{plain}-{hashlib.sha256(contender.encode()).hexdigest()[:8]}"
+    return f"{plain or '_'}-{hashlib.sha256(contender.encode()).hexdigest()[:8]}"
 
 
 def profiling_summary(

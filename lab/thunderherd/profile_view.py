@@ -20,8 +20,8 @@ KINDS: dict[CopyKind, str] = {
 }
 NAMED = 5
 """Functions that a row names."""
-COVERED_FROM = 0.8
-"""Of the CPU time: where less is covered, something is missing."""
+COVERED_FROM, COVERED_TO = 0.8, 1.25
+"""Of the CPU time: where less is covered, something is missing; where more, something is there too often."""
 LEAST_PERCENT = (0.1, 0.2, 0.5, 1.0, 2.0)
 """The narrowest frames that the report draws, the first at which all flame graphs have room."""
 MOST_CHARACTERS = 5_000_000
@@ -155,10 +155,12 @@ def _of_interrupts(every: Sequence[SideProfile]) -> Iterator[str]:
 
 
 def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
-    if any(each.covered is not None and each.covered < COVERED_FROM for each in every):
+    covered = [each.covered for each in every if each.covered is not None]
+    if any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
         yield (
             "Samples: beside them how much of the CPU time they cover. Where that is little, processes or "
-            "threads live shorter than the time between two samples, and what they do is missing here."
+            "threads live shorter than the time between two samples, and what they do is missing here. Where "
+            "it is more than all, the kernel samples the beginning of each too often."
         )
         for why in dict.fromkeys(each.why_not_cpus for each in every if each.why_not_cpus):
             yield printable(f"Samples on every CPU, which miss nothing, are not to be had: {why}.")

@@ -22,7 +22,7 @@ from thunderherd.records import ContenderSummary, Summary
 from thunderherd.sampled_symbols import CopyKind, copying
 from thunderherd.shares import clustered_share
 
-BATCHES = 20
+BATCHES = 10
 """Of each trial, in the order of time: so many parts are taken to be independent of each other."""
 CONFIDENCE = 0.95
 TOP = 10
