@@ -41,7 +41,8 @@ def profile_lines(event: str = "cpu-clock", kernel_symbols: object = True) -> li
     profile = {
         "line": "profile", "schema": 4, "event": event, "frequency_hertz": 1000, "samples": 12, "lost": 3,
         "why_not_cycles": None if event == "cycles" else "there is no PMU", "throttled": 0, "from_ns": 100,
-        "to_ns": 2000, "kernel_symbols": kernel_symbols, "status": 0, **USED,
+        "to_ns": 2000, "kernel_symbols": kernel_symbols, "status": 0,
+        "scope": "tree", "why_not_cpus": "perf_event_paranoid is 2", **USED,
     }  # fmt: skip
     stacks: list[tuple[list[str], list[str], list[int]]] = [
         (["main", "send"], ["tcp_sendmsg", "_copy_from_iter", "rep_movs_alternative"], [200, 500]),
@@ -281,6 +282,7 @@ def test_what_is_not_covered_is_told(rig: Rig) -> None:
     rig.lines[0]["system_ns"] = 40_000_000
     page = render(rig.run(), rig.directory)
     assert "30 % of the time" in page and "live shorter than the time between two samples" in page
+    assert "are not to be had: perf_event_paranoid is 2" in page
     assert "Not by cycles: there is no PMU" in page and "switched them on" in page
     assert "18 samples lost" in page
 

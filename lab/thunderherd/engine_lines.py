@@ -288,14 +288,13 @@ class Profile(Used):
 
     line: Literal["profile"] = "profile"
     event: str = Field(description="cycles, or cpu-clock")
-    why_not_cycles: str | None = None
+    why_not_cycles: str | None
     frequency_hertz: int
-    scope: Literal["cpus", "tasks"] = Field(
-        default="tasks",
-        description="where samples were taken: on every CPU, or in each process and thread, of which those "
-        "that live shorter than the time between two samples are missing",
+    scope: Literal["cpus", "tree"] = Field(
+        description="where samples were taken: on every CPU, or in each process and thread of the tree, of "
+        "which those that live shorter than the time between two samples are missing"
     )
-    why_not_cpus: str | None = None
+    why_not_cpus: str | None
     samples: int
     lost: int = Field(description="samples that the kernel could not hand over")
     throttled: int = Field(description="times that it took fewer than it was asked for")

@@ -156,13 +156,14 @@ def _of_interrupts(every: Sequence[SideProfile]) -> Iterator[str]:
 
 def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
     covered = [each.covered for each in every if each.covered is not None]
-    if any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
+    reasons = dict.fromkeys(each.why_not_cpus for each in every if each.why_not_cpus)
+    if reasons or any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
         yield (
             "Samples: beside them how much of the CPU time they cover. Where that is little, processes or "
             "threads live shorter than the time between two samples, and what they do is missing here. Where "
             "it is more than all, the kernel samples the beginning of each too often."
         )
-        for why in dict.fromkeys(each.why_not_cpus for each in every if each.why_not_cpus):
+        for why in reasons:
             yield printable(f"Samples on every CPU, which miss nothing, are not to be had: {why}.")
     unnamed = max((each.unnamed or 0.0 for each in every), default=0.0)
     if unnamed:

@@ -33,7 +33,7 @@ class SideSamples(Record):
     event: str = Field(description="cycles, or cpu-clock where there is no PMU")
     why_not_cycles: str | None
     frequency_hertz: int
-    scope: Literal["cpus", "tasks"] = Field(
+    scope: Literal["cpus", "tree"] = Field(
         description="sampled on every CPU, or in each process and thread as long as it lives"
     )
     why_not_cpus: str | None
