@@ -321,7 +321,9 @@ fn behind_gate(by: &str, matches: &ArgMatches) -> Result<gate::Command> {
         Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
         Ok(inner) => match inner.subcommand() {
             Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
-                return Err(mistake(format!("--parent belongs before serve or load: it is {by}'s, and {by} is theirs")));
+                return Err(mistake(format!(
+                    "--parent belongs before serve or load: it is {by}'s, and {by} is theirs"
+                )));
             }
             Some(("serve" | "load", inner)) => cpus(inner),
             other => {
@@ -343,6 +345,7 @@ fn flame(matches: &ArgMatches) -> Result<()> {
         output: path("output").expect("it is required"),
         title: word(matches, "title").to_owned(),
         subtitle: matches.get_one("subtitle").cloned(),
+        unit: word(matches, "unit").to_owned(),
         minimum_width: *matches.get_one("minimum-width").expect("it has a default"),
     })
 }

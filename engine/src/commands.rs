@@ -136,7 +136,7 @@ fn profile_command() -> Command {
             text("frequency", "HERTZ")
                 .value_parser(value_parser!(u64).range(1..=10_000))
                 .default_value("997")
-                .help("Samples for each second of CPU time of a thread; not a divisor of what the kernel does by ticks"),
+                .help("Samples for each second of CPU time; no multiple of what the kernel does at its ticks"),
         )
         .arg(
             text("event", "EVENT")
@@ -173,8 +173,9 @@ fn flame_command() -> Command {
         .arg(text("title", "TEXT").required(true).help("What stands above it"))
         .arg(text("subtitle", "TEXT").help("What stands below that"))
         .arg(file("before", "OTHER.folded").help(
-            "Stacks to compare with: red is what STACKS.folded has more of, blue what it has less of, by their shares of all",
+            "Stacks to compare with, count by count: red is what STACKS.folded has more of, blue what it has less of",
         ))
+        .arg(text("unit", "WORDS").default_value("samples").help("What the numbers of the lines are numbers of"))
         .arg(
             text("minimum-width", "PERCENT")
                 .value_parser(value_parser!(f64))

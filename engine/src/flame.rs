@@ -22,6 +22,8 @@ pub struct Plan {
     pub title: String,
     /// What stands below that.
     pub subtitle: Option<String>,
+    /// What is counted.
+    pub unit: String,
     /// The smallest share that is shown, in percent.
     pub minimum_width: f64,
 }
@@ -42,6 +44,7 @@ pub fn draw(plan: &Plan) -> Result<()> {
     let mut options = Options::default();
     options.title = plan.title.clone();
     options.subtitle = plan.subtitle.clone();
+    options.count_name = plan.unit.clone();
     options.min_width = plan.minimum_width;
     // The one that knows functions of the kernel by their ending.
     options.colors = Palette::Multi(MultiPalette::Java);
@@ -49,15 +52,17 @@ pub fn draw(plan: &Plan) -> Result<()> {
     let mut picture = Vec::new();
     flamegraph::from_lines(&mut options, stacks.lines(), &mut picture).context("the flame graph could not be drawn")?;
     fs::write(&plan.output, picture).map_err(|error| {
-        mistake(format!("--output {} cannot be written: {error}; name a file in a folder that is there", plan.output.display()))
+        mistake(format!(
+            "--output {} cannot be written: {error}; name a file in a folder that is there",
+            plan.output.display()
+        ))
     })
 }
 
-/// Both counts of each stack, the first ones as if there had been as many samples.
+/// Both counts of each stack, in the order of their names.
 fn difference(before: &str, after: &str) -> Result<String> {
     let mut both = Vec::new();
-    let options = differential::Options { normalize: true, ..Default::default() };
-    differential::from_readers(options, before.as_bytes(), after.as_bytes(), &mut both)
+    differential::from_readers(differential::Options::default(), before.as_bytes(), after.as_bytes(), &mut both)
         .context("the stacks could not be compared")?;
     let both = String::from_utf8(both).context("the stacks are no text")?;
     let mut lines: Vec<&str> = both.lines().collect();
@@ -93,5 +98,29 @@ fn check(text: &str) -> Result<(), String> {
     match total {
         0 => Err(" has no samples: there is nothing to draw".to_owned()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_no_stack_is_refused_with_its_number() {
+        assert_eq!(check("main;send_[k] 3\nmain;with a space 0\n"), Ok(()));
+        for (text, line) in
+            [("a 1\nb", "line 2: \"b\""), ("a;b 1.5", "line 1"), ("a 1\n\nb 2", "line 2"), (" 7", "line 1")]
+        {
+            let reason = check(text).unwrap_err();
+            assert!(reason.contains(line) && reason.contains("main;serve;send_[k] 42"), "{text:?}: {reason}");
+        }
+        for empty in ["", "a 0\n"] {
+            assert!(check(empty).unwrap_err().contains("no samples"), "{empty:?}");
+        }
+    }
+
+    #[test]
+    fn a_difference_has_both_counts_of_each_stack_whoever_has_it() {
+        assert_eq!(difference("b 1\na 2\n", "c 4\na 3\n").unwrap(), "a 2 3\nb 1 0\nc 0 4");
     }
 }

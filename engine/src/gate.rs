@@ -47,6 +47,8 @@ pub struct Passed {
     pub started_ns: u64,
     /// CLOCK_MONOTONIC once it had ended.
     pub ended_ns: u64,
+    /// CLOCK_MONOTONIC once nothing was left of what it had forked.
+    pub gone_ns: u64,
     /// What all of it used.
     pub used: Usage,
     /// The exit status; 128 and the signal's number where a signal ended it.
@@ -92,11 +94,12 @@ pub fn run<W: Watcher>(command: &Command, begin: impl FnOnce(Tree) -> Result<W>)
     }
     // Whoever it left behind has lost its parent, and is being killed.
     process::wait_for_all()?;
+    let gone_ns = process::monotonic_nanoseconds();
     let status = match ended {
         Ended::Exited(status) => status,
         Ended::Killed(signal) => 128 + signal as i32,
     };
-    Ok((watcher, Passed { started_ns, ended_ns, used: reaped.usage(), status }))
+    Ok((watcher, Passed { started_ns, ended_ns, gone_ns, used: reaped.usage(), status }))
 }
 
 /// The child's way to exec. What it has used before is not the command's.

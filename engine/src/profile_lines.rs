@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::lines::Used;
-use crate::sampling::Event;
+use crate::sampling::{Event, Scope};
 use crate::symbols::Frame;
+use crate::used::Used;
 
 /// Where a server or a load spent its time, its supervisor and all that it forked included: from exec to exit.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -16,7 +16,11 @@ pub struct Profile {
     pub event: Event,
     /// Why it was not cycles; null where it was.
     pub why_not_cycles: Option<String>,
-    /// Samples asked for, for each second of CPU time of a thread.
+    /// Whom the kernel samples: who lives but for a moment is met in one of the ways alone.
+    pub scope: Scope,
+    /// Why it was not the CPUs; null where it was.
+    pub why_not_cpus: Option<String>,
+    /// Samples asked for, for each second of CPU time; of cycles, of a CPU that is as fast as it was before the command began.
     pub frequency_hertz: u64,
     /// Samples taken.
     pub samples: u64,
@@ -26,7 +30,7 @@ pub struct Profile {
     pub throttled: u64,
     /// CLOCK_MONOTONIC at its exec.
     pub from_ns: u64,
-    /// CLOCK_MONOTONIC once it had ended.
+    /// CLOCK_MONOTONIC once nothing was left of it.
     pub to_ns: u64,
     /// True where the functions of the kernel have names, else the reason: then they stand as `[kernel]`.
     pub kernel_symbols: Has,

@@ -13,10 +13,11 @@ use anyhow::{Context, Result};
 use crate::address_space::{AddressSpaces, Place};
 use crate::gate::{self, Command, Passed, Watcher};
 use crate::lines::{Line, SCHEMA};
-use crate::mistake::mistake;
+use crate::mistake::{Mistake, mistake};
+use crate::perf_record::Moment;
 use crate::process_tree::Tree;
 use crate::profile_lines::{Profile, Stack};
-use crate::sampling::{Event, Moment, Sampling};
+use crate::sampling::{Event, Sampling, Scope};
 use crate::symbols::{self, Frame};
 
 /// What to run, and how to look at it.
@@ -47,8 +48,9 @@ pub fn event(name: &str) -> Option<Event> {
 /// end with.
 pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
     let shown = plan.output.display();
-    let file = File::create(&plan.output)
-        .map_err(|error| mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there")))?;
+    let file = File::create(&plan.output).map_err(|error| {
+        mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there"))
+    })?;
     let (mut watch, passed) = gate::run(&plan.command, |tree| Watch::begin(plan, &tree))?;
     let rest = watch.sampling.rest()?;
     watch.take_in(rest);
@@ -80,6 +82,8 @@ type Found = HashMap<(Rc<str>, Vec<Place>), Vec<u64>>;
 struct Watch {
     event: Event,
     why_not_cycles: Option<String>,
+    scope: Scope,
+    why_not_cpus: Option<String>,
     sampling: Sampling,
     spaces: AddressSpaces,
     found: Found,
@@ -99,18 +103,27 @@ impl Watcher for Watch {
 
 impl Watch {
     fn begin(plan: &Plan, tree: &Tree) -> Result<Watch> {
-        let open = |event| Sampling::open(event, plan.frequency, tree);
-        let (event, sampling, why_not_cycles) = match plan.event {
-            Some(Event::Cycles) => (Event::Cycles, open(Event::Cycles).context("--event cycles")?, None),
-            Some(Event::CpuClock) => {
-                (Event::CpuClock, open(Event::CpuClock)?, Some("--event cpu-clock was asked for".to_owned()))
+        // Without privilege it may still be had of one's own processes.
+        let open = |event| match Sampling::open(event, plan.frequency, Scope::Cpus, tree) {
+            Ok(sampling) => Ok((sampling, Scope::Cpus, None)),
+            Err(reason) if reason.is::<Mistake>() => Err(reason),
+            Err(reason) => Sampling::open(event, plan.frequency, Scope::Tree, tree)
+                .map(|sampling| (sampling, Scope::Tree, Some(format!("{reason:#}")))),
+        };
+        let of_clock = |why_not| Ok((Event::CpuClock, open(Event::CpuClock)?, Some(why_not)));
+        let opened: Result<_> = match plan.event {
+            Some(Event::Cycles) => {
+                open(Event::Cycles).context("--event cycles").map(|opened| (Event::Cycles, opened, None))
             }
+            Some(Event::CpuClock) => of_clock("--event cpu-clock was asked for".to_owned()),
             None => match open(Event::Cycles) {
-                Ok(sampling) => (Event::Cycles, sampling, None),
-                Err(error) => (Event::CpuClock, open(Event::CpuClock)?, Some(format!("{error:#}"))),
+                Ok(opened) => Ok((Event::Cycles, opened, None)),
+                Err(error) => of_clock(format!("{error:#}")),
             },
         };
-        Ok(Watch { event, why_not_cycles, sampling, spaces: AddressSpaces::default(), found: Found::new() })
+        let (event, (sampling, scope, why_not_cpus), why_not_cycles) = opened?;
+        let spaces = AddressSpaces::of_tree(tree.root.as_raw().unsigned_abs());
+        Ok(Watch { event, why_not_cycles, scope, why_not_cpus, sampling, spaces, found: Found::new() })
     }
 
     fn take_in(&mut self, moments: Vec<Moment>) {
@@ -133,12 +146,14 @@ impl Watch {
             schema: SCHEMA,
             event: self.event,
             why_not_cycles: self.why_not_cycles.clone(),
+            scope: self.scope,
+            why_not_cpus: self.why_not_cpus.clone(),
             frequency_hertz: plan.frequency,
             samples: self.found.values().map(|at_ns| at_ns.len() as u64).sum(),
             lost: self.sampling.lost,
             throttled: self.sampling.throttled,
             from_ns: passed.started_ns,
-            to_ns: passed.ended_ns,
+            to_ns: passed.gone_ns,
             kernel_symbols: why_unnamed.into(),
             frame_pointers: without_frame_pointers(env!("BUILD_FLAGS")).into(),
             used: (&passed.used).into(),
@@ -168,4 +183,36 @@ fn without_frame_pointers(flags: &str) -> Option<String> {
          says so, without RUSTFLAGS"
             .to_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::Mode;
+
+    #[test]
+    fn places_in_the_same_functions_are_one_stack_and_threads_of_another_name_another() {
+        let frame = |name: &str| Frame(name.to_owned(), Mode::User);
+        let [main, early, late] = [1, 2, 3].map(|offset| Place::File(0, offset));
+        let inlined = vec![frame("serve"), frame("send")];
+        let names = HashMap::from([(main, vec![frame("main")]), (early, inlined.clone()), (late, inlined)]);
+        let found = Found::from([
+            (("worker".into(), vec![main, late]), vec![50, 10]),
+            (("worker".into(), vec![main, early]), vec![30]),
+            (("other".into(), vec![main, early]), vec![40]),
+        ]);
+        let frames = vec![frame("main"), frame("serve"), frame("send")];
+        let stack = |command: &str, at_ns: &[u64]| Stack {
+            frames: frames.clone(),
+            command: command.to_owned(),
+            at_ns: at_ns.to_vec(),
+        };
+        assert_eq!(fold(&found, &names), [stack("other", &[40]), stack("worker", &[10, 30, 50])]);
+    }
+
+    #[test]
+    fn whoever_is_built_without_frame_pointers_says_so() {
+        assert_eq!(without_frame_pointers("-C force-frame-pointers=yes"), None);
+        assert!(without_frame_pointers("").unwrap().contains("RUSTFLAGS"));
+    }
 }

@@ -1,21 +1,20 @@
-//! Samples of a whole process tree, with their stacks (perf_event_open(2), PERF_SAMPLE_CALLCHAIN), and what is needed to know
+//! Samples of what runs, with their stacks (perf_event_open(2), PERF_SAMPLE_CALLCHAIN), and what is needed to know
 //! later whose code an address was. The kernel writes them into one ring buffer for each CPU.
 
 use std::collections::BinaryHeap;
 use std::fs;
 use std::io;
+use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow};
-use perf_event::data::endian::Endian;
-use perf_event::data::parse::{ParseConfig, Parser};
-use perf_event::data::{Comm, Fork, Lost, LostSamples, Mmap2, RecordMetadata, Sample, Throttle, Visitor};
+use anyhow::{Context, Error, Result, bail};
 use perf_event::events::{Hardware, Software};
-use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use perf_event::{Builder, Clock, Sampler};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::mistake::mistake;
-use crate::perf_event::{Modes, refused};
+use crate::perf_event::{Modes, refused_above};
+use crate::perf_record::{self, HEADER, Happened, Moment, Seen};
 use crate::process_tree::{Beginning, Tree};
 use crate::sys::process;
 
@@ -29,62 +28,26 @@ pub enum Event {
     CpuClock,
 }
 
-/// One moment of the tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Moment {
-    /// CLOCK_MONOTONIC.
-    pub at_ns: u64,
-    /// What happened.
-    pub what: Happened,
+/// Whose moments the kernel is to write down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Whatever each CPU runs, of which the reader takes the tree's. Who lives for less than the time between two samples is
+    /// met as often as is due.
+    Cpus,
+    /// The tree's alone. Each process and thread waits for its first sample from its own beginning, so those that live for less
+    /// than that are never met; and the kernel has work with each of them.
+    Tree,
 }
 
-/// What happened to a process or thread of the tree, each by its number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
-    /// It was found running.
-    Sampled {
-        /// The process.
-        process: u32,
-        /// The thread.
-        thread: u32,
-        /// Where it was, innermost address first, with the kernel's marks of what the next ones are addresses of.
-        chain: Vec<u64>,
-    },
-    /// It was made.
-    Forked {
-        /// Its process.
-        process: u32,
-        /// The process that made it; its own process, where it is a thread.
-        parent: u32,
-        /// It.
-        thread: u32,
-        /// The thread that made it.
-        parent_thread: u32,
-    },
-    /// It has a name.
-    Named {
-        /// The process.
-        process: u32,
-        /// The thread.
-        thread: u32,
-        /// The name, 15 bytes at most.
-        name: String,
-        /// By execve(2): all that was mapped is gone.
-        by_exec: bool,
-    },
-    /// It has mapped code.
-    Mapped {
-        /// The process.
-        process: u32,
-        /// The first address.
-        start: u64,
-        /// How many bytes.
-        length: u64,
-        /// Where in the file.
-        offset: u64,
-        /// The file, as the process's kernel calls it; or a word in brackets, where it is none.
-        file: String,
-    },
+impl Scope {
+    /// The largest kernel.perf_event_paranoid with which a user without CAP_PERFMON may look at the kernel so.
+    fn paranoid_at_most(self) -> i32 {
+        match self {
+            Scope::Cpus => 0,
+            Scope::Tree => 1,
+        }
+    }
 }
 
 /// Bytes of the ring buffer of each CPU: what a user without privilege may lock for it (kernel.perf_event_mlock_kb, 516 KiB).
@@ -103,23 +66,26 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Has the tree sampled from its next exec on, so often in each second of a CPU's time. The error says why that is not to
-    /// be had here.
-    pub fn open(event: Event, frequency: u64, tree: &Tree) -> Result<Self> {
+    /// Has the tree sampled from its next exec on, so often in each second of CPU time. The error says why that is not to be had
+    /// here.
+    pub fn open(event: Event, frequency: u64, scope: Scope, tree: &Tree) -> Result<Self> {
         debug_assert_eq!(tree.from, Beginning::Exec, "what is mapped before nobody tells");
         check_frequency(frequency)?;
+        let period = match event {
+            Event::Cycles => cycles_in_a_second()? / frequency,
+            Event::CpuClock => 1_000_000_000 / frequency,
+        };
         let mut rings = Vec::new();
         for cpu in online_cpus()? {
-            let mut builder = match event {
-                Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
-                Event::CpuClock => Builder::new(Software::CPU_CLOCK),
-            };
+            let mut builder = builder(event, period);
             // An event of a whole tree has a ring buffer only where it is of one CPU.
-            builder.observe_pid(tree.root.as_raw()).one_cpu(cpu).inherit(true).enable_on_exec(true);
-            builder.include_kernel().sample_frequency(frequency).clockid(Clock::MONOTONIC);
-            builder.sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CALLCHAIN).sample_id_all(true);
-            builder.mmap(true).mmap2(true).comm(true).comm_exec(true).task(true);
-            let counter = builder.build().map_err(|error| refused(error, Modes::UserAndKernel))?;
+            builder.one_cpu(cpu);
+            match scope {
+                Scope::Cpus => builder.any_pid().enabled(true),
+                Scope::Tree => builder.observe_pid(tree.root.as_raw()).inherit(true).enable_on_exec(true),
+            };
+            let refused = |error| refused_above(scope.paranoid_at_most(), error, Modes::UserAndKernel);
+            let counter = builder.build().map_err(refused)?;
             rings.push(counter.sampled(RING).map_err(|error| no_ring(error, cpu))?);
         }
         Ok(Sampling { rings, pending: BinaryHeap::new(), read_at_ns: 0, lost: 0, throttled: 0 })
@@ -154,7 +120,7 @@ impl Sampling {
             // What is written meanwhile is read next time, so that this ends.
             for _ in 0..RING / HEADER {
                 let Some(record) = ring.next_record() else { break };
-                let seen = read(record.ty(), record.misc(), &record.to_contiguous(), config.clone())?;
+                let seen = perf_record::read(record.ty(), record.misc(), &record.to_contiguous(), config.clone())?;
                 match seen {
                     Seen::Moment(moment) => self.pending.push(Pending(moment)),
                     Seen::Lost(records) => self.lost += records,
@@ -166,6 +132,48 @@ impl Sampling {
         Ok(())
     }
 }
+
+/// What the kernel is to write: samples, and what was mapped, made and named. A period that it adapted itself (attr.freq) would
+/// take more samples right after each switch, until it knows better, and each would stand for another time.
+fn builder(event: Event, period: u64) -> Builder<'static> {
+    let mut builder = match event {
+        Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
+        Event::CpuClock => Builder::new(Software::CPU_CLOCK),
+    };
+    builder.include_kernel().sample_period(period).clockid(Clock::MONOTONIC);
+    perf_record::ask(&mut builder);
+    builder
+}
+
+/// A CPU is looked at so often, for so long, to know how fast it is when it is busy.
+const GLANCES: usize = 20;
+const GLANCE: Duration = Duration::from_millis(1);
+
+/// How many cycles a busy CPU makes in a second, here and now: the most of several looks, since in a virtual machine another may
+/// have the CPU for a while.
+fn cycles_in_a_second() -> Result<u64> {
+    let mut builder = Builder::new(Hardware::CPU_CYCLES);
+    let refused = |error| refused_above(Scope::Tree.paranoid_at_most(), error, Modes::UserAndKernel);
+    let mut counter = builder.observe_self().include_kernel().enabled(true).build().map_err(refused)?;
+    let mut most = 0;
+    for _ in 0..GLANCES {
+        let before = counter.read_count_and_time().context(UNREAD)?;
+        let begun = process::thread_cpu_time();
+        while process::thread_cpu_time() - begun < GLANCE {
+            std::hint::spin_loop();
+        }
+        let after = counter.read_count_and_time().context(UNREAD)?;
+        let running_ns = u128::from(after.time_running - before.time_running).max(1);
+        most = most.max(u128::from(after.count - before.count) * 1_000_000_000 / running_ns);
+    }
+    match u64::try_from(most) {
+        // No CPU is so slow.
+        Ok(cycles) if cycles > 10_000_000 => Ok(cycles),
+        _ => bail!("the PMU counts no cycles: {most} of a busy CPU in a second"),
+    }
+}
+
+const UNREAD: &str = "the cycles of this process cannot be read";
 
 /// The earliest comes first.
 #[derive(PartialEq, Eq)]
@@ -183,90 +191,6 @@ impl PartialOrd for Pending {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
-}
-
-/// Bytes of a record's header: its type, what else is known of it, its size.
-const HEADER: usize = 8;
-
-/// What a record says.
-#[derive(Debug, PartialEq, Eq)]
-enum Seen {
-    Moment(Moment),
-    Lost(u64),
-    Throttled,
-    Other,
-}
-
-/// Reads a record: what stands in its header, and the bytes behind it.
-fn read<E: Endian>(kind: u32, misc: u16, bytes: &[u8], config: ParseConfig<E>) -> Result<Seen> {
-    let size = u16::try_from(HEADER + bytes.len()).context("a record of perf is longer than its header can say")?;
-    let whole =
-        [&kind.to_ne_bytes()[..], &misc.to_ne_bytes()[..], &size.to_ne_bytes()[..], bytes].concat();
-    let seen = Parser::new(&whole[..], config).parse_record(Reading);
-    seen.map_err(|error| anyhow!("a record of perf (type {kind}, {size} bytes) cannot be read: {error}"))
-}
-
-/// The process changed its name by execve(2) (PERF_RECORD_MISC_COMM_EXEC, perf_event_open(2)).
-const COMM_EXEC: u16 = 1 << 13;
-
-struct Reading;
-
-impl Reading {
-    fn moment(metadata: &RecordMetadata, what: Happened) -> Seen {
-        // Asked for with all records (sample_id_all).
-        metadata.sample_id().time().map_or(Seen::Other, |at_ns| Seen::Moment(Moment { at_ns, what }))
-    }
-}
-
-impl<'a> Visitor<'a> for Reading {
-    type Output = Seen;
-
-    fn visit_unimplemented(self, _: RecordMetadata) -> Seen {
-        Seen::Other
-    }
-
-    fn visit_sample(self, record: Sample<'a>, _: RecordMetadata) -> Seen {
-        let (Some(process), Some(thread), Some(at_ns)) = (record.pid(), record.tid(), record.time()) else {
-            return Seen::Other;
-        };
-        let chain = record.callchain().unwrap_or_default().to_vec();
-        Seen::Moment(Moment { at_ns, what: Happened::Sampled { process, thread, chain } })
-    }
-
-    fn visit_fork(self, record: Fork, _: RecordMetadata) -> Seen {
-        let Fork { pid: process, ppid: parent, tid: thread, ptid: parent_thread, time } = record;
-        Seen::Moment(Moment { at_ns: time, what: Happened::Forked { process, parent, thread, parent_thread } })
-    }
-
-    fn visit_comm(self, record: Comm<'a>, metadata: RecordMetadata) -> Seen {
-        let name = text(&record.comm);
-        let by_exec = metadata.misc() & COMM_EXEC != 0;
-        Self::moment(&metadata, Happened::Named { process: record.pid, thread: record.tid, name, by_exec })
-    }
-
-    fn visit_mmap2(self, record: Mmap2<'a>, metadata: RecordMetadata) -> Seen {
-        let file = text(&record.filename);
-        let Mmap2 { pid: process, addr: start, len: length, pgoff: offset, .. } = record;
-        Self::moment(&metadata, Happened::Mapped { process, start, length, offset, file })
-    }
-
-    fn visit_lost(self, record: Lost, _: RecordMetadata) -> Seen {
-        Seen::Lost(record.lost)
-    }
-
-    fn visit_lost_samples(self, record: LostSamples, _: RecordMetadata) -> Seen {
-        Seen::Lost(record.lost)
-    }
-
-    fn visit_throttle(self, _: Throttle, _: RecordMetadata) -> Seen {
-        Seen::Throttled
-    }
-}
-
-/// A text that the kernel fills up with zeros.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// The setting that bounds the frequency; the kernel lowers it itself where sampling takes too much time.
@@ -309,4 +233,83 @@ fn cpus_of(list: &str) -> Option<Vec<usize>> {
         cpus.extend(first..=last);
     }
     Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+    use crate::tally::Tally;
+
+    #[test]
+    fn moments_come_in_the_order_of_time_and_a_sample_after_the_fork_that_it_is_of() {
+        let sample = |at_ns| Moment { at_ns, what: Happened::Sampled { process: 1, thread: 1, chain: vec![] } };
+        let fork =
+            |at_ns| Moment { at_ns, what: Happened::Forked { process: 1, parent: 0, thread: 1, parent_thread: 0 } };
+        let written = [sample(30), sample(20), fork(20), fork(10)];
+        let mut sampling = Sampling { rings: vec![], pending: BinaryHeap::new(), read_at_ns: 0, lost: 0, throttled: 0 };
+        sampling.pending.extend(written.into_iter().map(Pending));
+        assert_eq!(sampling.until(9), []);
+        assert_eq!(sampling.until(20), [fork(10), fork(20), sample(20)]);
+        assert_eq!(sampling.rest().unwrap(), [sample(30)]);
+    }
+
+    /// By both ways: the exec, what it maps, and where it is found then.
+    #[test]
+    fn a_tree_is_sampled_from_its_exec_on() {
+        for scope in [Scope::Cpus, Scope::Tree] {
+            let script = "read word; exec sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'";
+            let child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+            let reaped = &Tally::new(0).unwrap().general().reaped;
+            let id = child.id();
+            let tree = Tree { root: process::Pid::from_raw(id as i32), from: Beginning::Exec, reaped };
+            let opened = Sampling::open(Event::CpuClock, 997, scope, &tree);
+            let ended = go(child);
+            let mut sampling = match opened {
+                Ok(sampling) => sampling,
+                Err(error) => {
+                    println!("skipped: {error:#}");
+                    continue;
+                }
+            };
+            assert!(ended, "{scope:?}");
+            let moments = sampling.rest().unwrap();
+            assert!(moments.is_sorted_by_key(|moment| moment.at_ns), "{scope:?}");
+            let of_it: Vec<&Happened> = moments.iter().map(|moment| &moment.what).collect();
+            let by_exec =
+                |what: &Happened| matches!(what, Happened::Named { process, by_exec: true, .. } if *process == id);
+            let exec = of_it.iter().position(|what| by_exec(what)).expect("the exec");
+            let maps = |what: &Happened| matches!(what, Happened::Mapped { process, .. } if *process == id);
+            assert!(of_it[exec..].iter().any(|what| maps(what)), "{scope:?}");
+            let in_user = |what: &Happened| match what {
+                Happened::Sampled { process, chain, .. } => *process == id && chain.contains(&((-512i64) as u64)),
+                _ => false,
+            };
+            let sampled = of_it[exec..].iter().filter(|what| in_user(what)).count();
+            assert!(sampled > 5, "{scope:?}: {sampled}");
+        }
+    }
+
+    /// Lets it begin, and waits until it ends; whether that was well.
+    fn go(mut child: Child) -> bool {
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        child.wait().unwrap().success()
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(cpus_of("0"), Some(vec![0]));
+        assert_eq!(cpus_of("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
+        assert_eq!(cpus_of("0-x"), None);
+        assert!(!online_cpus().unwrap().is_empty());
+    }
+
+    #[test]
+    fn more_than_the_kernel_allows_is_refused_with_what_it_allows() {
+        let Ok(most) = fs::read_to_string(MOST) else { return println!("skipped: no {MOST}") };
+        let error = check_frequency(u64::MAX).unwrap_err().to_string();
+        assert!(error.contains(most.trim()) && error.contains("perf_event_max_sample_rate="), "{error}");
+    }
 }

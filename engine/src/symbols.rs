@@ -29,50 +29,74 @@ pub struct Frame(pub String, pub Mode);
 /// The functions at each of these places, outermost first: with what the compiler has inlined a place is in several.
 pub fn names(places: &[Place], files: &[String], kernel: bool) -> Result<HashMap<Place, Vec<Frame>>> {
     let symbolizer = Symbolizer::builder().enable_code_info(false).enable_inlined_fns(true).build();
+    let in_kernel = || Frame("[kernel]".to_owned(), Mode::Kernel);
     let mut of_kernel = Vec::new();
     let mut of_files = BTreeMap::<u32, Vec<u64>>::new();
     let mut names = HashMap::new();
     for &place in places {
         match place {
             Place::Kernel(address) if kernel => of_kernel.push(address),
-            Place::Kernel(_) => drop(names.insert(place, vec![Frame("[kernel]".into(), Mode::Kernel)])),
+            Place::Kernel(_) => drop(names.insert(place, vec![in_kernel()])),
             Place::File(file, offset) => of_files.entry(file).or_default().push(offset),
             Place::Nowhere => drop(names.insert(place, vec![Frame("[unknown]".into(), Mode::User)])),
         }
     }
     if !of_kernel.is_empty() {
         let source = Source::Kernel(Kernel { vmlinux: MaybeDefault::None, debug_syms: false, ..Kernel::default() });
-        let found = symbolizer.symbolize(&source, Input::AbsAddr(&of_kernel)).context("/proc/kallsyms cannot be read")?;
+        let found =
+            symbolizer.symbolize(&source, Input::AbsAddr(&of_kernel)).context("/proc/kallsyms cannot be read")?;
         for (address, symbol) in of_kernel.iter().zip(&found) {
-            names.insert(Place::Kernel(*address), frames(symbol, "[kernel]", Mode::Kernel));
+            names.insert(Place::Kernel(*address), named(symbol, Mode::Kernel).unwrap_or_else(|| vec![in_kernel()]));
         }
     }
     for (file, offsets) in of_files {
         let path = &files[file as usize];
-        let name = path.trim_matches(['[', ']']);
-        let unknown = format!("[{}]", name.rsplit('/').next().unwrap_or(name));
-        // The vDSO and code that a program has made itself are in no file; nor may the file be there any more.
-        let found = readable(path).and_then(|path| {
-            symbolizer.symbolize(&Source::Elf(Elf::new(path)), Input::FileOffset(&offsets)).ok()
-        });
-        for (index, offset) in offsets.into_iter().enumerate() {
-            let symbol = found.as_ref().map(|found| &found[index]);
-            let named = symbol.map(|symbol| frames(symbol, &unknown, Mode::User));
-            names.insert(Place::File(file, offset), named.unwrap_or_else(|| vec![Frame(unknown.clone(), Mode::User)]));
+        let found = match readable(path) {
+            Some(path) => of_file(&symbolizer, &path, &offsets),
+            None => vec![None; offsets.len()],
+        };
+        let unknown = Frame(unknown_in(path), Mode::User);
+        for (offset, frames) in offsets.into_iter().zip(found) {
+            names.insert(Place::File(file, offset), frames.unwrap_or_else(|| vec![unknown.clone()]));
         }
     }
     Ok(names)
 }
 
-/// The functions that a place is in; in brackets that of which nothing more is known.
-fn frames(symbol: &Symbolized<'_>, unknown: &str, mode: Mode) -> Vec<Frame> {
-    match symbol {
-        Symbolized::Sym(symbol) => {
-            let inlined = symbol.inlined.iter().map(|inlined| inlined.name.as_ref());
-            std::iter::once(symbol.name.as_ref()).chain(inlined).map(|name| Frame(name.to_owned(), mode)).collect()
-        }
-        Symbolized::Unknown(_) => vec![Frame(unknown.to_owned(), mode)],
+/// The functions at each of these offsets of a file. A symbol table has their whole names, debug information what was inlined in
+/// them; where a distribution keeps both in a package of its own, that is read if it is installed.
+fn of_file(symbolizer: &Symbolizer, path: &Path, offsets: &[u64]) -> Vec<Option<Vec<Frame>>> {
+    let by = |debug_syms| {
+        let source = Source::Elf(Elf { debug_syms, ..Elf::new(path) });
+        // What cannot be read has no names: a compression that this reader does not know, or no program at all.
+        let symbols = symbolizer.symbolize(&source, Input::FileOffset(offsets));
+        symbols.map_or_else(
+            |_| vec![None; offsets.len()],
+            |symbols| symbols.iter().map(|symbol| named(symbol, Mode::User)).collect(),
+        )
+    };
+    by(false).into_iter().zip(by(true)).map(|(table, debug)| joined(table, debug)).collect()
+}
+
+/// What a symbol table calls a function, and what debug information knows to be inlined in it.
+fn joined(table: Option<Vec<Frame>>, debug: Option<Vec<Frame>>) -> Option<Vec<Frame>> {
+    match (table, debug) {
+        (Some(table), Some(debug)) => Some(table.into_iter().chain(debug.into_iter().skip(1)).collect()),
+        (table, debug) => table.or(debug),
     }
+}
+
+/// That a function is of this file, and nobody knows which.
+fn unknown_in(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    format!("[{}]", name.trim_matches(['[', ']']))
+}
+
+/// The functions that a place is in, if they have names.
+fn named(symbol: &Symbolized<'_>, mode: Mode) -> Option<Vec<Frame>> {
+    let symbol = symbol.as_sym()?;
+    let inlined = symbol.inlined.iter().map(|inlined| inlined.name.as_ref());
+    Some(std::iter::once(symbol.name.as_ref()).chain(inlined).map(|name| Frame(name.to_owned(), mode)).collect())
 }
 
 /// The file behind a name that a process's kernel gave. This program's own may have been replaced meanwhile.
@@ -100,4 +124,67 @@ pub fn kernel_unknown() -> Option<String> {
             restricted.trim()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file that has been mapped where an address is, and where in it that is.
+    fn within(address: usize) -> (String, u64) {
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let address = address as u64;
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let found = maps.lines().find_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (start, end) = words[0].split_once('-').unwrap();
+            let start = hex(start);
+            (start..hex(end)).contains(&address).then(|| (words[5].to_owned(), address - start + hex(words[2])))
+        });
+        found.expect("it is mapped")
+    }
+
+    fn user(name: &str) -> Vec<Frame> {
+        vec![Frame(name.to_owned(), Mode::User)]
+    }
+
+    #[test]
+    fn functions_have_the_names_that_they_have_in_their_files() {
+        let (own, at) = within(kernel_unknown as *const () as usize);
+        let (library, of_library) = within(libc::getppid as *const () as usize);
+        let places =
+            [Place::File(0, at), Place::File(1, of_library), Place::File(2, 0), Place::File(3, 5), Place::Nowhere];
+        let files = [own, library, "[vdso]".to_owned(), "/nowhere/gone.so".to_owned()];
+        let names = names(&places, &files, false).unwrap();
+        assert_eq!(names[&places[0]][0].0, "thunderherd_engine::symbols::kernel_unknown", "{names:?}");
+        assert_eq!(names[&places[1]], user("getppid"), "{names:?}");
+        assert_eq!(names[&places[2]], user("[vdso]"));
+        assert_eq!(names[&places[3]], user("[gone.so]"));
+        assert_eq!(names[&places[4]], user("[unknown]"));
+    }
+
+    #[test]
+    fn a_symbol_table_has_the_name_and_debug_information_what_is_inlined() {
+        let frames = |names: &[&str]| Some(names.iter().flat_map(|name| user(name)).collect::<Vec<Frame>>());
+        let inlined = frames(&["serve", "send", "copy"]);
+        assert_eq!(joined(frames(&["a::serve"]), inlined.clone()), frames(&["a::serve", "send", "copy"]));
+        assert_eq!(joined(None, inlined.clone()), inlined);
+        assert_eq!(joined(frames(&["a::serve"]), None), frames(&["a::serve"]));
+        assert_eq!(joined(None, None), None);
+    }
+
+    #[test]
+    fn functions_of_the_kernel_have_names_where_it_shows_them() {
+        let hidden = names(&[Place::Kernel(u64::MAX / 2)], &[], false).unwrap();
+        let unknown = vec![Frame("[kernel]".into(), Mode::Kernel)];
+        assert_eq!(hidden[&Place::Kernel(u64::MAX / 2)], unknown);
+        if let Some(reason) = kernel_unknown() {
+            assert!(reason.contains("kptr_restrict"), "{reason}");
+            return println!("skipped: {reason}");
+        }
+        let symbols = fs::read_to_string("/proc/kallsyms").unwrap();
+        let line = symbols.lines().find(|line| line.ends_with(" schedule")).expect("every kernel has it");
+        let place = Place::Kernel(u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap());
+        assert_eq!(names(&[place], &[], true).unwrap()[&place], [Frame("schedule".into(), Mode::Kernel)]);
+    }
 }
