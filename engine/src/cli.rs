@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -17,6 +18,8 @@ use crate::counter::Counter;
 use crate::counting;
 use crate::design::Design;
 use crate::designs::DESIGNS;
+use crate::flame;
+use crate::gate;
 use crate::holes;
 use crate::limits::LIMITS;
 use crate::lines;
@@ -28,6 +31,7 @@ use crate::output::{remark, say, unless_closed};
 use crate::primitive::Primitive;
 use crate::primitives::PRIMITIVES;
 use crate::probing;
+use crate::profiling;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
@@ -49,6 +53,8 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitCode> {
         Some(("serve", matches)) => serve(matches),
         Some(("load", matches)) => load(matches).map(|()| ExitCode::SUCCESS),
         Some(("count", matches)) => count(matches),
+        Some(("profile", matches)) => profile(matches),
+        Some(("flame", matches)) => flame(matches).map(|()| ExitCode::SUCCESS),
         Some(("namespace", matches)) => namespace(matches).map(|()| ExitCode::SUCCESS),
         Some(("limits", matches)) => limits(matches).map(|()| ExitCode::SUCCESS),
         Some(("list", matches)) => list(matches).map(|()| ExitCode::SUCCESS),
@@ -286,28 +292,62 @@ fn say_line(line: &lines::Line) -> Result<()> {
 }
 
 fn count(matches: &ArgMatches) -> Result<ExitCode> {
+    let command = behind_gate("count", matches)?;
+    let (life, status) = counting::count(&counting::Plan { counters: asked(matches), command })?;
+    say_line(&lines::Line::Life(life))?;
+    Ok(status)
+}
+
+fn profile(matches: &ArgMatches) -> Result<ExitCode> {
+    let command = behind_gate("profile", matches)?;
+    let event = matches.get_one::<String>("event").and_then(|name| profiling::event(name));
+    let plan = profiling::Plan {
+        command,
+        event,
+        frequency: *matches.get_one("frequency").expect("it has a default"),
+        output: matches.get_one("output").cloned().expect("it is required"),
+    };
+    let (profile, status) = profiling::profile(&plan)?;
+    say_line(&lines::Line::Profile(profile))?;
+    Ok(status)
+}
+
+/// The command that is run behind a gate by this one. What it would refuse itself is refused before it is run.
+fn behind_gate(by: &str, matches: &ArgMatches) -> Result<gate::Command> {
     follow_parent(matches)?;
     let words: Vec<OsString> = matches.get_many("command").into_iter().flatten().cloned().collect();
-    // What it would refuse itself is refused before it is run.
-    let inner = [&[OsString::from("count")], &words[..]].concat();
+    let inner = [&[OsString::from(by)], &words[..]].concat();
     let cpus = match command().try_get_matches_from(&inner) {
         Err(error) if error.use_stderr() => return Err(refused(&error, inner)),
         Ok(inner) => match inner.subcommand() {
             Some(("serve" | "load", inner)) if inner.contains_id("parent") => {
-                return Err(mistake("--parent belongs before serve or load: it is count's, and count is theirs"));
+                return Err(mistake(format!(
+                    "--parent belongs before serve or load: it is {by}'s, and {by} is theirs"
+                )));
             }
             Some(("serve" | "load", inner)) => cpus(inner),
             other => {
                 let name = other.map_or("nothing", |(name, _)| name);
-                return Err(mistake(format!("count runs serve or load, not {name}")));
+                return Err(mistake(format!("{by} runs serve or load, not {name}")));
             }
         },
         // Help.
         Err(_) => None,
     };
-    let (life, status) = counting::count(&counting::Plan { counters: asked(matches), words, cpus })?;
-    say(&(serde_json::to_string(&lines::Line::Life(life))? + "\n"))?;
-    Ok(status)
+    Ok(gate::Command { words, cpus })
+}
+
+fn flame(matches: &ArgMatches) -> Result<()> {
+    let path = |name: &str| matches.get_one::<PathBuf>(name).cloned();
+    flame::draw(&flame::Plan {
+        stacks: path("stacks").expect("it is required"),
+        before: path("before"),
+        output: path("output").expect("it is required"),
+        title: word(matches, "title").to_owned(),
+        subtitle: matches.get_one("subtitle").cloned(),
+        unit: word(matches, "unit").to_owned(),
+        minimum_width: *matches.get_one("minimum-width").expect("it has a default"),
+    })
 }
 
 /// The first address that leads out of this machine, as far as can be told from here.

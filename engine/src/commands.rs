@@ -2,6 +2,7 @@
 //! line here.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -19,6 +20,7 @@ use crate::namespace;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
+use crate::profiling;
 use crate::registry::{self, usual};
 use crate::setting::Setting;
 use crate::workloads::WORKLOADS;
@@ -35,6 +37,8 @@ pub fn command() -> Command {
         .subcommand(serve_command())
         .subcommand(load_command())
         .subcommand(count_command())
+        .subcommand(profile_command())
+        .subcommand(flame_command())
         .subcommand(namespace_command())
         .subcommand(limits_command())
         .subcommand(list_command())
@@ -115,16 +119,73 @@ fn count_command() -> Command {
         )
         .arg(counters_asked().default_value(COUNTED))
         .arg(parent())
-        .arg(
-            Arg::new("command")
-                .value_name("serve ... | load ...")
-                .value_parser(value_parser!(OsString))
-                .num_args(1..)
-                .trailing_var_arg(true)
-                .allow_hyphen_values(true)
-                .required(true)
-                .help("What to run"),
+        .arg(command_to_run())
+}
+
+fn profile_command() -> Command {
+    Command::new("profile")
+        .about("Run serve or load, and write where it and all that it forks spend their time: stacks, from exec to exit")
+        .long_about(
+            "Run serve or load, and write where it and all that it forks spend their time: sampled stacks, of the kernel as \
+             well as of the program, from exec to exit. The file has one JSON line about the profile, then one for each \
+             stack. The first one also comes after everything that the command prints. SIGINT and SIGTERM are passed on. The \
+             exit status is the command's; 128 and the signal's number where a signal ended it",
         )
+        .arg(file("output", "FILE").required(true).help("The file to write"))
+        .arg(
+            text("frequency", "HERTZ")
+                .value_parser(value_parser!(u64).range(1..=10_000))
+                .default_value("997")
+                .help("Samples for each second of CPU time; no multiple of what the kernel does at its ticks"),
+        )
+        .arg(
+            text("event", "EVENT")
+                .value_parser(PossibleValuesParser::new(profiling::EVENTS))
+                .default_value(profiling::EVENTS[0])
+                .help("What makes the kernel take a sample: auto is cycles where a PMU has them, else cpu-clock"),
+        )
+        .arg(parent())
+        .arg(command_to_run())
+}
+
+fn command_to_run() -> Arg {
+    Arg::new("command")
+        .value_name("serve ... | load ...")
+        .value_parser(value_parser!(OsString))
+        .num_args(1..)
+        .trailing_var_arg(true)
+        .allow_hyphen_values(true)
+        .required(true)
+        .help("What to run")
+}
+
+fn flame_command() -> Command {
+    Command::new("flame")
+        .about("Draw the flame graph of folded stacks, or of the difference between two")
+        .arg(
+            Arg::new("stacks")
+                .value_name("STACKS.folded")
+                .value_parser(value_parser!(PathBuf))
+                .required(true)
+                .help("Lines `outer;inner;innermost 42`; functions of the kernel end in _[k]"),
+        )
+        .arg(file("output", "FILE.svg").required(true).help("The file to write"))
+        .arg(text("title", "TEXT").required(true).help("What stands above it"))
+        .arg(text("subtitle", "TEXT").help("What stands below that"))
+        .arg(file("before", "OTHER.folded").help(
+            "Stacks to compare with, count by count: red is what STACKS.folded has more of, blue what it has less of",
+        ))
+        .arg(text("unit", "WORDS").default_value("samples").help("What the numbers of the lines are numbers of"))
+        .arg(
+            text("minimum-width", "PERCENT")
+                .value_parser(value_parser!(f64))
+                .default_value("0.1")
+                .help("Functions with a smaller share are left out, which keeps the file small"),
+        )
+}
+
+fn file(name: &'static str, value: &'static str) -> Arg {
+    text(name, value).value_parser(value_parser!(PathBuf))
 }
 
 fn namespace_command() -> Command {

@@ -1,118 +1,33 @@
 //! Counts the whole life of a server or a load, its supervisor included, from exec to exit: what `perf stat` does.
-//!
-//! The engine runs itself as a child, which waits at a gate until its counters are open and goes through exec then. Standard
-//! input and output are the child's own.
 
-use std::ffi::OsString;
-use std::io::IsTerminal;
-use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use crate::about::Entry;
 use crate::counter::{Counter, Counting, Subject};
+use crate::gate::{self, Command, Watcher};
 use crate::lines::Life;
-use crate::pool::report;
-use crate::process_tree::{Beginning, Tree};
-use crate::sys::descriptor::{self, PollFlags};
-use crate::sys::process::{self, Ended, Pid, Reaped};
-use crate::sys::shared::SharedArray;
-use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
-use crate::tally::Tally;
 
 /// What to run, and what to count of it.
 pub struct Plan {
     /// The counters.
     pub counters: Vec<&'static Entry<Counter>>,
-    /// The command with its arguments; this process becomes its parent, as `--parent` says to it.
-    pub words: Vec<OsString>,
-    /// The CPUs that the command will pin itself to.
-    pub cpus: Option<Vec<usize>>,
+    /// The command.
+    pub command: Command,
 }
+
+impl Watcher for Counting {}
 
 /// Runs the command to its end. Beside its account, the status that this process is to end with.
 pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
-    let signals = SignalDescriptor::new(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGCHLD])?;
-    process::become_subreaper()?;
-    let reaped = &Tally::new(0)?.general().reaped;
-    process::count_reaped(reaped);
-    let started = SharedArray::<AtomicU64>::new(1)?;
-    let (gate, opener) = descriptor::pipe()?;
-    let parent = Pid::this();
-    let child = process::fork(|| {
-        descriptor::close_inherited(&opener);
-        descriptor::close_inherited(&signals);
-        report(become_command(plan, parent, gate, reaped, &started[0]))
-    })
-    .context("the command could not be forked (ulimit -u)")?;
-    let tree = Tree { root: child, from: Beginning::Exec, reaped };
-    let mut counting = Counting::begin(&plan.counters, Subject::new(tree, None));
-    // A key of a terminal signals a whole group, and what is passed on would come twice. But only the terminal's own group
-    // may read from it.
-    let terminal = std::io::stdin().is_terminal();
-    if !terminal {
-        process::lead_group(child)?;
-    }
-    descriptor::write(opener.as_fd(), b"\n")?;
-    let ended = wait(child, &signals, terminal)?;
-    let ended_at = process::monotonic_nanoseconds();
-    let started_at = started[0].load(Relaxed);
-    if started_at == 0 {
-        bail!("the command was not started, {ended}");
-    }
-    // Whoever it left behind has lost its parent, and is being killed.
-    process::wait_for_all()?;
-    let status = match ended {
-        Ended::Exited(status) => status,
-        Ended::Killed(signal) => 128 + signal as i32,
+    let begin = |tree| Ok(Counting::begin(&plan.counters, Subject::new(tree, None)));
+    let (mut counting, passed) = gate::run(&plan.command, begin)?;
+    let life = Life {
+        readout: counting.read()?,
+        elapsed_ns: passed.ended_ns - passed.started_ns,
+        used: (&passed.used).into(),
+        status: passed.status,
     };
-    let life =
-        Life { readout: counting.read()?, elapsed_ns: ended_at - started_at, used: (&reaped.usage()).into(), status };
-    Ok((life, ExitCode::from(status as u8)))
-}
-
-/// The child's way to exec. What it has used before is not the command's.
-fn become_command(plan: &Plan, parent: Pid, gate: OwnedFd, reaped: &Reaped, started: &AtomicU64) -> Result<()> {
-    if descriptor::read(gate.as_fd(), &mut [0])? == 0 {
-        // The parent has given up, and says why.
-        return Ok(());
-    }
-    let mut words = plan.words.clone();
-    words.splice(1..1, ["--parent".into(), parent.to_string().into()]);
-    // Pinned by itself, after exec, it would be counted as moved. CPUs that are not there it refuses in its own words.
-    if let Some(cpus) = &plan.cpus {
-        let _ = process::pin(cpus);
-    }
-    reaped.take_off(&process::usage_of_self()?);
-    started.store(process::monotonic_nanoseconds(), Relaxed);
-    let error = process::become_engine(&words);
-    started.store(0, Relaxed);
-    error.map(drop).context("/proc/self/exe could not be started")
-}
-
-/// Passes signals on until the child has ended; says how it did.
-fn wait(child: Pid, signals: &SignalDescriptor, terminal: bool) -> Result<Ended> {
-    let mut passed_on: Option<(Signal, Instant)> = None;
-    loop {
-        descriptor::poll(&[(signals.as_fd(), PollFlags::POLLIN)], None)?;
-        while let Some((signal, by_kernel)) = signals.read_with_origin()? {
-            if signal == Signal::SIGCHLD {
-                while let Some((process, ended)) = process::wait_without_hanging()? {
-                    if process == child {
-                        return Ok(ended);
-                    }
-                }
-                continue;
-            }
-            let echo = passed_on.is_some_and(|(last, when)| last == signal && when.elapsed() < ECHO);
-            // A key of the terminal has signalled the child, too, where both are in its group.
-            if !(echo || terminal && by_kernel) {
-                process::pass_on(signal, child);
-                passed_on = Some((signal, Instant::now()));
-            }
-        }
-    }
+    Ok((life, passed.exit_code()))
 }

@@ -290,9 +290,13 @@ fn lacks(error: &Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The error with what would help. The setting forbids with EACCES; a filter of system calls mostly answers EPERM or ENOSYS.
 fn refused(error: io::Error, modes: Modes) -> Error {
-    let most = modes.paranoid_at_most();
+    refused_above(modes.paranoid_at_most(), error, modes)
+}
+
+/// The error with what would help. The setting forbids with EACCES where it is above `most`; a filter of system calls mostly
+/// answers EPERM or ENOSYS.
+pub fn refused_above(most: i32, error: io::Error, modes: Modes) -> Error {
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     let paranoid = paranoid.and_then(|text| text.trim().parse::<i32>().ok()).filter(|&value| value > most);
     let text = match (error.raw_os_error(), paranoid) {

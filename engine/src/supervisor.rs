@@ -18,7 +18,7 @@ use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
 use crate::cpu_time::{CpuSource, CpuTime};
 use crate::design::{Design, Run};
-use crate::lines::{Line, Ready, SCHEMA, Snapshot, Split, Summary};
+use crate::lines::{Line, Ready, SCHEMA, Snapshot, Summary};
 use crate::listener;
 use crate::output::say;
 use crate::pool::{FAILED, report};
@@ -30,6 +30,7 @@ use crate::sys::process::{self, Ended, Pid};
 use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 use crate::sys::socket;
 use crate::tally::{ErrorKind, Tally};
+use crate::used::Split;
 use crate::workload::Workload;
 
 /// How long connections in flight may take to end when the server is stopped.

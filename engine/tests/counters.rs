@@ -4,16 +4,16 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::io::Write;
+use std::process::Command;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use support::gated::Gated;
 use support::server::Server;
-use support::{ENGINE, PATIENCE, Unprivileged, engine, eventually, process, run};
+use support::{ENGINE, Unprivileged, engine, eventually, process, run};
 
 const SWITCHES: [&str; 2] = ["voluntary_switches", "involuntary_switches"];
 const PERF: [&str; 4] = ["task_clock", "context_switches", "cpu_migrations", "page_faults"];
@@ -179,64 +179,14 @@ fn of_a_load_with_its_children() {
     assert!(ran.output.contains("page faults: ") && ran.output.contains("voluntary switches: "), "{ran:?}");
 }
 
-/// The engine under `count`: its lines as they come, its standard input.
-struct Counted {
-    count: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<Value>,
-}
-
-impl Counted {
-    fn start(command: &mut Command) -> Counted {
-        let mut count =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the engine can be started");
-        let (sender, lines) = channel();
-        let output = BufReader::new(count.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            output.lines().map_while(Result::ok).try_for_each(|line| {
-                sender.send(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
-            })
-        });
-        Counted { input: count.stdin.take(), count, lines }
-    }
-
-    fn serve(design: &str) -> Counted {
-        let options = ["count", "--count", "voluntary_switches", "--", "serve", design, "--control", "--listen"];
-        Counted::start(engine().args(options).arg("127.0.0.1:0"))
-    }
-
-    fn id(&self) -> i32 {
-        self.count.id() as i32
-    }
-
-    #[track_caller]
-    fn line(&self, kind: &str) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no line {kind}: {error}"));
-        assert_eq!(line["line"], kind, "{line}");
-        line
-    }
-
-    /// The line `life`, which must be the next and the last, and the exit status.
-    #[track_caller]
-    fn end(mut self) -> (Value, Option<i32>) {
-        let life = self.line("life");
-        assert!(self.lines.recv_timeout(PATIENCE).is_err(), "the life is the last line");
-        let status = eventually("count ends", || self.count.try_wait().unwrap());
-        (life, status.code())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let _ = self.count.kill();
-        let _ = self.count.wait();
-    }
+fn serve_counted(design: &str) -> Gated {
+    Gated::serve(&["count", "--count", "voluntary_switches"], design)
 }
 
 #[test]
 fn of_a_server_from_exec_to_exit_with_its_protocol() {
     let schema: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
-    let mut counted = Counted::serve("fork_per_client");
+    let mut counted = serve_counted("fork_per_client");
     let ready = counted.line("ready");
     let port = number(&ready, "port") as u16;
     assert_ne!(number(&ready, "supervisor_pid") as i32, counted.id());
@@ -247,7 +197,7 @@ fn of_a_server_from_exec_to_exit_with_its_protocol() {
     counted.input = None;
     let summary = counted.line("summary");
     assert_eq!(summary["tally"]["requests"], 100, "{summary}");
-    let (life, status) = counted.end();
+    let (life, status) = counted.end("life");
     support::schema::check(&schema, &life).unwrap();
     assert_eq!((status, &life["status"]), (Some(0), &json!(0)), "{life}");
     assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
@@ -261,30 +211,30 @@ fn of_a_server_from_exec_to_exit_with_its_protocol() {
 #[test]
 fn a_signal_is_passed_on() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let counted = Counted::serve("prefork");
+        let counted = serve_counted("prefork");
         counted.line("ready");
         process::signal(counted.id(), signal);
         counted.line("summary");
-        let (life, status) = counted.end();
+        let (life, status) = counted.end("life");
         assert_eq!((status, &life["status"]), (Some(0), &json!(0)), "{signal}: {life}");
     }
     // Twice at once, as timeout(1) does it: a load that hears a second interrupt ends without its line.
     let server = Server::start("prefork", "bytes", &[]);
     let connect = format!("127.0.0.1:{}", server.port);
     let fixed = ["count", "load", "bytes", "--json", "--connect", &connect, "--children", "2", "--loops", "10000000"];
-    let counted = Counted::start(engine().args(fixed));
+    let counted = Gated::start(engine().args(fixed));
     eventually("the load asks", || (process::family(counted.id()).len() == 4).then_some(()));
     process::signal(counted.id(), Signal::SIGINT);
     process::signal(counted.id(), Signal::SIGINT);
     assert_eq!(counted.line("load")["interrupted"], true);
-    let (life, status) = counted.end();
+    let (life, status) = counted.end("life");
     assert_eq!((status, &life["status"]), (Some(1), &json!(1)), "an interrupted load is not complete: {life}");
 }
 
 #[test]
 fn nothing_is_left_of_a_count_that_was_killed() {
     for signal in [Signal::SIGKILL, Signal::SIGHUP] {
-        let counted = Counted::serve("prefork");
+        let counted = serve_counted("prefork");
         counted.line("ready");
         let family = process::family(counted.id());
         assert!(family.len() > 2, "{family:?}");
@@ -295,11 +245,11 @@ fn nothing_is_left_of_a_count_that_was_killed() {
 
 #[test]
 fn a_command_that_was_killed_is_counted_to_its_end() {
-    let counted = Counted::serve("prefork");
+    let counted = serve_counted("prefork");
     let ready = counted.line("ready");
     let family = process::family(counted.id());
     process::signal(number(&ready, "supervisor_pid") as i32, Signal::SIGKILL);
-    let (life, status) = counted.end();
+    let (life, status) = counted.end("life");
     assert_eq!((status, &life["status"]), (Some(137), &json!(137)), "128 and SIGKILL: {life}");
     assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
     assert!(family.iter().all(|&id| !process::lives(id)), "{family:?}");

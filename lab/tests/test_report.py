@@ -18,9 +18,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from synthetic_summary import document, summary, trials
 
-from thunderherd import report, tables
+from thunderherd import profile_view, report, tables
+from thunderherd.engine import flame_graph
 from thunderherd.errors import UserError
-from thunderherd.records import Summary
+from thunderherd.flame_view import flame_view
+from thunderherd.profile_form import (
+    ContenderProfile,
+    DifferentialProfile,
+    ProfilingSummary,
+    SelfSymbol,
+    Share,
+    SideProfile,
+)
+from thunderherd.records import WORKERS, Summary
 from thunderherd.report import render, write_report
 
 if TYPE_CHECKING:
@@ -301,4 +311,138 @@ def test_hostile_names_do_nothing_in_a_browser(browser: Browser, tmp_path: Path)
     assert (seen.console, dialogs) == ([], [])
     assert seen.page.title() == f"{HOSTILE} · Thunderherd"
     assert seen.page.locator("img").count() == 0
+    seen.page.context.close()
+
+
+# Flame graphs
+
+HOSTILE_STACKS = f"""\
+engine;main;serve;tcp_sendmsg_[k];_copy_from_iter_[k] 40
+engine;main;{HOSTILE.replace(";", "")};</svg><script>alert(3)</script> 60
+"""
+
+
+@pytest.fixture(scope="module")
+def sampled(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, Path]:
+    """A run with a profile of two contenders whose functions have awkward names, drawn by the engine."""
+    directory = tmp_path_factory.mktemp("sampled")
+    (directory / "profiles").mkdir()
+    stacks = directory / "profiles" / "a.folded"
+    stacks.write_text(HOSTILE_STACKS)
+    for name, before in (("a", None), ("a-against-b", stacks)):
+        flame_graph(
+            stacks, directory / "profiles" / f"{name}.svg", title=HOSTILE, subtitle=HOSTILE, unit="samples",
+            before=before, engine=real_engine,
+        )  # fmt: skip
+    share = Share(value=0.4, low=0.3, high=0.5, confidence=0.95)
+    side = SideProfile(
+        event="cpu-clock", why_not_cycles=HOSTILE, frequency_hertz=997, samples=100, covered=0.5,
+        why_not_cpus=HOSTILE, of_sampling=0.01, lost=1, throttled=1, kernel_symbols=False,
+        why_no_kernel_symbols=HOSTILE, copying=share, copying_by_kind={"across": 0.4}, unnamed=0.1,
+        interrupts_off=0.2, top=[SelfSymbol(symbol=HOSTILE, mode="user", share=0.6)],
+        folded="profiles/a.folded", flame_graph="profiles/a.svg",
+    )  # fmt: skip
+    contenders = [
+        ContenderProfile(contender=HOSTILE, trials=1, requests=10, sides={"server": side, "client": side}),
+        ContenderProfile(contender="b", trials=0, requests=0, sides={}, why=HOSTILE),
+    ]
+    pair = DifferentialProfile(
+        a=HOSTILE, b="b", side="server", unit=HOSTILE, flame_graph="profiles/a-against-b.svg"
+    )
+    gone = pair.model_copy(update={"flame_graph": "profiles/gone.svg"})
+    profiles = ProfilingSummary(
+        trials=1, frequency_hertz=997, contenders=contenders, differentials=[pair, gone]
+    )
+    return summary().model_copy(update={"profiles": profiles}), directory
+
+
+def test_flame_graphs_are_part_of_the_page_and_nothing_else_of_their_files(
+    sampled: tuple[Summary, Path],
+) -> None:
+    text = render(*sampled)
+    elements = Elements(text).tags
+    tags = [tag for tag, _ in elements]
+    assert [values.get("class") for tag, values in elements if tag == "svg"].count("flame") == 3
+    assert tags.count("script") == 3, "the charts' data and the two scripts"
+    assert not {"iframe", "object", "embed", "img"} & set(tags)
+    assert not [name for _, values in elements for name in values if name.startswith("on")]
+    assert "_copy_from_iter" in text and "&lt;/svg&gt;&lt;script&gt;alert(3)" in text
+    assert "40.0 %" in text and "30.0 to 50.0" in text and "between program and kernel 40.0 %" in text
+    assert len(text) < 10_000_000
+    # A summary by itself has the table, and no file to draw from.
+    alone = render(sampled[0])
+    assert "40.0 %" in alone and 'class="flame"' not in alone
+
+
+def test_flame_graphs_are_shown_without_a_word_or_a_request(
+    browser: Browser, sampled: tuple[Summary, Path]
+) -> None:
+    file = sampled[1] / "report.html"
+    file.write_text(render(*sampled), encoding="utf-8")
+    for width in (1280, 400):
+        seen = visit(browser, file, width)
+        dialogs: list[str] = []
+        seen.page.on("dialog", lambda dialog, told=dialogs: told.append(dialog.message))
+        graphs = seen.page.locator("#why svg.flame")
+        assert not graphs.first.is_visible()
+        for summary_line in seen.page.locator("#why summary").all():
+            summary_line.click()
+        for graph in graphs.all():
+            assert graph.is_visible()
+        seen.page.locator("#flames svg.flame g").first.hover()
+        # A name stands where it has room, and fits.
+        box = seen.page.locator("#flames svg.flame g", has_text="main").first
+        frame, name = box.locator("rect").bounding_box(), box.locator("text").bounding_box()
+        assert frame is not None and name is not None
+        assert frame["x"] <= name["x"] and name["x"] + name["width"] <= frame["x"] + frame["width"] + 1
+        assert seen.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert (seen.console, dialogs) == ([], [])
+        assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
+        seen.page.context.close()
+
+
+def test_the_narrowest_frames_give_way_where_all_have_no_room(
+    sampled: tuple[Summary, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, directory = sampled
+    stacks = "".join(f"engine;main;f{number} {1 + number * number}\n" for number in range(60))
+    monkeypatch.setattr(profile_view, "MOST_CHARACTERS", 6_000)
+    file = directory / "profiles" / "many.folded"
+    file.write_text(stacks)
+    flame_graph(file, directory / "profiles" / "many.svg", title="", subtitle="", unit="samples")
+    assert found.profiles is not None
+    one = found.profiles.contenders[0]
+    side = one.sides["server"].model_copy(update={"flame_graph": "profiles/many.svg"})
+    one = one.model_copy(update={"sides": {"server": side}})
+    profiles = found.profiles.model_copy(update={"contenders": [one], "differentials": []})
+    view = profile_view.profile_view(found.model_copy(update={"profiles": profiles}), directory)
+    assert view is not None and 1000 < len(view.graphs[0].svg) <= 6_000
+    assert "Functions with less than 0.1 %" not in " ".join(view.graphs_legend)
+
+
+@pytest.mark.parametrize("text", ["", "<svg>", "<svg xmlns='http://www.w3.org/2000/svg'/>", "\0"])
+def test_what_is_no_flame_graph_is_not_shown(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.svg").write_text(text)
+    assert flame_view(tmp_path, "a.svg", "a", 0.1) is None
+
+
+def test_only_numbers_and_colours_are_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "a.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg"><g onclick="alert(1)"><title>f (1)</title><rect x="0%" '
+        'y="0" width="100%" height="15" fill="url(http://example.org)" onload="alert(1)"/></g>'
+        '<g><title>g</title><rect x="nan" y="0" width="100%" height="15"/></g></svg>'
+    )
+    found = flame_view(tmp_path, "a.svg", "a", 0.1)
+    assert found is not None and "alert" not in found.svg and "example" not in found.svg
+    assert found.svg.count("<g>") == 1 and "nan" not in found.svg
+
+
+def test_workers_without_the_papers_beside_them_are_drawn_without_a_word(
+    browser: Browser, tmp_path: Path
+) -> None:
+    data = json.loads(document())
+    data["paper"] = [each for each in data["paper"] if each["metric"] != WORKERS]
+    seen = visit(browser, write_report(Summary.model_validate(data), tmp_path / "alone.html"))
+    assert seen.page.locator("#clients-per-worker .live svg.marks").count() == 1
+    assert seen.console == []
     seen.page.context.close()

@@ -160,6 +160,9 @@ def run(
         typer.Option("--out", metavar="DIR", help="Where the results go; results/... if not given."),
     ] = None,
     lab: LabWords = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Sample the contenders afterwards: where their time goes.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the unfinished run in --out: same seed, same order.")
     ] = False,
@@ -181,6 +184,7 @@ def run(
         size=named[0][0] if named else None,
         overrides=overrides or [],
         lab=lab or [],
+        profile=profile,
         seed=seed,
         out=out,
         resume=resume,

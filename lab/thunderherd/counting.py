@@ -1,18 +1,15 @@
 """Counts what happens at a request, in trials of their own after all that are judged: such counters cost.
 
-The trials are in `counted.jsonl` of a run's directory, in the form of `trials.jsonl`; a run that is gone on
-with makes those that it lacks. None of them is judged or shown: the only figures that are taken from them are
-what was counted (`counts`).
+The trials are in `counted.jsonl` of a run's directory, in the form of `trials.jsonl`. None of them is judged
+or shown: the only figures that are taken from them are what was counted (`counts`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from thunderherd.catalogue import USUAL_DESIGN, Catalogue, figures_of_counters, states_of_counters
 from thunderherd.counting_form import CountingSummary
@@ -22,56 +19,37 @@ from thunderherd.errors import UserError
 from thunderherd.figures import count
 from thunderherd.progress import Progress
 from thunderherd.records import TrialRecord
-from thunderherd.results import RunDirectory
-from thunderherd.statistics import block_order
+from thunderherd.results import COUNTED, RunDirectory
 from thunderherd.study import Contender, Study
+from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 
-ATTEMPTS = 2
-"""A counted trial that is not valid is made once more."""
 MOST_REQUESTS = 2000
 """In the window of a counted trial, about."""
 
 
-class MakeTrial(Protocol):
-    """How a trial of the run is made."""
+def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTrial, show: Progress) -> None:
+    """Makes the counted trials that the study asks for and the run's directory lacks. Call it from the main
+    thread."""
+    if not study.counting.is_asked_for:
+        return
+    asked, trials = with_counters(study, catalogue(engine)), _counted(study, directory)
+    missing = trials.missing()
+    if not missing:
+        return
+    show.say(f"counts what {count(len(study.counting.contenders), 'contender')} did, in trials of their own")
+    with _events_held(asked, engine, show):
+        for place in missing:
 
-    def __call__(
-        self, study: Study, contender: Contender, *, block: int, position: int, attempt: int
-    ) -> TrialRecord: ...
+            def made(contender: Contender, attempt: int, place: Place = place) -> TrialRecord:
+                return trial(
+                    asked, shortened(contender), block=place.number, position=place.position, attempt=attempt
+                )
+
+            trials.make(place, made, show, "was not counted")
 
 
-def count_run(
-    study: Study, directory: RunDirectory, engine: Path, trial: MakeTrial, show: Progress
-) -> CountingSummary | None:
-    """Makes the counted trials that the study asks for and the run's directory lacks, and says what they
-    counted; None where it asks for none. Call it from the main thread."""
-    wanted = study.counting
-    if not wanted.trials or not wanted.contenders:
-        return None
-    asked, done = with_counters(study, catalogue(engine)), directory.counted()
-    missing = [
-        (number, position, name)
-        for number in range(1, wanted.trials + 1)
-        for position, name in enumerate(block_order(wanted.contenders, directory.info.seed, number), start=1)
-        if _attempts(done, name, number) < ATTEMPTS
-    ]
-    if missing:
-        show.say(f"counts what {count(len(wanted.contenders), 'contender')} did, in trials of their own")
-        with _events_held(asked, engine, show):
-            for number, position, name in missing:
-                for attempt in range(_attempts(done, name, number) + 1, ATTEMPTS + 1):
-                    try:
-                        contender = shortened(study.contender(name))
-                        made = trial(asked, contender, block=number, position=position, attempt=attempt)
-                    except UserError as error:  # what was measured before stands all the same
-                        made = _refused(study, name, number, position, directory.info.seed, str(error))
-                    directory.append_counted(made)
-                    done.append(made)
-                    if made.valid or made.attempt == ATTEMPTS:
-                        break
-                if not done[-1].valid:
-                    show.say(f"{name} was not counted: {'; '.join(done[-1].invalid_reasons)}")
-    return counted_so_far(study, done, catalogue(engine))
+def _counted(study: Study, directory: RunDirectory) -> TrialsApart[TrialRecord]:
+    return TrialsApart.of(study, study.counting, directory, COUNTED, TrialRecord)
 
 
 @contextlib.contextmanager
@@ -95,12 +73,12 @@ def _events_held(study: Study, engine: Path, show: Progress) -> Iterator[None]:
         yield
 
 
-def counted_so_far(study: Study, trials: Sequence[TrialRecord], offered: Catalogue) -> CountingSummary | None:
-    """What these counted trials say; None where the study asks for none."""
-    if not study.counting.trials or not study.counting.contenders:
+def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) -> CountingSummary | None:
+    """What the counted trials of a run say; None where the study asks for none."""
+    if not study.counting.is_asked_for:
         return None
     lending = {each.name for each in offered.primitives if each.lends}
-    return counting_summary(study.counting, study.contenders, trials, lending)
+    return counting_summary(study.counting, study.contenders, _counted(study, directory).done, lending)
 
 
 def with_counters(study: Study, offered: Catalogue) -> Study:
@@ -128,25 +106,3 @@ def shortened(contender: Contender) -> Contender:
     fewer = max(1, math.ceil(int(load.settings[last]) * MOST_REQUESTS / requests))
     settings = {**load.settings, last: fewer}
     return contender.model_copy(update={"load": load.model_copy(update={"settings": settings})})
-
-
-def _attempts(trials: Sequence[TrialRecord], name: str, number: int) -> int:
-    """How often a trial was tried; all that there are, where one was valid."""
-    found = [each for each in trials if (each.contender, each.block) == (name, number)]
-    return ATTEMPTS if any(each.valid for each in found) else len(found)
-
-
-def _refused(study: Study, name: str, block: int, position: int, seed: int, why: str) -> TrialRecord:
-    """The record of a trial that could not begin, nor ever will."""
-    return TrialRecord(
-        study=study.name,
-        contender=name,
-        block=block,
-        position=position,
-        attempt=ATTEMPTS,
-        seed=seed,
-        started=datetime.now().astimezone().isoformat(timespec="milliseconds"),
-        wall_seconds=0,
-        valid=False,
-        invalid_reasons=[why],
-    )

@@ -14,6 +14,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.apart_form import ApartTable
+
 CountedSide = Literal["server", "client", "both"]
 
 SYSTEM_CALLS, WAKEUPS, PAGE_FAULTS = "system_calls", "wakeups", "page_faults"
@@ -23,24 +25,14 @@ WHAT_EXPLAINS = (SYSTEM_CALLS, WAKEUPS, VOLUNTARY, INVOLUNTARY, CONTEXT_SWITCHES
 """The counters that a difference is explained by."""
 
 
-class CountingTable(BaseModel):
+class CountingTable(ApartTable):
     """What happens at a request, counted in trials of their own: such counters cost."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    trials: int = Field(
-        default=0, ge=0, le=100, description="counted trials of each contender after all others; 0: none"
-    )
     counters: list[str] = Field(
         default=[*WHAT_EXPLAINS],
         min_length=1,
         description="what is counted besides the counters of all trials; without it, what explains a "
         "difference",
-    )
-    contenders: list[str] = Field(
-        default=[],
-        description="whose, such as BASE@SWEEP=POINT; those of the main table if left out, and of a study of "
-        "sweeps alone those at each sweep's last point",
     )
 
 

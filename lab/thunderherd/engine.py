@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,7 @@ from thunderherd.engine_lines import (
     LoadResult,
     Mark,
     Namespaces,
+    Profile,
     Ready,
     ServerSummary,
     Snapshot,
@@ -48,9 +50,11 @@ __all__ = [
     "EngineError",
     "LoadProcess",
     "NamespaceHolder",
+    "Sampling",
     "Server",
     "catalogue",
     "find_engine",
+    "flame_graph",
     "limit_lines",
     "matrix",
     "setting_flags",
@@ -63,11 +67,23 @@ SNAPSHOT_SECONDS = 15.0
 """How long a snapshot may take; it is a few reads, but the machine may be overloaded."""
 STOP_SECONDS = 15.0
 """How long a server may take to end, beyond the drain that its settings allow."""
+PROFILE_SECONDS = 60.0
+"""How long it may take to name the functions of a profile, when what was sampled has ended."""
 LIST_SECONDS = 30.0
+"""How long the engine may take to say what there is, or to draw a flame graph."""
 LIMITS_SECONDS = 30.0
 """How long the measuring of limits may take, beyond four times what it is asked to."""
 
 LimitLine = Limits | LimitRound | LimitUnavailable
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """That a process of the engine is sampled from exec to exit, and where its stacks go."""
+
+    output: Path
+    frequency: int
+    event: str
 
 
 def find_engine() -> Path:
@@ -113,16 +129,41 @@ def _catalogue(engine: Path, _modified_ns: int) -> Catalogue:
 
 def _listed(engine: Path, form: str) -> str:
     """What the engine says of itself."""
-    command = [str(engine), "list", form]
+    return _said([str(engine), "list", form], f"{engine} list {form}")
+
+
+def flame_graph(
+    stacks: Path,
+    output: Path,
+    *,
+    title: str,
+    subtitle: str,
+    unit: str,
+    before: Path | None = None,
+    engine: Path | None = None,
+) -> None:
+    """Draws a file of folded stacks as a flame graph, an SVG; with `before`, in colours of how they differ
+    from those.
+
+    Raises `EngineError` for what the engine refuses.
+    """
+    words = ["--output", str(output), "--title", title, "--subtitle", subtitle, "--unit", unit]
+    against = ["--before", str(before)] if before else []
+    _said([str(engine or find_engine()), "flame", *words, *against, "--", str(stacks)], "flame")
+
+
+def _said(command: Sequence[str], shown: str) -> str:
+    """What a command of the engine prints that ends by itself soon. Raises `EngineError` where it fails,
+    which names it as `shown`."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise EngineError(f"`{' '.join(command)}` gave no answer within {LIST_SECONDS:g} s") from None
+        raise EngineError(f"`{shown}` gave no answer within {LIST_SECONDS:g} s") from None
     except OSError as error:
-        raise UserError(f"{engine} cannot be started: {error.strerror}; run `make build`") from None
+        raise UserError(f"{command[0]} cannot be started: {error.strerror}; run `make build`") from None
     if done.returncode != 0:
         said = one_line(done.stderr)
-        raise EngineError(f"`{' '.join(command)}` failed: {ending_in_words(done.returncode)}: {said}")
+        raise EngineError(f"`{shown}` failed: {ending_in_words(done.returncode)}: {said}")
     return done.stdout
 
 
@@ -169,6 +210,10 @@ def limit_line(text: str) -> LimitLine:
     return understand(models.get(json_object(text, what).get("line"), Limits), text, what)
 
 
+LAST_LINES = ("life", "profile")
+"""Lines that follow when what was counted or sampled has ended."""
+
+
 class _Held:
     """A process of the engine that lives as long as a `with` block."""
 
@@ -188,11 +233,13 @@ class Server(_Held):
     leaving the block without `stop()` ends the server and throws its account away. Main thread only.
 
     Of `counters` each snapshot tells the figures. With `whole_life` they are those of everything from exec to
-    exit, and `life` has them once the server was stopped.
+    exit, and `life` has them once the server was stopped. With `sampling`, which excludes that, its stacks
+    are in a file by then, and `profile` says how they were taken.
     """
 
     ready: Ready
     life: Life | None = None
+    profile: Profile | None = None
 
     def __init__(
         self,
@@ -207,14 +254,15 @@ class Server(_Held):
         network_namespace: str | None = None,
         counters: Sequence[str] = (),
         whole_life: bool = False,
+        sampling: Sampling | None = None,
         engine: Path | None = None,
     ) -> None:
         words = [
             "serve", design, "--workload", workload, *_way_flags(primitive, receive), "--listen", listen,
             "--control", *_place_flags(cpus, network_namespace), *setting_flags(settings or {}),
         ]  # fmt: skip
-        self.command = _command(engine, words, counters, whole_life)
-        self._design, self._whole_life = design, whole_life
+        self.command = _command(engine, words, counters, whole_life, sampling)
+        self._design, self._whole_life, self._sampled = design, whole_life, sampling is not None
         drain = (settings or {}).get("drain_milliseconds", 0)
         self._stop_seconds = STOP_SECONDS + (drain / 1000 if isinstance(drain, int) else 0)
         self._summary: ServerSummary | None = None
@@ -242,6 +290,9 @@ class Server(_Held):
             self._summary = self._parse(ServerSummary, process.read_line(deadline), "summary")
         if self._whole_life:
             self.life = self._parse(Life, process.read_line(deadline), "life")
+        if self._sampled:
+            deadline += PROFILE_SECONDS
+            self.profile = self._parse(Profile, process.read_line(deadline), "profile")
         process.wait(deadline)
         process.end()
         return self._summary
@@ -259,7 +310,7 @@ class Server(_Held):
         """The line as `model`; None when it is another line than expected (a summary is kept)."""
         what = self._running().what
         line = json_object(text, what).get("line")
-        if line == "life" != expected:
+        if line in LAST_LINES and line != expected:
             self._running().fail_for_silence(time.monotonic() + SIGTERM_SECONDS)
         if line == expected:
             return understand(model, text, f"a line of {what}")
@@ -310,15 +361,18 @@ class LoadProcess:
     """A load that is running. `wait()` once; `end()` may be called at any time.
 
     One that ends by time says when its window begins and when it ends (`mark()`). Of one that is counted
-    over its whole life, `life` has the figures after `wait()`.
+    over its whole life, `life` has the figures after `wait()`; of one that is sampled, `profile` says how.
     """
 
     life: Life | None = None
+    profile: Profile | None = None
 
-    def __init__(self, command: Sequence[str], workload: str, *, whole_life: bool = False) -> None:
+    def __init__(
+        self, command: Sequence[str], workload: str, *, whole_life: bool = False, sampled: bool = False
+    ) -> None:
         self.command = list(command)
         self._process = EngineProcess(command, f"load {workload}", control=False)
-        self._whole_life = whole_life
+        self._whole_life, self._sampled = whole_life, sampled
         self._result: LoadResult | None = None
 
     def mark(self, seconds: float) -> Mark | None:
@@ -338,6 +392,9 @@ class LoadProcess:
                 self._result = found if isinstance(found, LoadResult) else None
             if self._whole_life:
                 self.life = understand(Life, self._process.read_line(deadline), "the load's whole life")
+            if self._sampled:
+                deadline += PROFILE_SECONDS
+                self.profile = understand(Profile, self._process.read_line(deadline), "the load's profile")
             self._process.wait(deadline)
         finally:
             self._process.end()
@@ -348,7 +405,7 @@ class LoadProcess:
         line = json_object(text, self._process.what).get("line")
         if line == "mark":
             return understand(Mark, text, "a mark of the load")
-        if line == "life":
+        if line in LAST_LINES:
             self._process.fail_for_silence(deadline)
         return understand(LoadResult, text, "the load's result")
 
@@ -369,6 +426,7 @@ def start_load(
     network_namespace: str | None = None,
     counters: Sequence[str] = (),
     whole_life: bool = False,
+    sampling: Sampling | None = None,
     engine: Path | None = None,
 ) -> LoadProcess:
     """Starts one load process against `address` (host:port). Start it from the main thread only.
@@ -380,7 +438,8 @@ def start_load(
         *_way_flags(primitive, receive), *_place_flags(cpus, network_namespace),
         *setting_flags(settings or {}),
     ]  # fmt: skip
-    return LoadProcess(_command(engine, words, counters, whole_life), workload, whole_life=whole_life)
+    command = _command(engine, words, counters, whole_life, sampling)
+    return LoadProcess(command, workload, whole_life=whole_life, sampled=sampling is not None)
 
 
 def _way_flags(primitive: str | None, receive: str | None) -> list[str]:
@@ -392,12 +451,21 @@ def _way_flags(primitive: str | None, receive: str | None) -> list[str]:
 
 
 def _command(
-    engine: Path | None, words: Sequence[str], counters: Sequence[str], whole_life: bool
+    engine: Path | None,
+    words: Sequence[str],
+    counters: Sequence[str],
+    whole_life: bool,
+    sampling: Sampling | None = None,
 ) -> list[str]:
-    """The engine's command line; for a whole life, the engine runs it as a child and counts that."""
+    """The engine's command line; for a whole life, and for a profile, the engine runs it as a child and
+    counts or samples that."""
     count = ["--count", ",".join(counters)] if counters else []
     parent = ["--parent", str(os.getpid())]
     program = str(engine or find_engine())
+    if sampling is not None:
+        how = ["--frequency", str(sampling.frequency), "--event", sampling.event]
+        where = ["--output", str(sampling.output)]
+        return [program, "profile", *where, *how, *parent, "--", *words, *count]
     if whole_life:
         return [program, "count", *count, *parent, "--", *words]
     return [program, *words, *count, *parent]

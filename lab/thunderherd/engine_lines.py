@@ -282,6 +282,36 @@ class Life(Used, Readout):
     status: int
 
 
+class Profile(Used):
+    """What was sampled of a process of the engine from exec to exit, with everything that it forked. The
+    stacks are in a file, of which this is also the first line."""
+
+    line: Literal["profile"] = "profile"
+    event: str = Field(description="cycles, or cpu-clock")
+    why_not_cycles: str | None
+    frequency_hertz: int
+    scope: Literal["cpus", "tree"] = Field(
+        description="where samples were taken: on every CPU, or in each process and thread of the tree, of "
+        "which those that live shorter than the time between two samples are missing"
+    )
+    why_not_cpus: str | None
+    samples: int
+    lost: int = Field(description="samples that the kernel could not hand over")
+    throttled: int = Field(description="times that it took fewer than it was asked for")
+    from_ns: int = Field(description="CLOCK_MONOTONIC")
+    to_ns: int
+    kernel_symbols: bool | str = Field(description="a text: why the kernel's functions have no names")
+
+
+class SampledStack(EngineLine):
+    """A call stack, and when it was seen; a line of a profile's file."""
+
+    line: Literal["stack"] = "stack"
+    frames: list[tuple[str, Literal["user", "kernel"]]] = Field(description="functions, outermost first")
+    command: str = Field(description="the name of the thread")
+    at_ns: list[int] = Field(description="one for each sample; CLOCK_MONOTONIC")
+
+
 Place = Literal["one_cpu", "two_cpus"]
 """Where a limit is measured: all of it on one CPU, or with an end on each of two."""
 

@@ -6,11 +6,17 @@ import json
 from collections.abc import Sequence
 from typing import get_args
 
+from rich.console import Console
+
+from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, limits_of, pairs_of
 from thunderherd.explanation_form import Explanation, Per
 from thunderherd.explanation_words import legend, print_explanation, reasons, sentence
+from thunderherd.flame_graphs import differential, differential_file
 from thunderherd.layout import make_console, prose
+from thunderherd.profile_view import copying_sentences
+from thunderherd.profiles import sampled
 from thunderherd.records import Summary
 from thunderherd.results import Results
 from thunderherd.study_file import unknown
@@ -34,7 +40,19 @@ def show_explanation(
         other = names[0] if names else "B"
         raise UserError(f"explain: {a} against whom? Give two contenders, such as {a} {other}, or none")
     chosen = _per(per)
-    found = _asked(results, summary, a, b, chosen)
+    profiles = _profiles(results, summary, a, b)
+    try:
+        found = _asked(results, summary, a, b, chosen)
+    except UserError as error:
+        # What was sampled can be told without what was counted.
+        if as_json or not profiles:
+            raise
+        console = make_console()
+        console.print()
+        prose(console, f"Not by cause: {str(error).removeprefix('explain: ')}", style="")
+        console.print()
+        _print_profiles(profiles, console)
+        return
     if as_json:
         print(json.dumps([each.model_dump() for each in found], indent=2, ensure_ascii=False))
         return
@@ -46,8 +64,40 @@ def show_explanation(
         else:
             prose(console, sentence(each), style="")
             console.print()
+    _print_profiles(profiles, console)
     for line in [*reasons(found), *legend(found[0])]:
         prose(console, line)
+
+
+def _profiles(results: Results, summary: Summary, a: str | None, b: str | None) -> list[str]:
+    """How much of two contenders' time is copying, and where the flame graphs of the difference are; of
+    all, where none is named. Nothing where one of both was not sampled."""
+    known = sampled(summary)
+    if summary.profiles is None or (a is not None and a == b) or not {a, b} - {None} <= {*known}:
+        return []
+    if a is None or b is None:
+        return copying_sentences(summary.profiles, known)
+    pairs = ((a, b), (b, a))
+    graphs = [_differential(results, one, other) for one, other in pairs]
+    return [*copying_sentences(summary.profiles, [a, b]), *graphs]
+
+
+def _differential(results: Results, a: str, b: str) -> str:
+    """Where the flame graph of a against b is, which is drawn if the run has not; or why there is none."""
+    file = results.path / differential_file(a, b)
+    if not file.exists():
+        try:
+            differential(results.profiled(), a, b, results.path)
+        except (UserError, EngineError, OSError) as error:
+            return f"No flame graph of {a} against {b}: {error}"
+    return f"Where {a} spends more time than {b}, and where less: {file}"
+
+
+def _print_profiles(said: Sequence[str], console: Console) -> None:
+    for line in said:
+        prose(console, line, style="")
+    if said:
+        console.print()
 
 
 def _per(text: str | None) -> Per | None:

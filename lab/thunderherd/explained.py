@@ -17,7 +17,7 @@ from thunderherd.samples import hodges_lehmann
 from thunderherd.selection import blocks_of
 from thunderherd.study_file import unknown
 
-__all__ = ["best_against_others", "difference", "explained", "pairs_of", "usual_per"]
+__all__ = ["best_against_others", "difference", "explained", "pairs_of", "place_of", "usual_per"]
 
 SIDES: tuple[ExplainedSide, ...] = ("server", "both")
 """Whose CPU time is explained where nobody asks for a side: one alone may only tell who was charged."""
@@ -129,12 +129,12 @@ def pairs_of(summary: Summary) -> list[tuple[str, str]]:
             groups.setdefault((each.sweep, each.point), []).append(each)
     pairs = []
     for group in groups.values():
-        best, *others = sorted(group, key=_place)
+        best, *others = sorted(group, key=place_of)
         pairs += [(best.name, other.name) for other in others]
     return pairs
 
 
-def _place(contender: ContenderSummary) -> tuple[bool, float]:
+def place_of(contender: ContenderSummary) -> tuple[bool, float]:
     """By rank; where none is given, by the metric that its verdicts rest on."""
     if contender.rank is not None:
         return False, contender.rank

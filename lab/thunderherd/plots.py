@@ -310,10 +310,16 @@ def _strip(data: list[dict[str, Any]], narrow: bool) -> alt.LayerChart:
             alt.Tooltip("share:Q", title="times an even share", format=".2f"),
         ],
     )
-    ours = base.transform_filter(f"datum.whose === '{HERE}'").mark_tick(thickness=2, height=11, opacity=0.9)
-    book = base.transform_filter(f"datum.whose === '{PAPER}'").mark_point(size=22, filled=False, opacity=0.9)
+    marks = {
+        HERE: base.mark_tick(thickness=2, height=11, opacity=0.9),
+        PAPER: base.mark_point(size=22, filled=False, opacity=0.9),
+    }
+    # A layer of which nothing is left has no extent, and Vega says so in the reader's console.
+    layers = [
+        mark.transform_filter(f"datum.whose === '{name}'") for name, mark in marks.items() if name in whose
+    ]
     even = alt.Chart(inline([{"share": 1}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x="share:Q")
-    chart = alt.LayerChart(data=inline(data), layer=[even, ours, book])
+    chart = alt.LayerChart(data=inline(data), layer=[even, *layers])
     return chart.properties(
         width=NARROW if narrow else WIDE, height=max(1, len(order)) * (24 if len(whose) < 2 else 34)
     )

@@ -18,6 +18,7 @@ from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, 
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
+from thunderherd.profile_form import ProfilingSummary
 
 SchemaNumber = Literal[4]
 SCHEMA: SchemaNumber = 4
@@ -475,9 +476,7 @@ class Summary(Record):
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     study: StudySummary
     machine: dict[str, Any]
-    limits: MachineLimits | None = Field(
-        default=None, description="the machine's; null: they were not measured"
-    )
+    limits: MachineLimits | None = Field(default=None, description="null: they were not measured")
     bounds: list[BoundSummary] = Field(
         default_factory=list, description="how far the best results are from them"
     )
@@ -494,6 +493,7 @@ class Summary(Record):
     counting: CountingSummary | None = Field(
         default=None, description="what was counted in trials of their own; null: the run was asked for none"
     )
+    profiles: ProfilingSummary | None = Field(default=None, description="null: the run was asked for none")
     explanations: list[Explanation] = Field(
         default_factory=list, description="the best of each table against each other counted contender"
     )

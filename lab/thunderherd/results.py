@@ -5,6 +5,8 @@ trials.jsonl    one line a trial, on disk before the next trial starts; the raw 
 trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
 limits.jsonl    the machine's limits, every round as it was measured, before the first trial
 counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
+profiles.jsonl  trials in which both sides were sampled (`profiling`), and the call stacks of their windows
+profiles/       the same folded, and as flame graphs
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
 """
@@ -19,13 +21,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import polars
 from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS, in_order, metric
+from thunderherd.profiled_trial import ProfiledTrial
 from thunderherd.records import (
     SCHEMA,
     ClaimSummary,
@@ -52,8 +55,10 @@ __all__ = [
     "load",
 ]
 
-RUN, TRIALS, COUNTED, SUMMARY = "run.json", "trials.jsonl", "counted.jsonl", "summary.json"
-LIMITS = "limits.jsonl"
+RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
+COUNTED, LIMITS, PROFILES = "counted.jsonl", "limits.jsonl", "profiles.jsonl"
+
+Trial = TypeVar("Trial", bound=TrialRecord)
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
@@ -70,6 +75,10 @@ limits.jsonl    the machine's limits, measured before the first trial: the engin
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
                 figures only the counts are used
+profiles.jsonl  where both sides were sampled, in trials of their own: these, in the form of trials.jsonl,
+                with the call stacks of their windows
+profiles/       the same stacks, folded (NAME.folded of a server, NAME.clients.folded), and their flame
+                graphs (.svg, for a browser)
 summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
 report.html     the report, once it was written: one file, for a browser
 
@@ -140,7 +149,7 @@ class RunDirectory:
         info = _read_run(path)
         descriptor = _open_for_appending(path)
         try:
-            trials, length = _read_trials(path / TRIALS)
+            trials, length = _read_trials(path / TRIALS, TrialRecord)
             os.ftruncate(descriptor, length)
         except BaseException:
             os.close(descriptor)
@@ -157,19 +166,18 @@ class RunDirectory:
         _append(self._descriptor, trial)
         self.trials.append(trial)
 
-    def counted(self) -> list[TrialRecord]:
-        """The trials in which more was counted. A last line that was not finished is cut off."""
-        path = self.path / COUNTED
-        trials, length = _read_trials(path)
+    def apart(self, file: str, kind: type[Trial]) -> list[Trial]:
+        """The trials beside those that are judged, from a file of theirs. A last line that was not finished
+        is cut off."""
+        path = self.path / file
+        trials, length = _read_trials(path, kind)
         if path.exists():
             os.truncate(path, length)
         return trials
 
-    def append_counted(self, trial: TrialRecord) -> None:
-        """Writes a trial in which more was counted; on disk when this returns."""
-        descriptor = os.open(
-            self.path / COUNTED, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
+    def append_apart(self, file: str, trial: TrialRecord) -> None:
+        """Writes such a trial; on disk when this returns."""
+        descriptor = os.open(self.path / file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _append(descriptor, trial)
         finally:
@@ -243,7 +251,7 @@ def load(path: str | Path) -> Results:
     """The results of the run in directory `path`, finished or not. Raises `UserError` where there is none."""
     directory = Path(path)
     info = _read_run(directory)
-    trials, _ = _read_trials(directory / TRIALS)
+    trials, _ = _read_trials(directory / TRIALS, TrialRecord)
     summary = None
     if (directory / SUMMARY).exists():
         text = _read_text(directory / SUMMARY)
@@ -275,7 +283,7 @@ def _read_run(path: Path) -> RunInfo:
         ) from None
 
 
-def _read_trials(path: Path) -> tuple[list[TrialRecord], int]:
+def _read_trials(path: Path, kind: type[Trial]) -> tuple[list[Trial], int]:
     """All trials, and the length in bytes of what is whole.
 
     A process that is killed leaves at most its last line unfinished; that trial is lost and nothing else. So
@@ -288,14 +296,14 @@ def _read_trials(path: Path) -> tuple[list[TrialRecord], int]:
         return [], 0
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    trials: list[TrialRecord] = []
+    trials: list[Trial] = []
     length = 0
     *lines, unfinished = content.split(b"\n")
     if lines and not unfinished and b"\0" in lines[-1]:
         lines.pop()
     for number, line in enumerate(lines, start=1):
         try:
-            trials.append(TrialRecord.model_validate_json(line))
+            trials.append(kind.model_validate_json(line))
         except ValidationError as error:
             raise UserError(
                 f"{path}:{number}: no trial of this version of Thunderherd: {_first(error)}"
@@ -331,6 +339,10 @@ class Results:
         `used` says whether the verdicts rest on it: valid, and of an accepted block (null without a summary).
         """
         return polars.DataFrame([self._row(trial) for trial in self.trials], schema=self.columns())
+
+    def profiled(self) -> list[ProfiledTrial]:
+        """The trials in which both sides were sampled."""
+        return _read_trials(self.path / PROFILES, ProfiledTrial)[0]
 
     def columns(self) -> dict[str, Any]:
         """The columns of `frame()` and their types: what each trial has, then one for each metric."""

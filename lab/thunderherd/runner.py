@@ -19,16 +19,18 @@ from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, 
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others
 from thunderherd.figures import count
+from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
 from thunderherd.limits import machine_limits
 from thunderherd.limits_form import MachineLimits
+from thunderherd.profiling import profile_run, profiled
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.results import RunDirectory, RunInfo, default_directory, write_text
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.sites import sites_of
 from thunderherd.statistics import block_order
 from thunderherd.study import Contender, Study, asked_for, typed
-from thunderherd.trial import run_trial
+from thunderherd.trial import ProfileFiles, run_trial
 from thunderherd.verdicts import is_decided, verdicts
 
 SEEDS = 2**32
@@ -145,6 +147,7 @@ class _Run:
                 self._report(ended)
             self._check_build()
             count_run(self.study, self.directory, self.engine, self._trial, self.show)
+            profile_run(self.study, self.directory, self._trial, self.show)
         except KeyboardInterrupt:
             self.show.say(f"stopped; {len(self.directory.trials)} trials are kept in {self.directory.path}")
             if self.directory.trials:
@@ -232,7 +235,14 @@ class _Run:
         return trial
 
     def _trial(
-        self, study: Study, contender: Contender, *, block: int, position: int, attempt: int
+        self,
+        study: Study,
+        contender: Contender,
+        *,
+        block: int,
+        position: int,
+        attempt: int,
+        profiles: ProfileFiles | None = None,
     ) -> TrialRecord:
         """Makes a trial where its contender's lab is."""
         site = self.sites[contender.lab.network]
@@ -246,6 +256,7 @@ class _Run:
             attempt=attempt,
             engine=self.engine,
             site=site,
+            profiles=profiles,
         )
 
     def _check_build(self) -> None:
@@ -293,14 +304,24 @@ class _Run:
             ],
             limits=self.limits,
         )
-        counting = counted_so_far(self.study, self.directory.counted(), catalogue(self.engine))
+        counting = counted_so_far(self.study, self.directory, catalogue(self.engine))
         summary = summary.model_copy(update={"counting": counting})
         why = best_against_others(summary, self.directory.trials)
-        summary = summary.model_copy(update={"explanations": why})
+        summary = self._with_profiles(summary.model_copy(update={"explanations": why}))
         self.directory.finish(summary)
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)
         return summary
+
+    def _with_profiles(self, summary: Summary) -> Summary:
+        """The summary with the profiles of the run, their files written."""
+        trials = profiled(self.study, self.directory).done
+        found, reasons = profiling_summary(self.study, summary, trials, self.directory.path, self.engine)
+        for reason in reasons:
+            self.show.say(reason)
+        notes = [*summary.study.notes, *reasons]
+        study = summary.study.model_copy(update={"notes": notes})
+        return summary.model_copy(update={"profiles": found, "study": study})
 
     def _resume_command(self) -> str:
         """What to type to go on."""

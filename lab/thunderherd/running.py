@@ -20,6 +20,7 @@ def run_and_show(
     size: str | None,
     overrides: Sequence[str],
     lab: Sequence[str] = (),
+    profile: bool = False,
     seed: int | None,
     out: Path | None,
     resume: bool,
@@ -37,6 +38,8 @@ def run_and_show(
         `key=value` texts; with `resume`, none, and no `lab`, stand for those of the run.
     lab
         What --lab was given (`lab_option`); `overrides`, which say more exactly what is meant, win over it.
+    profile
+        Whether the contenders are sampled afterwards, once if the study does not say how often.
     seed
         None draws one, or with `resume` takes that of the run.
     out
@@ -58,6 +61,10 @@ def run_and_show(
         size = size or begun.study.get("size")
         overrides = overrides or begun.overrides
     resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue(), typed_as(lab))
+    if profile and not resolved.profiling.trials:
+        overrides = [*overrides, "profiling.trials=1"]
+        words = {**typed_as(lab), "profiling.trials=1": "--profile"}
+        resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue(), words)
 
     from thunderherd.claims_file import load_source
     from thunderherd.counters import load_counters

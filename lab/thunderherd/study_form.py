@@ -16,6 +16,7 @@ from thunderherd.crossover_form import CrossoverTable
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.metrics import Better
+from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
 
@@ -479,15 +480,14 @@ class StudyForm(Table):
     question: str = Field(min_length=1, description="what the study finds out")
     source: str = Field(default="", description="where the question comes from")
     claims: str | None = Field(default=None, description="a TOML file of claims beside the study")
-    inconsistencies: str | None = Field(
-        default=None, description="a CSV file beside the study: as_printed, finding"
-    )
+    inconsistencies: str | None = Field(default=None, description="a CSV file beside it: as_printed, finding")
     measure: MeasureTable = Field(description="a table [measure]")
     server: ServerTable = Field(description="a table [server]")
     load: LoadTable = Field(description="a table [load]")
     lab: LabTable = Field(default=LabTable(), description="a table [lab]")
     noise: NoiseTable = Field(default=NoiseTable(), description="a table [noise]")
     counting: CountingTable = Field(default=CountingTable(), description="a table [counting]")
+    profiling: ProfilingTable = Field(default=ProfilingTable(), description="a table [profiling]")
     scale: ScaleTable | None = Field(default=None, description="a table [scale]")
     queueing_bound: BoundTable | None = Field(default=None, description="a table [queueing_bound]")
     sizes: dict[str, SizeTable] = Field(min_length=1, description="tables such as [sizes.quick]")

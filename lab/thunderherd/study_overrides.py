@@ -15,6 +15,7 @@ from thunderherd.catalogue import Catalogue, Product, Way
 from thunderherd.counting_form import CountingTable
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
+from thunderherd.profile_form import ProfilingTable
 from thunderherd.study_configurations import Configuration, way_of, workload_of
 from thunderherd.study_file import KeyPath, Problems, flat, near, show
 from thunderherd.study_form import (
@@ -67,6 +68,7 @@ class SettableKeys:
             "lab": LabTable,
             "noise": NoiseTable,
             "counting": CountingTable,
+            "profiling": ProfilingTable,
             "comparisons": ComparisonsTable,
         }
         for table, model in tables.items():

@@ -15,6 +15,7 @@ from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, in_words
 from thunderherd.labs import USUAL
 from thunderherd.metrics import Better
+from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study_checks import requests_of
@@ -263,7 +264,8 @@ class Study(_Resolved):
     declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
     `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
     SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
-    `notes` belong beside every figure. `counting` names those of which more is counted after all else.
+    `notes` belong beside every figure. `counting` and `profiling` name those with trials of
+    their own after all else.
     """
 
     name: str
@@ -283,6 +285,7 @@ class Study(_Resolved):
     lab: Lab
     noise: Noise
     counting: CountingTable = CountingTable()
+    profiling: ProfilingTable = ProfilingTable()
     notes: tuple[str, ...]
     inconsistencies: tuple[Inconsistency, ...]
     path: Path = Field(exclude=True)

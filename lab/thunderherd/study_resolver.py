@@ -19,6 +19,7 @@ from thunderherd.catalogue import (
 from thunderherd.errors import UserError
 from thunderherd.metrics import better_of
 from thunderherd.records import PaperFigure, SweepPoint
+from thunderherd.study_apart import check_counters, set_apart
 from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study_configurations import (
     MAIN,
@@ -29,7 +30,6 @@ from thunderherd.study_configurations import (
     points,
     x_label,
 )
-from thunderherd.study_counting import counted_apart
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import (
     LabTable,
@@ -164,7 +164,9 @@ class Resolver:
         family = [] if form.sizes[self.size].repetitions else self._family(chosen)
         resolved = list(zip(chosen, contenders, strict=True))
         self._check_ends(resolved)
-        counting = counted_apart(form.counting, contenders, sweeps, absent, self.catalogue, problems)
+        check_counters(form.counting, self.catalogue, problems)
+        counting = set_apart("counting", form.counting, contenders, sweeps, absent, problems)
+        profiling = set_apart("profiling", form.profiling, contenders, sweeps, absent, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
         if self.whole and on_this_machine:
@@ -186,6 +188,7 @@ class Resolver:
             lab=lab_of(form.lab, self.catalogue),
             noise=Noise.model_validate(form.noise.model_dump()),
             counting=counting,
+            profiling=profiling,
             notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,
             path=problems.file.path,

@@ -327,7 +327,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         where, name = shlex.quote(str(directory)), shlex.quote(summary.study.name)
         has_claims = summary.claims or summary.questions
         following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
-        why = f"thunderherd explain {where}" if summary.explanations else ""
+        why = f"thunderherd explain {where}" if summary.explanations or summary.profiles else ""
         facts += [("Results", str(directory)), ("Why", why), ("Next", following)]
     print_facts(console, facts)
 

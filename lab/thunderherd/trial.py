@@ -12,12 +12,13 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from thunderherd import noise
 from thunderherd.catalogue import SettingValue
-from thunderherd.engine import EngineError, LoadProcess, Server, start_load
+from thunderherd.engine import EngineError, LoadProcess, Sampling, Server, start_load
 from thunderherd.engine_lines import LoadResult, Ready, Snapshot
 from thunderherd.holders import holders_of_listener
 from thunderherd.lab_kind import Site
@@ -55,10 +56,12 @@ def run_trial(
     attempt: int = 1,
     engine: Path | None = None,
     site: Site | None = None,
+    profiles: ProfileFiles | None = None,
 ) -> TrialRecord:
     """Runs one trial and returns its record, valid or with the reasons why not.
 
-    `site` is that of the contender's lab; without one it takes place where this process is.
+    `site` is that of the contender's lab; without one it takes place where this process is. With `profiles`
+    both sides are sampled instead of counted: a whole life then has no figures.
 
     Raises `UserError` only for what no further trial could do better (settings that the engine refuses).
     Must be called from the main thread.
@@ -67,7 +70,7 @@ def run_trial(
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
     measure = study.measure
     seen = Observation(contender, measure.counters, frozenset(measure.states))
-    trial = _Trial(contender, measure.counters_asked, engine, site or Site(USUAL), seen)
+    trial = _Trial(contender, measure.counters_asked, engine, site or Site(USUAL), seen, profiles)
     try:
         if seen.is_whole_life:
             trial.run_whole_life()
@@ -77,7 +80,7 @@ def run_trial(
         seen.reasons.append(str(error))
     metrics = seen.metrics()
     reasons = [*seen.reasons, *faults_of(seen)]
-    if metrics is None and not reasons:
+    if metrics is None and not reasons and not (profiles and seen.is_whole_life):
         reasons.append(f"the window was not measured: {seen.missing()}")
     timed = seen.before is not seen.rest_before
     return TrialRecord(
@@ -113,6 +116,23 @@ def run_trial(
     )
 
 
+@dataclass(frozen=True)
+class ProfileFiles:
+    """That a trial is sampled, and where the stacks of its processes go: into a directory that is there."""
+
+    folder: Path
+    frequency: int
+    event: str
+
+    def of_server(self) -> Sampling:
+        """Those of its server."""
+        return Sampling(self.folder / "server.jsonl", self.frequency, self.event)
+
+    def of_load(self, place: int) -> Sampling:
+        """Those of a process of its clients, counted from 0."""
+        return Sampling(self.folder / f"load-{place}.jsonl", self.frequency, self.event)
+
+
 class _Trial:
     """Runs a contender, and writes down what it sees."""
 
@@ -123,9 +143,10 @@ class _Trial:
         engine: Path | None,
         site: Site,
         seen: Observation,
+        profiles: ProfileFiles | None,
     ) -> None:
-        self.contender, self.counters, self.engine, self.site, self.seen = (
-            contender, counters, engine, site, seen,
+        self.contender, self.counters, self.engine, self.site, self.seen, self.profiles = (
+            contender, counters, engine, site, seen, profiles,
         )  # fmt: skip
 
     def run_window(self) -> None:
@@ -141,7 +162,7 @@ class _Trial:
             settle(server)
             quiet = self._sample(server.ready)
             seen.rest_before = seen.before = server.snapshot()
-            with self._started(server.ready.address, [load.told] * load.processes) as running:
+            with self._started(server.ready.address, self._clients(), sampled=True) as running:
                 if load.is_timed:
                     self._snapshots_at_marks(server, running)
                 seen.loads = self._results(running)
@@ -154,12 +175,12 @@ class _Trial:
 
     def run_whole_life(self) -> None:
         """From the exec of the server to its exit, and the same for its clients; nothing is warm."""
-        seen, load = self.seen, self.contender.load
+        seen = self.seen
         quiet = self._sample()
         with self._server() as server:
             seen.ready = server.ready
             self._count_ports(server.ready)
-            with self._started(server.ready.address, [load.told] * load.processes) as running:
+            with self._started(server.ready.address, self._clients(), sampled=True) as running:
                 seen.loads = self._results(running)
                 seen.client_lives = [client.life for client in running if client.life is not None]
             seen.summary = server.stop()
@@ -182,18 +203,28 @@ class _Trial:
             listen=self.site.listen,
             network_namespace=self.site.server_namespace,
             counters=self.counters,
-            whole_life=self.seen.is_whole_life,
+            whole_life=self.counts_lives,
+            sampling=self.profiles.of_server() if self.profiles else None,
             engine=self.engine,
         )
 
+    @property
+    def counts_lives(self) -> bool:
+        """Whether both sides are counted from exec to exit."""
+        return self.seen.is_whole_life and self.profiles is None
+
+    def _clients(self) -> list[Mapping[str, SettingValue]]:
+        return [self.contender.load.told] * self.contender.load.processes
+
     @contextlib.contextmanager
     def _started(
-        self, address: str, clients: Sequence[Mapping[str, SettingValue]]
+        self, address: str, clients: Sequence[Mapping[str, SettingValue]], *, sampled: bool = False
     ) -> Iterator[list[LoadProcess]]:
         """All clients, started at once; none is left behind."""
+        profiles = self.profiles if sampled else None
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
-            for settings in clients:
+            for place, settings in enumerate(clients):
                 running.append(
                     start_load(
                         self.contender.workload,
@@ -205,7 +236,8 @@ class _Trial:
                         cpus=self.contender.lab.client_cpus,
                         network_namespace=self.site.client_namespace,
                         counters=self.counters,
-                        whole_life=self.seen.is_whole_life,
+                        whole_life=self.counts_lives,
+                        sampling=profiles.of_load(place) if profiles else None,
                         engine=self.engine,
                     )
                 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from thunderherd.counting_form import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
 from thunderherd.explanation_words import Decomposition, decomposition, how_often, legend
 from thunderherd.figures import ABSENT, count, printable
+from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records import Summary
 
 SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}
@@ -34,19 +36,22 @@ class WhyView:
     counted_legend: list[str]
     reasons: list[str]
     """What could not be counted or explained, and why."""
+    profiles: ProfileView | None
 
 
-def why_view(summary: Summary) -> WhyView | None:
-    """What the report shows; None where nothing was counted."""
-    counting = summary.counting
-    if counting is None:
+def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
+    """What the report shows; None where nothing was counted and nothing sampled. `directory`: where the files
+    of the profiles are."""
+    counting, profiles = summary.counting, profile_view(summary, directory)
+    if counting is None and profiles is None:
         return None
     return WhyView(
         explanations=[decomposition(each) for each in summary.explanations],
         legend=legend(summary.explanations[0]) if summary.explanations else [],
-        counted=[table for side in SIDES for table in _tables(counting, side)],
-        counted_legend=_legend(counting),
-        reasons=list(dict.fromkeys(_reasons(summary, counting))),
+        counted=[table for side in SIDES for table in _tables(counting, side)] if counting else [],
+        counted_legend=_legend(counting) if counting else [],
+        reasons=list(dict.fromkeys(_reasons(summary, counting))) if counting else [],
+        profiles=profiles,
     )
 
 

@@ -5,6 +5,7 @@
 
 pub mod both_ends;
 pub mod client;
+pub mod gated;
 pub mod interactive;
 pub mod namespaces;
 pub mod process;

@@ -49,6 +49,20 @@ fn fits(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), 
                     }
                 }
             }
+            "minItems"
+                if value.as_array().is_some_and(|items| (items.len() as u64) < argument.as_u64().unwrap_or(0)) =>
+            {
+                return wrong(&format!("of at least {argument} items"));
+            }
+            "maxItems" if value.as_array().is_some_and(|items| Some(items.len() as u64) > argument.as_u64()) => {
+                return wrong(&format!("of at most {argument} items"));
+            }
+            "prefixItems" => {
+                let schemas = argument.as_array().into_iter().flatten();
+                for (index, (schema, item)) in schemas.zip(value.as_array().into_iter().flatten()).enumerate() {
+                    fits(root, schema, item, &format!("{place}/{index}"))?;
+                }
+            }
             "items" => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
                     fits(root, argument, item, &format!("{place}/{index}"))?;
@@ -66,7 +80,7 @@ fn fits(root: &Value, schema: &Value, value: &Value, place: &str) -> Result<(), 
                     return Err(format!("{place}: {count} alternatives fit, of {results:?}"));
                 }
             }
-            "type" | "const" | "enum" | "minimum" | "maximum" => {}
+            "type" | "const" | "enum" | "minimum" | "maximum" | "minItems" | "maxItems" => {}
             "description" | "title" | "format" | "$schema" | "$defs" | "default" => {}
             unknown => panic!("the schema uses {unknown}, which these tests cannot check"),
         }

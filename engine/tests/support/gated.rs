@@ -1,0 +1,68 @@
+//! A command that the engine runs behind a gate, as `count` and `profile` do: its lines as they come, its standard input.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::Value;
+
+use super::{PATIENCE, engine, eventually};
+
+/// It is killed when this value goes.
+pub struct Gated {
+    child: Child,
+    /// The command's standard input.
+    pub input: Option<ChildStdin>,
+    lines: Receiver<Value>,
+}
+
+impl Gated {
+    /// Starts a command whose standard output is lines for programs.
+    pub fn start(command: &mut Command) -> Gated {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the engine can be started");
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| {
+                sender.send(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
+            })
+        });
+        Gated { input: child.stdin.take(), child, lines }
+    }
+
+    /// Starts a server by `count` or `profile`, with its options.
+    pub fn serve(by: &[&str], design: &str) -> Gated {
+        let options = ["--", "serve", design, "--control", "--listen", "127.0.0.1:0"];
+        Gated::start(engine().args(by).args(options))
+    }
+
+    /// The process that has made the gate.
+    pub fn id(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// The next line, which must be of this kind.
+    #[track_caller]
+    pub fn line(&self, kind: &str) -> Value {
+        let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("no line {kind}: {error}"));
+        assert_eq!(line["line"], kind, "{line}");
+        line
+    }
+
+    /// The line of this kind, which must be the next and the last, and the exit status.
+    #[track_caller]
+    pub fn end(mut self, kind: &str) -> (Value, Option<i32>) {
+        let last = self.line(kind);
+        assert!(self.lines.recv_timeout(PATIENCE).is_err(), "the line {kind} is the last one");
+        let status = eventually("it ends", || self.child.try_wait().unwrap());
+        (last, status.code())
+    }
+}
+
+impl Drop for Gated {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

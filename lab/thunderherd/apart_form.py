@@ -1,0 +1,25 @@
+"""Trials apart from those that are judged: what `[counting]` and `[profiling]` of a study share."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ApartTable(BaseModel):
+    """Trials of their own after all that are judged: what they are made for costs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    trials: int = Field(
+        default=0, ge=0, le=100, description="such trials of each contender after all others; 0: none"
+    )
+    contenders: list[str] = Field(
+        default=[],
+        description="whose, such as BASE@SWEEP=POINT; those of the main table if left out, and of a study of "
+        "sweeps alone those at each sweep's last point",
+    )
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether there are any; of a table as resolved."""
+        return bool(self.trials and self.contenders)

@@ -1,0 +1,158 @@
+"""The files of a run's profiles: folded stacks, a flame graph of each side, and of a pair of contenders."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from thunderherd.call_stacks import as_lines, scaled
+from thunderherd.engine import EngineError, flame_graph
+from thunderherd.errors import UserError
+from thunderherd.explained import place_of
+from thunderherd.figures import count
+from thunderherd.profile_form import (
+    ContenderProfile,
+    DifferentialProfile,
+    ProfiledSide,
+    ProfilingSummary,
+    SideProfile,
+)
+from thunderherd.profiled_trial import ProfiledTrial
+from thunderherd.profiles import (
+    contender_profile,
+    differential_pairs,
+    folded_of,
+    nanoseconds_a_sample,
+    requests_of,
+    sampled,
+)
+from thunderherd.records import Summary
+from thunderherd.results import write_text
+from thunderherd.study import Study
+
+FOLDER = "profiles"
+LONGEST_NAME = 80
+WHOSE: dict[ProfiledSide, str] = {"server": "server", "client": "clients"}
+
+PARTS_OF_A_MILLION = 1_000_000
+
+
+def file_name(contender: str) -> str:
+    """A contender's name as that of a file: whole where it may be one, else with a mark of its own."""
+    plain = re.sub(r"[^A-Za-z0-9_.+=@,-]", "_", contender).lstrip(".-")[:LONGEST_NAME]
+    # Of `a` against `b`, and of the clients of `a`, there are files that are named so.
+    if plain and plain == contender and not (plain.endswith(".clients") or "-against-" in plain):
+        return plain
+    return f"{plain or '_'}-{hashlib.sha256(contender.encode()).hexdigest()[:8]}"
+
+
+def profiling_summary(
+    study: Study, summary: Summary, trials: Sequence[ProfiledTrial], directory: Path, engine: Path
+) -> tuple[ProfilingSummary | None, list[str]]:
+    """What the profiled trials of a run say, its files written; and what could not be drawn, and why. None
+    where the study asks for none."""
+    table = study.profiling
+    if not table.is_asked_for:
+        return None, []
+    reasons: dict[str, list[str]] = {}
+    (directory / FOLDER).mkdir(exist_ok=True)
+    for stale in (directory / FOLDER).glob("*.svg"):
+        # Of fewer trials, where the run was interrupted and has gone on since.
+        stale.unlink()
+    found = []
+    for name in table.contenders:
+        of_one = [each for each in trials if each.contender == name]
+        profile = contender_profile(name, of_one, f"{FOLDER}/{file_name(name)}")
+        sides = {side: _written(profile, side, of_one, directory, engine, reasons) for side in profile.sides}
+        found.append(profile.model_copy(update={"sides": sides}))
+    told = ProfilingSummary(trials=table.trials, frequency_hertz=table.frequency, contenders=found)
+    summary = summary.model_copy(update={"profiles": told})
+    ordered = sorted(summary.contenders, key=place_of)
+    pairs = differential_pairs(ordered, sampled(summary), summary.study.baseline)
+    drawn = []
+    # Each way round: what only the other one does has no width.
+    for a, b in chain.from_iterable(((a, b), (b, a)) for a, b in pairs):
+        try:
+            drawn.append(differential(trials, a, b, directory, engine))
+        except (EngineError, UserError) as error:
+            reasons.setdefault(str(error), []).append(f"{a} against {b}")
+    notes = [f"no flame graph of {', '.join(whose)}: {why}" for why, whose in reasons.items()]
+    return told.model_copy(update={"differentials": drawn}), notes
+
+
+def _written(
+    profile: ContenderProfile,
+    side: ProfiledSide,
+    trials: Sequence[ProfiledTrial],
+    directory: Path,
+    engine: Path,
+    reasons: dict[str, list[str]],
+) -> SideProfile:
+    """A side with its files written."""
+    told, stacks = profile.sides[side], folded_of(trials, side)
+    file = directory / told.folded
+    write_text(file, as_lines(stacks))
+    output = file.with_suffix(".svg")
+    if not told.samples:
+        return told
+    try:
+        flame_graph(
+            file,
+            output,
+            title=f"{profile.contender}, {WHOSE[side]}",
+            subtitle=f"{count(told.samples, 'sample')} by {told.event}, {told.frequency_hertz} Hz",
+            unit="samples",
+            engine=engine,
+        )
+    except (EngineError, UserError) as error:
+        reasons.setdefault(str(error), []).append(f"the {WHOSE[side]} of {profile.contender}")
+        return told
+    return told.model_copy(update={"flame_graph": str(output.relative_to(directory))})
+
+
+def differential_file(a: str, b: str) -> str:
+    """Where the flame graph of a against b lies in a run's directory."""
+    return f"{FOLDER}/{file_name(a)}-against-{file_name(b)}.svg"
+
+
+def differential(
+    trials: Sequence[ProfiledTrial],
+    a: str,
+    b: str,
+    directory: Path,
+    engine: Path | None = None,
+    side: ProfiledSide = "server",
+) -> DifferentialProfile:
+    """Draws where a spends more time than b, and where less. Raises `EngineError` where it cannot be drawn,
+    and `UserError` where there is nothing to draw."""
+    stacks, per_sample, unit = {}, {}, "ns of CPU per request"
+    for name in (a, b):
+        of_one = [each for each in trials if each.contender == name and each.valid]
+        stacks[name] = folded_of(of_one, side, calls=True)
+        if not stacks[name]:
+            raise UserError(f"{name} has no sample of its {WHOSE[side]}")
+        requests = sum(map(requests_of, of_one))
+        per_sample[name] = nanoseconds_a_sample(of_one, side) / requests if requests else 0.0
+    if not all(per_sample.values()):
+        unit = "parts of a million samples"
+        per_sample = {name: PARTS_OF_A_MILLION / sum(stacks[name].values()) for name in (a, b)}
+    file = differential_file(a, b)
+    with tempfile.TemporaryDirectory(prefix="thunderherd-flame-") as folder:
+        parts = {name: Path(folder, f"{place}.folded") for place, name in enumerate((a, b))}
+        for name, part in parts.items():
+            part.write_text(as_lines(scaled(stacks[name], per_sample[name])), encoding="utf-8")
+        (directory / FOLDER).mkdir(exist_ok=True)
+        flame_graph(
+            parts[a],
+            directory / file,
+            title=f"{a} against {b}, {WHOSE[side]}",
+            subtitle=f"Widths: {unit} of {a}; red: more than of {b}, blue: less",
+            unit=unit,
+            before=parts[b],
+            engine=engine,
+        )
+    return DifferentialProfile(a=a, b=b, side=side, unit=unit, flame_graph=file)

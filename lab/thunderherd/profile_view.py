@@ -1,0 +1,242 @@
+"""Profiles for readers: how much of the time is copying, and which functions take it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from thunderherd.figures import ABSENT, count, number, percent, printable, span
+from thunderherd.flame_view import FlameGraph, flame_view
+from thunderherd.profile_form import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
+from thunderherd.records import Summary
+from thunderherd.sampled_symbols import CopyKind
+
+SIDES: dict[ProfiledSide, str] = {"server": "Server", "client": "Clients"}
+KINDS: dict[CopyKind, str] = {
+    "across": "between program and kernel",
+    "kernel": "within the kernel",
+    "program": "within the program",
+}
+NAMED = 5
+"""Functions that a row names."""
+COVERED_FROM, COVERED_TO = 0.8, 1.25
+"""Of the CPU time: where less is covered, something is missing; where more, something is there too often."""
+LEAST_PERCENT = (0.1, 0.2, 0.5, 1.0, 2.0)
+"""The narrowest frames that the report draws, the first at which all flame graphs have room."""
+MOST_CHARACTERS = 5_000_000
+"""Of all flame graphs in a report: with its script it stays below 10 MB."""
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """A contender's side: texts for a table."""
+
+    contender: str
+    samples: str
+    covered: str
+    copying: str
+    copying_span: str
+    kinds: list[str]
+    moved: str
+    top: str
+
+
+@dataclass(frozen=True)
+class ProfileTable:
+    """What was sampled of one side: a row for each contender."""
+
+    heading: str
+    rows: list[ProfileRow]
+
+
+@dataclass(frozen=True)
+class ProfileView:
+    """The profiles of a run."""
+
+    tables: list[ProfileTable]
+    legend: list[str]
+    graphs: list[FlameGraph]
+    differentials: list[FlameGraph]
+    graphs_legend: list[str]
+    reasons: list[str]
+
+
+def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None:
+    """What the report shows; None where nothing was sampled. Without a directory there is no flame graph."""
+    profiles = summary.profiles
+    if profiles is None:
+        return None
+    tables = [
+        ProfileTable(f"{words}: where the CPU time goes, by samples", rows)
+        for side, words in SIDES.items()
+        if (rows := [_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides])
+    ]
+    graphs, differentials, least = _graphs(profiles, directory)
+    return ProfileView(
+        tables=tables,
+        legend=legend(profiles),
+        graphs=graphs,
+        differentials=differentials,
+        graphs_legend=_graphs_legend(least) if graphs or differentials else [],
+        reasons=[
+            printable(f"{each.contender} was not sampled: {each.why}")
+            for each in profiles.contenders
+            if each.why
+        ],
+    )
+
+
+def share_of(share: Share | None) -> tuple[str, str]:
+    """`3.2 %` and its interval."""
+    if share is None:
+        return ABSENT, ""
+    return _percent(share.value), span(100 * share.low, 100 * share.high, 1)
+
+
+def _row(contender: ContenderProfile, side: SideProfile) -> ProfileRow:
+    value, interval = share_of(side.copying)
+    kinds = [(words, side.copying_by_kind.get(kind, 0.0)) for kind, words in KINDS.items()]
+    return ProfileRow(
+        contender=contender.contender,
+        samples=f"{side.samples:,}",
+        covered="" if side.covered is None else f"{number(100 * side.covered, 0)} % of the time",
+        copying=value,
+        copying_span=interval,
+        kinds=[f"{words} {_percent(share)}" for words, share in kinds if share],
+        moved=_percent(side.interrupts_off),
+        top=", ".join(f"{printable(each.symbol)} {_percent(each.share)}" for each in side.top[:NAMED]),
+    )
+
+
+def _percent(share: float | None) -> str:
+    return ABSENT if share is None else f"{number(100 * share, 1)} %"
+
+
+def legend(profiles: ProfilingSummary) -> list[str]:
+    """How to read the tables: by what the samples came, what counts as copying, what is not known."""
+    every = [side for each in profiles.contenders for side in each.sides.values()]
+    return [*_of_samples(profiles, every), *_of_copying(every), *_of_interrupts(every), *_of_faults(every)]
+
+
+def _of_samples(profiles: ProfilingSummary, every: Sequence[SideProfile]) -> Iterator[str]:
+    events = dict.fromkeys((each.event, each.frequency_hertz) for each in every)
+    how = " and ".join(f"{event}, {hertz} for each second of CPU time" for event, hertz in events)
+    trials = count(profiles.trials, "trial")
+    sampling = max((each.of_sampling for each in every), default=0.0)
+    yield (
+        f"Samples by {how or 'nothing'}, of {trials} of each contender, made after all others: sampling "
+        "disturbs, so that no other figure of these trials is used. Up to "
+        f"{_percent(sampling)} of a side's samples found the kernel busy with the sampling: they are left "
+        "out."
+    )
+    for why in dict.fromkeys(each.why_not_cycles for each in every if each.why_not_cycles):
+        yield printable(f"Not by cycles: {why}.")
+
+
+def _of_copying(every: Sequence[SideProfile]) -> Iterator[str]:
+    if confidences := {each.copying.confidence for each in every if each.copying}:
+        yield (
+            "Copying: samples in functions that copy bytes, by a fixed list: between program and kernel, "
+            "within the kernel (a page of a forked process among it), within the program. "
+            f"{percent(min(confidences))} intervals, each for its own figure, over batches of samples in the "
+            "order of time: they say what longer trials like these would show, not how trials differ."
+        )
+
+
+def _of_interrupts(every: Sequence[SideProfile]) -> Iterator[str]:
+    if any(each.interrupts_off is not None for each in every):
+        yield (
+            "Without interrupts: cpu-clock samples by an interrupt, which waits while interrupts are off, "
+            "and then finds the function that switched them on (_raw_spin_unlock_irqrestore, "
+            "finish_task_switch and their like). These samples are counted for its caller, here and in the "
+            "flame graphs."
+        )
+
+
+def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
+    covered = [each.covered for each in every if each.covered is not None]
+    reasons = dict.fromkeys(each.why_not_cpus for each in every if each.why_not_cpus)
+    if reasons or any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
+        yield (
+            "Samples: beside them how much of the CPU time they cover. Where that is little, processes or "
+            "threads live shorter than the time between two samples, and what they do is missing here. Where "
+            "it is more than all, the kernel samples the beginning of each too often."
+        )
+        for why in reasons:
+            yield printable(f"Samples on every CPU, which miss nothing, are not to be had: {why}.")
+    unnamed = max((each.unnamed or 0.0 for each in every), default=0.0)
+    if unnamed:
+        yield (
+            f"Up to {_percent(unnamed)} of a side's samples are in functions without a name ([library]): "
+            "what these copy is not counted as copying."
+        )
+    for why in dict.fromkeys(each.why_no_kernel_symbols for each in every if each.why_no_kernel_symbols):
+        yield printable(f"Functions of the kernel have no names, so that its copying is not known: {why}.")
+    if lost := sum(each.lost for each in every):
+        yield f"{count(lost, 'sample')} lost: the kernel could not hand them over."
+    if throttled := sum(each.throttled for each in every):
+        yield f"The kernel took fewer samples than it was asked for, {count(throttled, 'time')}."
+
+
+# Flame graphs -----------------------------------------------------------------------------------------------
+
+
+def _graphs(
+    profiles: ProfilingSummary, directory: Path | None
+) -> tuple[list[FlameGraph], list[FlameGraph], float]:
+    """Those of each side, those of pairs, and the narrowest frame that they show, in percent."""
+    if directory is None:
+        return [], [], LEAST_PERCENT[0]
+    for least in LEAST_PERCENT:
+        graphs = [
+            graph
+            for each in profiles.contenders
+            for side, words in SIDES.items()
+            if side in each.sides and (file := each.sides[side].flame_graph)
+            if (graph := flame_view(directory, file, f"{each.contender}, {words.lower()}", least))
+        ]
+        pairs = [
+            graph
+            for pair in profiles.differentials
+            if (graph := flame_view(directory, pair.flame_graph, _title(pair.a, pair.b, pair.unit), least))
+        ]
+        if sum(len(each.svg) for each in [*graphs, *pairs]) <= MOST_CHARACTERS:
+            break
+    return graphs, pairs, least
+
+
+def _title(a: str, b: str, unit: str) -> str:
+    return f"{a} against {b}: widths are {unit} of {a}; red: more than of {b}, blue: less"
+
+
+def _graphs_legend(least: float) -> list[str]:
+    return [
+        "A row is a function, below it what called it; its width is its share of the samples, so the topmost "
+        f"edge is where the time was spent. Functions with less than {least:g} % are left out. Under the "
+        "pointer: name and share. The files that are named can be searched, and enlarged by a click, in a "
+        "browser.",
+        "Where one is compared with another, stacks begin at the program's innermost function: two designs "
+        "have no others in common. A colour is about the function itself, not about what it calls; a stack "
+        "that only the other has is not in the graph: look at the one the other way round.",
+    ]
+
+
+# In words ---------------------------------------------------------------------------------------------------
+
+
+def copying_sentences(profiles: ProfilingSummary, names: Sequence[str]) -> list[str]:
+    """`prefork: 3.2 % of the server's 1,024 samples are copying (95 % interval 2.1 to 4.5).`"""
+    found = []
+    for name in names:
+        profile = profiles.of(name)
+        for side, told in profile.sides.items() if profile else ():
+            whose = "server's" if side == "server" else "clients'"
+            if told.copying is None:
+                continue
+            value, interval = share_of(told.copying)
+            found.append(
+                f"{name}: {value} of the {whose} {count(told.samples, 'sample')} are copying "
+                f"({percent(told.copying.confidence)} interval {interval})."
+            )
+    return found

@@ -1,0 +1,195 @@
+"""From profiled trials to where the time goes: per contender and side. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from thunderherd.call_stacks import (
+    Stack,
+    added,
+    folded,
+    for_callers,
+    from_calls,
+    in_batches,
+    samples_of,
+    self_symbols,
+    without_sampling,
+)
+from thunderherd.profile_form import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
+from thunderherd.profiled_trial import ProfiledTrial, SideSamples
+from thunderherd.records import ContenderSummary, Summary
+from thunderherd.sampled_symbols import CopyKind, copying
+from thunderherd.shares import clustered_share
+
+BATCHES = 10
+"""Of each trial, in the order of time: so many parts are taken to be independent of each other."""
+CONFIDENCE = 0.95
+TOP = 10
+"""Functions that a profile names."""
+WAITS_FOR_NOTHING = "cycles"
+"""The event whose interrupt comes whether or not others are held back."""
+
+SIDES: tuple[ProfiledSide, ...] = ("server", "client")
+NO_TRIAL = "the run ended before it was sampled"
+
+
+def contender_profile(name: str, trials: Sequence[ProfiledTrial], file: str) -> ContenderProfile:
+    """What the profiled trials of a contender say, invalid ones among them; `file` is the path that its files
+    have without what tells them apart."""
+    valid = _valid(trials)
+    if not valid:
+        failed = list(dict.fromkeys(reason for each in trials for reason in each.invalid_reasons))
+        why = "; ".join(failed) or NO_TRIAL
+        return ContenderProfile(contender=name, trials=0, requests=0, sides={}, why=why)
+    return ContenderProfile(
+        contender=name,
+        trials=len(valid),
+        requests=sum(map(requests_of, valid)),
+        sides={
+            side: _side([each.profiles[side] for each in valid], f"{file}{SUFFIXES[side]}")
+            for side in SIDES
+            if all(side in each.profiles for each in valid)
+        },
+    )
+
+
+SUFFIXES: dict[ProfiledSide, str] = {"server": "", "client": ".clients"}
+"""Behind a contender's name in those of its files."""
+
+
+def _valid(trials: Iterable[ProfiledTrial]) -> list[ProfiledTrial]:
+    return [each for each in trials if each.valid and each.profiles]
+
+
+def requests_of(trial: ProfiledTrial) -> int:
+    """Requests in the window of a trial: as the metrics of other trials have it, of a whole life those of its
+    clients."""
+    told = (trial.metrics or {}).get("requests")
+    return int(told) if told is not None else sum(load.tally.requests for load in trial.loads)
+
+
+def folded_of(trials: Iterable[ProfiledTrial], side: ProfiledSide, *, calls: bool = False) -> dict[str, int]:
+    """The folded stacks of a side in all valid trials together, counted for the callers where that is due;
+    with `calls`, only what the program called."""
+    kept = from_calls if calls else list
+    read = (_read(each.profiles[side]).stacks for each in _valid(trials) if side in each.profiles)
+    return added(folded(kept(stacks)) for stacks in read)
+
+
+class _Read(NamedTuple):
+    """The stacks of a side as they count."""
+
+    stacks: list[Stack]
+    moved: int | None
+    """Samples that count for a caller; None where none can."""
+    left_out: int
+    """Samples of the sampling itself."""
+
+
+def _read(samples: SideSamples) -> _Read:
+    stacks, left_out = without_sampling(samples.read())
+    if samples.event == WAITS_FOR_NOTHING:
+        return _Read(stacks, None, left_out)
+    stacks, moved = for_callers(stacks)
+    return _Read(stacks, moved, left_out)
+
+
+def _side(parts: Sequence[SideSamples], file: str) -> SideProfile:
+    """One side in all of its trials together."""
+    found = [_read(each) for each in parts]
+    every = [stack for each in found for stack in each.stacks]
+    total, left_out = samples_of(every), sum(each.left_out for each in found)
+    moved = [each.moved for each in found if each.moved is not None]
+    first = parts[0]
+    return SideProfile(
+        event=first.event,
+        why_not_cycles=first.why_not_cycles,
+        frequency_hertz=first.frequency_hertz,
+        samples=total,
+        covered=_covered(parts),
+        why_not_cpus=first.why_not_cpus,
+        of_sampling=left_out / (total + left_out) if left_out else 0.0,
+        lost=sum(each.lost for each in parts),
+        throttled=sum(each.throttled for each in parts),
+        kernel_symbols=first.kernel_symbols,
+        why_no_kernel_symbols=first.why_no_kernel_symbols,
+        copying=_copying(each.stacks for each in found),
+        copying_by_kind=_by_kind(every, total),
+        unnamed=_unnamed(every) / total if total else None,
+        interrupts_off=sum(moved) / total if moved and total else None,
+        top=[
+            SelfSymbol(symbol=frame.symbol, mode=frame.mode, share=samples / total)
+            for frame, samples in sorted(self_symbols(every).items(), key=lambda each: (-each[1], each[0]))
+        ][:TOP],
+        folded=f"{file}.folded",
+        flame_graph=None,
+    )
+
+
+def _copying(trials: Iterable[Sequence[Stack]]) -> Share | None:
+    """The share of samples that copy, with its interval; None where there is no sample."""
+    hits: list[int] = []
+    sizes: list[int] = []
+    for stacks in trials:
+        of_trial = in_batches(stacks, BATCHES, _copies)
+        hits, sizes = [*hits, *of_trial[0]], [*sizes, *of_trial[1]]
+    if not sum(sizes):
+        return None
+    found = clustered_share(hits, sizes, CONFIDENCE)
+    return Share(value=found.value, low=found.low, high=found.high, confidence=CONFIDENCE)
+
+
+def _copies(stack: Stack) -> bool:
+    return stack.leaf is not None and copying(*stack.leaf) is not None
+
+
+def _by_kind(stacks: Iterable[Stack], total: int) -> dict[CopyKind, float]:
+    found: dict[CopyKind, int] = {"across": 0, "kernel": 0, "program": 0}
+    for stack in stacks:
+        kind = copying(*stack.leaf) if stack.leaf is not None else None
+        if kind is not None:
+            found[kind] += len(stack.at_ns)
+    return {kind: samples / total for kind, samples in found.items()} if total else {}
+
+
+def _covered(parts: Sequence[SideSamples]) -> float | None:
+    due = sum(each.cpu_ns * each.frequency_hertz for each in parts) / 1e9
+    return sum(each.taken for each in parts) / due if due else None
+
+
+def nanoseconds_a_sample(trials: Iterable[ProfiledTrial], side: ProfiledSide) -> float:
+    """The CPU time that a sample of these trials stands for."""
+    parts = [each.profiles[side] for each in _valid(trials) if side in each.profiles]
+    taken = sum(each.taken for each in parts)
+    return sum(each.cpu_ns for each in parts) / taken if taken else 0.0
+
+
+def _unnamed(stacks: Iterable[Stack]) -> int:
+    """Samples in functions without a name: what stands in brackets, as the engine has it, is the place."""
+    return sum(len(each.at_ns) for each in stacks if each.leaf is None or each.leaf.symbol.startswith("["))
+
+
+# Pairs ------------------------------------------------------------------------------------------------------
+
+
+def differential_pairs(
+    contenders: Iterable[ContenderSummary], profiled: Iterable[str], baseline: str | None
+) -> list[tuple[str, str]]:
+    """Of the sampled contenders, in the order of their places, of the main table and of each point of a
+    sweep: the best and the second, the best and the study's baseline."""
+    names = set(profiled)
+    groups: dict[tuple[str | None, str | None], list[str]] = {}
+    for each in contenders:
+        if each.name in names:
+            groups.setdefault((each.sweep, each.point), []).append(each.name)
+    pairs = []
+    for best, *others in groups.values():
+        against = others[:1] + [name for name in others[1:] if name == baseline]
+        pairs += [(best, other) for other in against]
+    return pairs
+
+
+def sampled(summary: Summary) -> list[str]:
+    """The contenders of a run that have a profile."""
+    return [each.contender for each in summary.profiles.contenders if each.sides] if summary.profiles else []

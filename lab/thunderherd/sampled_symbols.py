@@ -1,0 +1,163 @@
+"""Functions that profiles are asked for by name: those that copy bytes, those in which interrupts come back
+on, and those of the sampling itself.
+
+Fixed lists, each symbol with the file that it is in: of Linux 5.4 to 6.18 for x86-64 and arm64, of glibc
+for what programs call. A function that is not in the lists copies nothing, as far as a profile tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import product
+from typing import Literal
+
+Mode = Literal["user", "kernel"]
+"""Where a frame of a stack is: in a program or a library of its, or in the kernel."""
+
+CopyKind = Literal["across", "kernel", "program"]
+"""Bytes copied between a program and the kernel, within the kernel, or within the program."""
+
+COPIES_IN_KERNEL: Mapping[str, tuple[CopyKind, str]] = {
+    # Between a program and the kernel: what does the work, then what is around it and may have it inlined.
+    "rep_movs_alternative": ("across", "arch/x86/lib/copy_user_64.S (6.4 and later)"),
+    "copy_user_generic": ("across", "arch/x86/include/asm/uaccess_64.h"),
+    "copy_user_generic_unrolled": ("across", "arch/x86/lib/copy_user_64.S (before 6.4)"),
+    "copy_user_generic_string": ("across", "arch/x86/lib/copy_user_64.S (before 6.4)"),
+    "copy_user_enhanced_fast_string": ("across", "arch/x86/lib/copy_user_64.S (before 6.4)"),
+    "copy_user_short_string": ("across", "arch/x86/lib/copy_user_64.S (before 6.4)"),
+    "__copy_user_nocache": ("across", "arch/x86/lib/copy_user_uncached_64.S"),
+    "__copy_user_flushcache": ("across", "arch/x86/lib/usercopy_64.c"),
+    "copy_mc_to_user": ("across", "arch/x86/lib/copy_mc.c"),
+    "__arch_copy_from_user": ("across", "arch/arm64/lib/copy_from_user.S"),
+    "__arch_copy_to_user": ("across", "arch/arm64/lib/copy_to_user.S"),
+    "raw_copy_from_user": ("across", "arch/x86/include/asm/uaccess_64.h"),
+    "raw_copy_to_user": ("across", "arch/x86/include/asm/uaccess_64.h"),
+    "_copy_from_user": ("across", "lib/usercopy.c"),
+    "_copy_to_user": ("across", "lib/usercopy.c"),
+    "_copy_from_iter": ("across", "lib/iov_iter.c"),
+    "_copy_to_iter": ("across", "lib/iov_iter.c"),
+    "_copy_from_iter_full": ("across", "lib/iov_iter.c (older kernels)"),
+    "_copy_from_iter_nocache": ("across", "lib/iov_iter.c"),
+    "_copy_from_iter_flushcache": ("across", "lib/iov_iter.c"),
+    "_copy_mc_to_iter": ("across", "lib/iov_iter.c"),
+    "copyin": ("across", "lib/iov_iter.c (before 6.7)"),
+    "copyout": ("across", "lib/iov_iter.c (before 6.7)"),
+    "copy_from_user_iter": ("across", "lib/iov_iter.c (6.7 and later)"),
+    "copy_to_user_iter": ("across", "lib/iov_iter.c (6.7 and later)"),
+    "copy_page_to_iter": ("across", "lib/iov_iter.c"),
+    "copy_page_from_iter": ("across", "lib/iov_iter.c"),
+    "copy_page_from_iter_atomic": ("across", "lib/iov_iter.c"),
+    "copy_folio_from_iter_atomic": ("across", "lib/iov_iter.c"),
+    "csum_and_copy_from_user": ("across", "arch/x86/lib/csum-wrappers_64.c"),
+    "csum_and_copy_to_user": ("across", "arch/x86/lib/csum-wrappers_64.c"),
+    "csum_and_copy_to_iter": ("across", "net/core/datagram.c (lib/iov_iter.c before 6.7)"),
+    "csum_and_copy_from_iter_full": ("across", "net/core/skbuff.c (lib/iov_iter.c before 6.7)"),
+    "skb_copy_datagram_iter": ("across", "net/core/datagram.c"),
+    "skb_copy_datagram_from_iter": ("across", "net/core/datagram.c"),
+    "skb_copy_and_csum_datagram_msg": ("across", "net/core/datagram.c"),
+    "simple_copy_to_iter": ("across", "net/core/datagram.c"),
+    "__skb_datagram_iter": ("across", "net/core/datagram.c"),
+    # Within the kernel.
+    "memcpy": ("kernel", "arch/x86/lib/memcpy_64.S"),
+    "__memcpy": ("kernel", "arch/x86/lib/memcpy_64.S"),
+    "memcpy_orig": ("kernel", "arch/x86/lib/memcpy_64.S"),
+    "memcpy_erms": ("kernel", "arch/x86/lib/memcpy_64.S (before 6.4)"),
+    "memmove": ("kernel", "arch/x86/lib/memmove_64.S"),
+    "__memmove": ("kernel", "arch/x86/lib/memmove_64.S"),
+    "__pi_memcpy": ("kernel", "arch/arm64/lib/memcpy.S"),
+    "__pi_memmove": ("kernel", "arch/arm64/lib/memcpy.S"),
+    "__memcpy_flushcache": ("kernel", "arch/x86/lib/usercopy_64.c"),
+    "copy_mc_to_kernel": ("kernel", "arch/x86/lib/copy_mc.c"),
+    "copy_mc_fragile": ("kernel", "arch/x86/lib/copy_mc_64.S"),
+    "copy_mc_enhanced_fast_string": ("kernel", "arch/x86/lib/copy_mc_64.S"),
+    "copy_page": ("kernel", "arch/x86/lib/copy_page_64.S, arch/arm64/lib/copy_page.S"),
+    "copy_page_regs": ("kernel", "arch/x86/lib/copy_page_64.S"),
+    "csum_partial_copy_generic": ("kernel", "arch/x86/lib/csum-copy_64.S"),
+    "csum_partial_copy_nocheck": ("kernel", "arch/x86/lib/csum-wrappers_64.c"),
+    "skb_copy_bits": ("kernel", "net/core/skbuff.c"),
+    "skb_store_bits": ("kernel", "net/core/skbuff.c"),
+    "skb_copy_and_csum_bits": ("kernel", "net/core/skbuff.c"),
+    "skb_copy_ubufs": ("kernel", "net/core/skbuff.c: what was not to be copied, copied after all"),
+}
+"""Functions of the kernel that copy bytes, what they copy, and where they are."""
+
+_VARIANTS = (
+    "sse2_unaligned", "sse2_unaligned_erms", "ssse3", "ssse3_back", "avx_unaligned", "avx_unaligned_erms",
+    "avx_unaligned_rtm", "avx_unaligned_erms_rtm", "evex_unaligned", "evex_unaligned_erms",
+    "avx512_unaligned", "avx512_unaligned_erms", "avx512_no_vzeroupper", "erms",
+    "generic", "simd", "sve", "mops", "a64fx", "oryon1", "thunderx", "thunderx2", "falkor", "kunpeng",
+)  # fmt: skip
+"""sysdeps/x86_64/multiarch/ifunc-impl-list.c, sysdeps/aarch64/multiarch/ifunc-impl-list.c."""
+
+_FUNCTIONS = ("memcpy", "memmove", "mempcpy")
+
+COPIES_IN_PROGRAM = frozenset(
+    [
+        *_FUNCTIONS,
+        *(f"__{name}" for name in _FUNCTIONS),
+        *(f"__{name}_{variant}" for name, variant in product(_FUNCTIONS, _VARIANTS)),
+        *(f"__{name}_chk" for name in _FUNCTIONS),  # debug/memcpy_chk.c
+        *(f"compiler_builtins::mem::{name}" for name in _FUNCTIONS[:2]),  # Rust without a C library's
+    ]
+)
+"""Functions of programs that copy bytes: those of glibc, of which the processor chooses a variant, and
+Rust's."""
+
+INTERRUPTS_COME_ON: Mapping[str, str] = {
+    "_raw_spin_unlock_irqrestore": "kernel/locking/spinlock.c",
+    "_raw_spin_unlock_irq": "kernel/locking/spinlock.c",
+    "_raw_read_unlock_irqrestore": "kernel/locking/spinlock.c",
+    "_raw_read_unlock_irq": "kernel/locking/spinlock.c",
+    "_raw_write_unlock_irqrestore": "kernel/locking/spinlock.c",
+    "_raw_write_unlock_irq": "kernel/locking/spinlock.c",
+    "finish_task_switch": "kernel/sched/core.c: the run queue's lock, held since __schedule",
+    "handle_softirqs": "kernel/softirq.c: off since the interrupt, or since do_softirq",
+    "__do_softirq": "kernel/softirq.c: the same in older kernels",
+    "do_syscall_64": "arch/x86/entry/syscall_64.c (common.c before 6.15): off since the system call's entry",
+    "exc_page_fault": "arch/x86/mm/fault.c: off since the fault's entry",
+}
+"""Functions that switch interrupts on after their caller was without them, and do little else.
+
+A clock that samples by an interrupt finds the processor there whenever the interrupt had to wait. Of all
+samples in one of these nearly all are at the one instruction behind `sti` or `popf` (docs/decisions/0015 has
+the command that shows it). Functions that switch them off and on again themselves are not among them.
+"""
+
+OF_SAMPLING = frozenset(
+    [
+        "__perf_event_task_sched_in", "__perf_event_task_sched_out", "perf_event_task_tick",
+        "perf_event_init_task", "perf_event_exit_task", "perf_event_free_task", "perf_event_delayed_put",
+        "perf_event_fork", "perf_event_exec", "perf_event_comm", "perf_event_mmap", "perf_event_namespaces",
+        "perf_event_nmi_handler", "perf_swevent_hrtimer", "perf_pmu_sched_task",
+    ]
+)  # fmt: skip
+"""Where the kernel switches, copies and reads the events that samples are taken by (kernel/events/core.c;
+perf_event_nmi_handler: arch/x86/events/core.c). Whatever is below these would not be there without."""
+
+_SUFFIX = re.compile(r"\.(?:isra|part|constprop|cold|llvm|lto_priv|ipa_split)\b.*$|@@?[A-Z].*$")
+"""What compilers and the linker's versions add to a function's name."""
+
+
+def plain(symbol: str) -> str:
+    """A function's name as its source has it: `finish_task_switch` for `finish_task_switch.isra.0`."""
+    return _SUFFIX.sub("", symbol)
+
+
+def copying(symbol: str, mode: Mode) -> CopyKind | None:
+    """What a function copies; None where it is not known to copy."""
+    name = plain(symbol)
+    if mode == "user":
+        return "program" if name in COPIES_IN_PROGRAM else None
+    found = COPIES_IN_KERNEL.get(name)
+    return found[0] if found else None
+
+
+def of_sampling(symbol: str, mode: Mode) -> bool:
+    """Whether a function of the kernel runs because of the sampling."""
+    return mode == "kernel" and plain(symbol) in OF_SAMPLING
+
+
+def interrupts_come_on(symbol: str, mode: Mode) -> bool:
+    """Whether a function of the kernel switches interrupts on that its caller was without."""
+    return mode == "kernel" and plain(symbol) in INTERRUPTS_COME_ON

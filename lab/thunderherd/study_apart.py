@@ -1,0 +1,54 @@
+"""Which contenders of a study have trials apart from those that are judged, and whether their counters
+exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from thunderherd.apart_form import ApartTable
+from thunderherd.catalogue import EVENT_OF_A_MACHINE, Catalogue
+from thunderherd.counting_form import CountingTable
+from thunderherd.study_file import Problems, unknown
+from thunderherd.study_resolved import Contender, Sweep
+
+Table = TypeVar("Table", bound=ApartTable)
+
+
+def set_apart(
+    name: str,
+    table: Table,
+    contenders: Sequence[Contender],
+    sweeps: Sequence[Sweep],
+    absent: Mapping[str, str],
+    problems: Problems,
+) -> Table:
+    """The table of that name with the names of those that take part in this run; what does not exist is a
+    problem.
+
+    Without names: those of the main table; of sweeps alone, those at the last point of each. `absent`:
+    declared contenders that do not take part.
+    """
+    names = [each.name for each in contenders]
+    for index, each in enumerate(table.contenders):
+        if each not in names and each not in absent:
+            problems.add((name, "contenders", index), unknown("contender", each, names))
+    if not table.trials:
+        return table.model_copy(update={"contenders": []})
+    if table.contenders:
+        chosen = [*dict.fromkeys(each for each in table.contenders if each in names)]
+    else:
+        last = {sweep.name: sweep.points[-1].name for sweep in sweeps if sweep.points}
+        main = [each.name for each in contenders if each.sweep is None]
+        chosen = main or [
+            each.name for each in contenders if each.sweep and last.get(each.sweep) == each.point
+        ]
+    return table.model_copy(update={"contenders": chosen})
+
+
+def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> None:
+    """Whether the counters of counted trials exist, where there are such trials."""
+    offered = [each.name for each in catalogue.counters if each.countable]
+    for index, name in enumerate(table.counters if table.trials else ()):
+        if name not in offered and not EVENT_OF_A_MACHINE.fullmatch(name):
+            problems.add(("counting", "counters", index), unknown("counter", name, offered))

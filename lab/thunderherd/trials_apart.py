@@ -1,0 +1,121 @@
+"""Trials beside those that are judged, made after all of these: what counted and profiled ones share.
+
+They lie in a file of the run's directory, in the form of `trials.jsonl` or in one that adds to it; a run that
+is gone on with makes those that it lacks. What goes wrong with one never ends the run: what was measured
+before stands all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, Protocol
+
+from thunderherd.apart_form import ApartTable
+from thunderherd.errors import UserError
+from thunderherd.progress import Progress
+from thunderherd.records import TrialRecord
+from thunderherd.results import RunDirectory, Trial
+from thunderherd.statistics import block_order
+from thunderherd.study import Contender, Study
+from thunderherd.trial import ProfileFiles
+
+ATTEMPTS = 2
+"""A trial that is not valid is made once more."""
+
+
+class MakeTrial(Protocol):
+    """How a trial of the run is made."""
+
+    def __call__(
+        self,
+        study: Study,
+        contender: Contender,
+        *,
+        block: int,
+        position: int,
+        attempt: int,
+        profiles: ProfileFiles | None = None,
+    ) -> TrialRecord: ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which trial: the contender, its number from 1, and its place in the order of all of that number."""
+
+    contender: str
+    number: int
+    position: int
+
+
+@dataclass(frozen=True)
+class TrialsApart(Generic[Trial]):
+    """The trials that a table of a study asks for, in their file."""
+
+    study: Study
+    table: ApartTable
+    directory: RunDirectory
+    file: str
+    kind: type[Trial]
+    done: list[Trial]
+    """All that were made, invalid ones too."""
+
+    @classmethod
+    def of(
+        cls, study: Study, table: ApartTable, directory: RunDirectory, file: str, kind: type[Trial]
+    ) -> TrialsApart[Trial]:
+        """With those that lie there already."""
+        return cls(study, table, directory, file, kind, directory.apart(file, kind))
+
+    def missing(self) -> list[Place]:
+        """Those that are still to be made, in their order."""
+        names, seed = self.table.contenders, self.directory.info.seed
+        return [
+            Place(name, number, position)
+            for number in range(1, self.table.trials + 1)
+            for position, name in enumerate(block_order(names, seed, number), start=1)
+            if _attempts(self.done, name, number) < ATTEMPTS
+        ]
+
+    def make(
+        self, place: Place, make: Callable[[Contender, int], Trial], show: Progress, failed: str
+    ) -> None:
+        """Makes one, a second time where it is not valid, and keeps it.
+
+        `make` is given the contender and the number of the attempt; `failed` says of a contender what it was
+        not, such as "was not counted".
+        """
+        for attempt in range(_attempts(self.done, place.contender, place.number) + 1, ATTEMPTS + 1):
+            try:
+                made = make(self.study.contender(place.contender), attempt)
+            except UserError as error:
+                made = self._refused(place, str(error))
+            self.directory.append_apart(self.file, made)
+            self.done.append(made)
+            if made.valid or made.attempt == ATTEMPTS:
+                break
+        if not self.done[-1].valid:
+            reasons = "; ".join(self.done[-1].invalid_reasons)
+            show.say(f"{place.contender} {failed}: {reasons}")
+
+    def _refused(self, place: Place, why: str) -> Trial:
+        """The record of a trial that could not begin, nor ever will."""
+        return self.kind(
+            study=self.study.name,
+            contender=place.contender,
+            block=place.number,
+            position=place.position,
+            attempt=ATTEMPTS,
+            seed=self.directory.info.seed,
+            started=datetime.now().astimezone().isoformat(timespec="milliseconds"),
+            wall_seconds=0,
+            valid=False,
+            invalid_reasons=[why],
+        )
+
+
+def _attempts(trials: Sequence[TrialRecord], name: str, number: int) -> int:
+    """How often a trial was tried; all that there are, where one was valid."""
+    found = [each for each in trials if (each.contender, each.block) == (name, number)]
+    return ATTEMPTS if any(each.valid for each in found) else len(found)
