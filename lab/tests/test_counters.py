@@ -106,8 +106,8 @@ def test_what_the_machine_does_not_offer_has_the_engines_reason(tmp_path: Path) 
         )
         for trial in trials
     ]
-    assert unavailable_counters(without)["server.task_clock"] == "perf_event_paranoid is 3"
-    assert "client.task_clock" not in unavailable_counters(without)
+    assert unavailable_counters(of, without)["server.task_clock"] == "perf_event_paranoid is 3"
+    assert "client.task_clock" not in unavailable_counters(of, without)
     found = synthetic_sweeps.summarised(of, without)
     assert cell(found, "task-clock", "server", "prefork").why == "perf_event_paranoid is 3"
 

@@ -77,7 +77,7 @@ def summarise(
     pairs = verdicts(study, selection, blocks)
     ranks, shared = ranking(study, pairs, values)
     complete = bool(selection.reached) and (selection.next_look is None or is_decided(pairs))
-    unavailable = unavailable_counters(trials)
+    unavailable = unavailable_counters(study, trials)
     contenders = [
         _contender(
             study, contender, accepted, values, ranks.get(contender.name), shared.get(contender.name, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,15 +17,13 @@ from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
 from thunderherd.metrics import (
-    BOTH,
     OF_A_LIFE,
-    PER,
-    RATIOS,
     SIDES,
     UNITS_OF_TIME,
     counters_of,
-    figures_of_sides,
+    made_of,
     metric,
+    metric_names,
 )
 from thunderherd.observation import unavailable_of_sides
 from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
@@ -92,7 +90,7 @@ def _check_place(table: PaperCountersTable, study: Study, problems: Problems) ->
     for design, base in table.designs.items():
         if base not in bases:
             problems.add((*HERE, "designs", design), unknown("contender", base, bases))
-    counters = figures_of_sides(study.measure.counters_named)
+    counters = study.measure.asked.of_sides
     for event, counter in table.events.items():
         if counter not in counters:
             asked = f"{', '.join(counters)}{near(counter, counters)}"
@@ -166,27 +164,27 @@ def _check_file(
 # What came out ----------------------------------------------------------------------------------------------
 
 
-def unavailable_counters(trials: Iterable[TrialRecord]) -> dict[str, str]:
+def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:
     """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
+    names = metric_names(study.measure.asked)
     reasons: dict[str, str] = {}
+    for side, counter, why in dict.fromkeys(_unavailable(trials)):
+        for name in made_of(side, counter, names):
+            reasons.setdefault(name, why)
+    return reasons
+
+
+def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]]:
+    """Side, counter and reason."""
     for trial in trials:
         for side, counters in unavailable_of_sides(trial).items():
-            for name, why in counters.items():
-                ratios = [ratio for ratio, parts in RATIOS.items() if name in parts]
-                divided = [f"{name}{per}" for per in PER]
-                for figure in (name, *divided, *ratios):
-                    reasons.setdefault(f"{side}.{figure}", why)
-                for figure in divided:
-                    reasons.setdefault(f"{BOTH}.{figure}", why)
-    return reasons
+            yield from ((side, name, why) for name, why in counters.items())
 
 
 def why_unavailable(name: str, study: Study, unavailable: Mapping[str, str]) -> str | None:
     """Why a metric cannot be had: the machine does not offer it, or the engine has no such counter yet."""
     needed = (study.measure.uncounted.get(counter) for counter in counters_of(name))
-    # A figure that is a part of a counter's (server.tcp_info.rtt) is not there for the reason of all of it.
-    whole = ".".join(name.split(".")[:2])
-    return unavailable.get(name) or unavailable.get(whole) or next((why for why in needed if why), None)
+    return unavailable.get(name) or next((why for why in needed if why), None)
 
 
 def counted(

@@ -6,7 +6,7 @@ Whether it may count: `trial_faults`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from thunderherd import noise
 from thunderherd.engine_lines import (
@@ -21,10 +21,19 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
-from thunderherd.metrics import COPIED_SHARE, ELAPSED, NOT_COPIED_SHARE, OF_A_TALLY, is_of_clients
+from thunderherd.metrics import (
+    COPIED_SHARE,
+    ELAPSED,
+    HELD,
+    NOT_COPIED_SHARE,
+    OF_A_TALLY,
+    PER_CONNECTION,
+    is_of_clients,
+)
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
+    Counting,
     Measured,
     Number,
     figures_of,
@@ -181,13 +190,39 @@ class Observation:
             workers=workers,
             listen_drops=self.listen_drops(),
         )
-        each = measured.bytes_per_request()
-        server = of_side("server", self._of_server(), work.requests, each)
-        client = of_side("client", self._of_clients(), asked, each)
+        each, clients_had = measured.bytes_per_request(), self._of_clients()
+        by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states)
+        server = {**of_side("server", self._of_server(), by), **self._held_per_connection()}
+        client = of_side("client", clients_had, replace(by, requests=asked, seconds=clients_had[ELAPSED]))
         if server[OF_SERVER_COPIED] is None:
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
         return {name: None if left_out(name, self) else value for name, value in found.items()}
+
+    def _server_seconds(self) -> float:
+        """The time in which the server's counters came to what they are: its life; between the two readings
+        of a load that ends by time; of one that ends by count that of the load, without the rest before and
+        after it, in which nothing happens."""
+        if self.server_life is not None:
+            return self.server_life.elapsed_ns / 1e9
+        if self.before is not None and self.after is not None and self.before is not self.rest_before:
+            return (self.after.monotonic_ns - self.before.monotonic_ns) / 1e9
+        return elapsed_seconds(self.loads)
+
+    def _held_per_connection(self) -> dict[str, Number | None]:
+        """What the server's memory grew by from its rest before the load to a moment near the window's end,
+        by the connections that were open then; None where it was not read at both, or none was open."""
+        found: dict[str, Number | None] = {}
+        for name in (name for name in HELD if name in self.counters):
+            grown = None
+            if self.rest_before is not None and self.during is not None:
+                opened = [
+                    each.tally.connections - each.tally.closed for each in (self.rest_before, self.during)
+                ]
+                more = _difference(self.rest_before.counters.get(name), self.during.counters.get(name))
+                grown = share(more, opened[1] - opened[0])
+            found[f"server.{name}{PER_CONNECTION}"] = grown
+        return found
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
