@@ -14,6 +14,7 @@ from test_plots import svg_texts
 
 from thunderherd.analysis import summarise
 from thunderherd.catalogue import Catalogue
+from thunderherd.claim_tables import print_claims
 from thunderherd.matrices import why_none
 from thunderherd.metrics import metric, metric_names
 from thunderherd.records import Summary
@@ -22,7 +23,7 @@ from thunderherd.source_csv import text_of
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
-from thunderherd.tables import print_claims, print_study
+from thunderherd.tables import print_study
 from thunderherd.trial import run_trial
 
 STUDY = (

@@ -27,7 +27,6 @@ from thunderherd.records import (
     PROCESS_CONTROL,
     WORKERS,
     ContenderSummary,
-    CountedCell,
     Interval,
     Spread,
     Summary,
@@ -43,14 +42,12 @@ __all__ = [
     "Shown",
     "at_points",
     "caption_of",
-    "counted_legend",
-    "counted_matrices",
     "counted_over",
-    "counted_title",
     "digits_for",
     "main_further",
     "main_papers",
     "metrics_of",
+    "not_tiny",
     "shown",
     "shown_of",
     "sweep_matrices",
@@ -184,10 +181,10 @@ def digits_for(values: Iterable[float], name: str) -> int:
         significant = metric(name).digits
     except KeyError:
         significant = 3
-    return decimals(_not_tiny(values), significant)
+    return decimals(not_tiny(values), significant)
 
 
-def _not_tiny(values: Iterable[float]) -> list[float]:
+def not_tiny(values: Iterable[float]) -> list[float]:
     """Without those beside which the others would have decimals that say nothing: an estimate near zero."""
     sizes = [abs(value) for value in values]
     return [size for size in sizes if size * DECADES >= max(sizes)]
@@ -425,68 +422,3 @@ def sweeps_legend(summary: Summary) -> list[str]:
             f"{estimator(summary)}; intervals: {percent(min(confidences))}, each for its own figure."
         )
     return lines
-
-
-# Counters of both sides -------------------------------------------------------------------------------------
-
-
-def counted_matrices(summary: Summary, between: str = "..") -> list[Matrix]:
-    """The source's events x contenders, for each side; none where the source has no such table."""
-    table = summary.counted
-    if table is None:
-        return []
-    sides = dict.fromkeys(cell.side for cell in table.cells)
-    return [_counted_matrix(summary, side, between) for side in sides]
-
-
-def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
-    table = summary.counted
-    if table is None:
-        raise ValueError("the summary has no table of counters")
-    cells = {(cell.event, cell.base): cell for cell in table.cells if cell.side == side}
-    reasons = Reasons()
-    rows = []
-    for event in table.events:
-        row = [cells.get((event, base)) for base in table.contenders]
-        known = [cell for cell in row if cell]
-        if not known:
-            continue
-        unit = known[0].unit
-        figures = [shown(summary, cell.value, cell.spread) for cell in known]
-        measured = [figure.value for figure in figures if figure] or [cell.paper or 0.0 for cell in known]
-        digits = decimals(_not_tiny(measured))
-        head = event if unit in ("", "count") else f"{event} ({unit})"
-        if note := table.notes.get(event):
-            head += reasons.mark(f"the source: {note}")
-        rows.append((head, tuple(_counted_cell(summary, cell, digits, between, reasons) for cell in row)))
-    return Matrix(
-        f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
-    )
-
-
-def _counted_cell(
-    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons
-) -> Cell:
-    if cell is None:
-        return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
-    figure = shown(summary, cell.value, cell.spread)
-    return Cell(
-        value=ABSENT if figure is None else number(figure.value, digits),
-        span="" if figure is None else figure.span(Unit(1, cell.unit), digits, between),
-        paper=ABSENT if cell.paper is None else as_printed(cell.paper),
-        mark=reasons.mark(cell.why or "not measured") if figure is None else "",
-    )
-
-
-def counted_legend(summary: Summary) -> str:
-    """How to read the tables of counters."""
-    return f"{estimator(summary)}. Paper: the source's figure, on its own machine."
-
-
-def counted_title(summary: Summary) -> str:
-    """The head of the tables of counters, with the contenders that they are about."""
-    table = summary.counted
-    if table is None:
-        return ""
-    where = f" ({table.sweep}: {table.point})" if table.sweep else ""
-    return f"{table.title}{where}"

@@ -6,15 +6,16 @@ Times are in seconds, and every name that is not a plain count says its unit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import fmean, stdev
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.estimates import Interval as Interval
+from thunderherd.estimates import Record as Record
+from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
@@ -22,12 +23,6 @@ from thunderherd.metrics import METRICS, Better
 SchemaNumber = Literal[4]
 SCHEMA: SchemaNumber = 4
 """The version of both shapes."""
-
-
-class Record(BaseModel):
-    """Frozen, and strict about its keys: a misspelt key is an error, not a silence."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
 
 # One trial
@@ -122,16 +117,6 @@ class TrialRecord(Record):
 # summary.json
 
 
-class Interval(Record):
-    """An estimate with its interval. A null end: so few blocks give no bound at this confidence."""
-
-    value: float
-    low: float | None
-    high: float | None
-    confidence: float | None = None
-    blocks: int | None = None
-
-
 class LookTaken(Record):
     """A planned look: whether it was taken, and how many comparisons were decided at it."""
 
@@ -189,25 +174,6 @@ class ClientsPerWorker(Record):
     mean: float
     maximum: float
     standard_deviation: float
-
-
-class Spread(Record):
-    """Mean and spread of repeated runs, in the metric's own unit; the deviation of a single run is null."""
-
-    mean: float
-    standard_deviation: float | None = Field(description="of the sample, n - 1")
-    minimum: float
-    maximum: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """That of these runs, one at least."""
-        return cls(
-            mean=fmean(values),
-            standard_deviation=stdev(values) if len(values) > 1 else None,
-            minimum=min(values),
-            maximum=max(values),
-        )
 
 
 class ContenderSummary(Record):

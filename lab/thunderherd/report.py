@@ -26,7 +26,16 @@ from altair.utils.schemapi import debug_mode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from thunderherd import crossover_plot, drawing, matrices, plots, repeated_runs, tables
+from thunderherd import (
+    claim_tables,
+    counted_matrix,
+    crossover_plot,
+    drawing,
+    matrices,
+    plots,
+    repeated_runs,
+    tables,
+)
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
@@ -123,8 +132,8 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         notes=notes_by_mark(summary).texts,
         verdicts=tables.verdict_counts(summary),
         claims=tables.claim_counts(summary),
-        claims_legend=tables.claims_legend(),
-        questions_legend=tables.questions_legend(),
+        claims_legend=claim_tables.claims_legend(),
+        questions_legend=claim_tables.questions_legend(),
         trials=tables.trial_counts(summary),
         run=tables.run_line(summary),
         bounds=bounds_in_words(summary),
@@ -143,9 +152,9 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         sweeps_legend=matrices.sweeps_legend(summary),
         main_further=matrices.main_further(summary, between=" to "),
         main_runs=repeated_runs.main_runs(summary),
-        counted_title=printable(matrices.counted_title(summary)),
-        counted=matrices.counted_matrices(summary, between=" to "),
-        counted_legend=matrices.counted_legend(summary),
+        counted_title=printable(counted_matrix.counted_title(summary)),
+        counted=counted_matrix.counted_matrices(summary, between=" to "),
+        counted_legend=counted_matrix.counted_legend(summary),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
         palette={
             "ink": drawing.INK,

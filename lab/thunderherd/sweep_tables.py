@@ -8,15 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from thunderherd.counted_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.crossover_words import sentences
 from thunderherd.figures import ABSENT, printable
 from thunderherd.layout import Layout, divided, fits, print_first_that_fits, prose
 from thunderherd.matrices import (
     Cell,
     Matrix,
-    counted_legend,
-    counted_matrices,
-    counted_title,
     main_further,
     sweep_matrices,
     sweeps_legend,

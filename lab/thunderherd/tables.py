@@ -33,7 +33,7 @@ from thunderherd.figures import (
     span,
     words_of,
 )
-from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose, wrapped
+from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose
 from thunderherd.limits_tables import bounds_in_words
 from thunderherd.matrices import caption_of, digits_for, main_papers, shown_of, unit_for
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
@@ -46,13 +46,11 @@ __all__ = [
     "StudyRow",
     "make_console",
     "pair_rows",
-    "print_claims",
     "print_pairs",
     "print_study",
     "study_rows",
 ]
 
-CLAIM_INDENT = 5
 BETWEEN = ".."
 """Between the ends of an interval: shorter than " to ", and clear before a minus sign."""
 
@@ -436,59 +434,3 @@ def pairs_legend(summary: Summary) -> list[str]:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own pair.")
     lines.append("Smallest detectable: the difference that a run like this finds four times out of five.")
     return lines
-
-
-def print_claims(summary: Summary, console: Console) -> None:
-    """Prints each claim of the source: the paper's figure, this machine's with its interval, the verdict,
-    why.
-    """
-    if not summary.claims and not summary.questions:
-        prose(console, f"{summary.study.name}: its source makes no claims that the study knows of", style="")
-        return
-    for claim in summary.claims:
-        head = f"{claim.id}  {claim.verdict}  "
-        lines = wrapped(claim.statement, console, head=head)
-        if len(lines) > 1:
-            lines = [head.rstrip(), *wrapped(claim.statement, console, head=" " * CLAIM_INDENT)]
-        title = Text("\n".join(lines), style="bold")
-        title.stylize(VERDICT_STYLES[claim.verdict], len(claim.id) + 2, len(head) - 2)
-        console.print(title)
-        facts = [
-            ("paper", claim.paper_figure or ABSENT),
-            *(("here", figure) for figure in claim.our_figure.splitlines() or [ABSENT]),
-            ("why", claim.why),
-            *(("note", note) for note in (claim.source_note or "").splitlines()),
-        ]
-        print_facts(console, facts, indent=CLAIM_INDENT)
-        console.print()
-    for question in summary.questions:
-        lines = wrapped(question.text, console, head=f"{question.id}  ")
-        console.print(Text("\n".join(lines), style="bold"))
-        facts = [*(("here", sentence) for sentence in question.answer)]
-        facts += [("note", note) for note in (question.note or "").splitlines()]
-        print_facts(console, facts, indent=CLAIM_INDENT)
-        console.print()
-    counts = f"{claim_counts(summary)}; " if summary.claims else ""
-    prose(console, f"{counts}{run_line(summary)}", style="")
-    if summary.claims:
-        prose(console, claims_legend())
-    if summary.questions:
-        prose(console, questions_legend())
-
-
-def questions_legend() -> str:
-    """How the words of answers come about, in two sentences."""
-    return (
-        "Answers are filled from this run's figures; in brackets intervals, each for its own figure. Words "
-        'such as "is more than" are verdicts, corrected (Holm) for all of the answers together; "is not '
-        'separated from" does not mean equal.'
-    )
-
-
-def claims_legend() -> str:
-    """How claims are judged, in two sentences."""
-    return (
-        "Supported: every difference that the claim needs is shown to be above zero; refuted: one is shown "
-        "to be below. Verdicts are corrected (Holm) for all claims together; an interval is for its own "
-        "figure."
-    )
