@@ -114,7 +114,7 @@ def test_a_trial_counts_it_on_both_sides(
 def test_who_sent_nothing_so_has_no_share_and_says_why(summary: Summary) -> None:
     fork = next(each for each in summary.contenders if each.name == "fork_per_client")
     assert "server.copied_share" not in fork.metrics
-    assert why_none("server.copied_share", fork) == "nothing was sent without copying"
+    assert why_none(summary, "server.copied_share", fork) == "nothing was sent without copying"
 
 
 def test_the_share_stands_with_the_notes_and_in_the_captions(summary: Summary) -> None:
@@ -258,11 +258,11 @@ def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary
 def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) -> None:
     found = {each.name: each for each in unknown.contenders}
     assert (
-        why_none("server.copied_share", found["prefork@size=100"])
+        why_none(unknown, "server.copied_share", found["prefork@size=100"])
         == "copied share of the server not known: no completion was read"
     )
-    assert why_none("server.copied_share", found["iterative"]) == "nothing was sent without copying"
-    assert why_none("client.copied_share", found["prefork"]) == "nothing was sent without copying"
+    assert why_none(unknown, "server.copied_share", found["iterative"]) == "nothing was sent without copying"
+    assert why_none(unknown, "client.copied_share", found["prefork"]) == "nothing was sent without copying"
 
 
 def test_the_sources_csv_says_unknown_where_others_have_nothing(study: Study, unknown: Summary) -> None:

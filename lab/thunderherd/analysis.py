@@ -18,8 +18,9 @@ from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
-from thunderherd.counters import counted, unavailable_counters, why_unavailable
+from thunderherd.counters import counted, not_told, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
+from thunderherd.extrapolation import scaled_metrics
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
@@ -78,10 +79,11 @@ def summarise(
     ranks, shared = ranking(study, pairs, values)
     complete = bool(selection.reached) and (selection.next_look is None or is_decided(pairs))
     unavailable = unavailable_counters(study, trials)
+    scaled = {each.name: scaled_metrics(study, _valid(each, accepted)) for each in study.contenders}
     contenders = [
         _contender(
             study, contender, accepted, values, ranks.get(contender.name), shared.get(contender.name, "")
-        )
+        ).model_copy(update={"scaled": scaled[contender.name]})
         for contender in study.contenders
     ]
     return Summary(
@@ -100,12 +102,13 @@ def summarise(
         limits=limits,
         bounds=best_of_bounds(study, contenders, limits, machine.get("cpu", {}).get("usable") or [0]),
         contenders=contenders,
+        unavailable=not_told(study, unavailable),
         sweeps=[_sweep(study, sweep, values, pairs, unavailable) for sweep in study.sweeps],
         paper=list(study.paper),
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
-        claims=judge(study, values, unavailable=unavailable),
-        questions=answers(study, values, unavailable=unavailable),
+        claims=judge(study, values, unavailable=unavailable, scaled=scaled),
+        questions=answers(study, values, unavailable=unavailable, scaled=scaled),
         counted=counted(study, contenders, unavailable),
         trials=_counts(trials, selection),
     )

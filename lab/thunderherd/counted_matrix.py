@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from thunderherd.figures import ABSENT, Unit, decimals, estimator, number
+from thunderherd.counted_form import CountedCell
+from thunderherd.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
 from thunderherd.matrices import Cell, Matrix, Reasons, not_tiny, shown
 from thunderherd.papers import as_printed
-from thunderherd.records import CountedCell, Summary
+from thunderherd.records import Summary
 
 __all__ = ["counted_legend", "counted_matrices", "counted_title"]
 
@@ -35,18 +36,23 @@ def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
         figures = [shown(summary, cell.value, cell.spread) for cell in known]
         measured = [figure.value for figure in figures if figure] or [cell.paper or 0.0 for cell in known]
         digits = decimals(not_tiny(measured))
+        said = extrapolated(cell.scaled for cell in known)
+        mark = reasons.mark(said) if said else ""
         head = event if unit in ("", "count") else f"{event} ({unit})"
         if note := table.notes.get(event):
             head += reasons.mark(f"the source: {note}")
-        rows.append((head, tuple(_counted_cell(summary, cell, digits, between, reasons) for cell in row)))
+        rows.append(
+            (head, tuple(_counted_cell(summary, cell, digits, between, reasons, mark) for cell in row))
+        )
     return Matrix(
         f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
     )
 
 
 def _counted_cell(
-    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons
+    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons, scaled: str
 ) -> Cell:
+    """`scaled` is the mark of a figure that is extrapolated."""
     if cell is None:
         return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
     figure = shown(summary, cell.value, cell.spread)
@@ -54,7 +60,9 @@ def _counted_cell(
         value=ABSENT if figure is None else number(figure.value, digits),
         span="" if figure is None else figure.span(Unit(1, cell.unit), digits, between),
         paper=ABSENT if cell.paper is None else as_printed(cell.paper),
-        mark=reasons.mark(cell.why or "not measured") if figure is None else "",
+        mark=reasons.mark(cell.why or "not measured")
+        if figure is None
+        else ("" if cell.scaled is None else scaled),
     )
 
 

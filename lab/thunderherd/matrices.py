@@ -13,7 +13,9 @@ from thunderherd.figures import (
     Unit,
     decimals,
     estimator,
+    extrapolated,
     main_of,
+    not_offered,
     number,
     percent,
     span,
@@ -48,6 +50,7 @@ __all__ = [
     "main_papers",
     "metrics_of",
     "not_tiny",
+    "scaled_marks",
     "shown",
     "shown_of",
     "sweep_matrices",
@@ -227,12 +230,13 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
         unit = unit_for(summary, name, figures.values())
         digits = digits_for([unit.of(each.value) for each in figures.values() if each], name)
         texts, head = paper_texts(papers, unit.name), caption_of(name, unit)
+        scaled = scaled_marks(main, name, reasons)
         cells = [
             Cell(
                 value=ABSENT if figure is None else number(unit.of(figure.value), digits),
                 span="" if figure is None else figure.span(unit, digits, between),
                 paper=texts.get((each.name, None), ABSENT),
-                mark="" if figure else reasons.mark(why_none(name, each)),
+                mark=scaled.get(each.name, "") if figure else reasons.mark(why_none(summary, name, each)),
             )
             for each in main
             for figure in [figures[each.name]]
@@ -275,7 +279,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
     absent, labels = Reasons(), [point.label for point in sweep.points]
-    own = own_notes(papers)
+    own, scaled = own_notes(papers), scaled_marks(contenders.values(), name, absent)
     rows = []
     for label, row, digits in zip(labels, keys, _digits_of_rows(values, name), strict=True):
         cells = []
@@ -290,9 +294,9 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     span="" if figure is None else figure.span(unit, shown, between),
                     paper=printed if paper else "",
                     bound=_bound(summary, name, contenders.get(key)),
-                    mark=marks.get(key, "")
+                    mark=marks.get(key, "") + scaled.get(f"{key[0]}@{sweep.name}={key[1]}", "")
                     if figure
-                    else absent.mark(_why_not(sweep, name, *key, contenders.get(key))),
+                    else absent.mark(_why_not(summary, sweep, name, *key, contenders.get(key))),
                 )
             )
         rows.append((label, tuple(cells)))
@@ -325,8 +329,9 @@ def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], Co
 class Reasons:
     """Why cells are empty, each reason once, by mark."""
 
-    def __init__(self) -> None:
-        self.marks: dict[str, str] = {}
+    def __init__(self, taken: Mapping[str, str] = {}) -> None:
+        self.marks = {text: mark for mark, text in taken.items()}
+        """By text; some may be `taken`, by mark."""
 
     def mark(self, reason: str) -> str:
         return self.marks.setdefault(reason, superscript(len(self.marks) + 1))
@@ -336,20 +341,35 @@ class Reasons:
         return [f"{mark} {reason}" for reason, mark in self.marks.items()]
 
 
+def scaled_marks(
+    contenders: Iterable[ContenderSummary | None], name: str, reasons: Reasons
+) -> dict[str, str]:
+    """By contender, the mark of its figure of a metric where that is extrapolated: one note for all."""
+    shares = {each.name: each.scaled[name] for each in contenders if each and name in each.scaled}
+    return dict.fromkeys(shares, reasons.mark(extrapolated(shares.values()))) if shares else {}
+
+
 def _why_not(
-    sweep: SweepSummary, name: str, base: str, point: str, contender: ContenderSummary | None
+    summary: Summary,
+    sweep: SweepSummary,
+    name: str,
+    base: str,
+    point: str,
+    contender: ContenderSummary | None,
 ) -> str:
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
     if name in sweep.unavailable:
         return f"{words_of(name)}: {sweep.unavailable[name]}"
-    return why_none(name, contender)
+    return why_none(summary, name, contender)
 
 
-def why_none(name: str, contender: ContenderSummary) -> str:
+def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
     """Why a contender has no figure of a metric."""
     if contender.blocks == 0:
         return "no valid trials"
+    if why := not_offered(summary, name):
+        return f"{words_of(name)}: {why}"
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
         return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
     if name in contender.unknown:
@@ -396,7 +416,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
     matrices = [_sweep_matrix(summary, sweep, sweep.metric, "..") for sweep in summary.sweeps]
     marks = {cell.mark for each in matrices for _, cells in each.rows for cell in cells}
     lines = []
-    if BEST in marks:
+    if any(BEST in mark for mark in marks):
         lines.append(
             f"{BEST} the best estimate at its point; {LEVEL} not separated from it, which does not make them "
             "equal."

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from thunderherd.counted_form import CountedSummary
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
@@ -209,6 +210,11 @@ class ContenderSummary(Record):
     unknown: dict[str, str] = Field(
         default_factory=dict, description="by metric, why nothing tells a figure of what it did"
     )
+    scaled: dict[str, float] = Field(
+        default_factory=dict,
+        description="by metric that is extrapolated in one of its trials, since its events took turns on the "
+        "CPU's few counters: the least share of the time in which they were counted",
+    )
     runs: list[TrialMetrics] = Field(
         description="the metrics of each run, by block, where runs are repeated in place of verdicts; of the "
         "first accepted ones where a study shows some beside its verdicts"
@@ -392,32 +398,6 @@ class QuestionSummary(Record):
     )
 
 
-class CountedCell(Record):
-    """One event of one contender on one side: what was counted here, beside the source's figure."""
-
-    event: str = Field(description="the source's name for it")
-    side: Literal["server", "client"]
-    base: str = Field(description="the contender, without its @SWEEP=POINT")
-    unit: str = Field(description="the source's unit, of both figures")
-    metric: str | None = Field(description="what it is here; null: this program does not count it")
-    value: Interval | None
-    spread: Spread | None = Field(default=None, description="with repetitions: of the runs, in this unit")
-    why: str | None = Field(description="where there is no value: why not")
-    paper: float | None
-
-
-class CountedSummary(Record):
-    """The source's counters of both sides beside this machine's: events by contenders, for each side."""
-
-    title: str
-    sweep: str | None = Field(description="of which the contenders are a point; null: of the main table")
-    point: str | None
-    events: list[str] = Field(description="in the source's order")
-    contenders: list[str] = Field(description="their bases")
-    cells: list[CountedCell]
-    notes: dict[str, str] = Field(default_factory=dict, description="by event: what the source gets wrong")
-
-
 class TrialCounts(Record):
     """How many trials there were, and what became of them. The three counts add up to all trials on disk."""
 
@@ -447,6 +427,10 @@ class Summary(Record):
         default_factory=list, description="how far the best results are from them"
     )
     contenders: list[ContenderSummary]
+    unavailable: dict[str, str] = Field(
+        default_factory=dict,
+        description="by side and counter that was asked for and cannot be had here (server.cpu_cycles): why",
+    )
     sweeps: list[SweepSummary]
     paper: list[PaperFigure] = Field(
         default_factory=list, description="the source's figures, with what is to be known about each"

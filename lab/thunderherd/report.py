@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
@@ -50,7 +50,8 @@ from thunderherd.figures import (
 from thunderherd.kept_files import kept
 from thunderherd.limits_tables import bounds_in_words, legend, limit_rows
 from thunderherd.matrices import Matrix
-from thunderherd.papers import notes_by_mark, papers_of
+from thunderherd.papers import papers_of
+from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
 from thunderherd.results import load
 from thunderherd.slope_matrix import slope_matrix
@@ -129,7 +130,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         pairs=tables.pair_rows(summary, between=" to "),
         pairs_legend=tables.pairs_legend(summary),
         legend=tables.legend(summary),
-        notes=notes_by_mark(summary).texts,
+        notes=tables.table_notes(summary).texts,
         verdicts=tables.verdict_counts(summary),
         claims=tables.claim_counts(summary),
         claims_legend=claim_tables.claims_legend(),
@@ -154,6 +155,8 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         main_runs=repeated_runs.main_runs(summary),
         counted_title=printable(counted_matrix.counted_title(summary)),
         counted=counted_matrix.counted_matrices(summary, between=" to "),
+        perf_stats=perf_stats(summary),
+        perf_stats_legend=LEGEND,
         counted_legend=counted_matrix.counted_legend(summary),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
         palette={
@@ -260,7 +263,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
-        about=_about(summary, sweep),
+        about=_about(summary, sweep) + _not_drawn(sweep, [name for name in shown if name not in drawable]),
         charts=charts,
         crossover=[printable(each) for each in sentences(summary, sweep)],
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
@@ -287,6 +290,12 @@ def _about_missing(sweep: SweepSummary, name: str) -> str:
         return ""
     instead = f" In its place: {words_of(sweep.substitutes[name])}." if name in sweep.substitutes else ""
     return f"Not to be had here: {words_of(name)} ({why}).{instead}"
+
+
+def _not_drawn(sweep: SweepSummary, names: Iterable[str]) -> str:
+    """Which metrics have no chart since this machine does not tell them."""
+    said = [f"{words_of(name)} ({why})" for name in names if (why := sweep.unavailable.get(name))]
+    return f" Not to be had here, and not drawn: {'; '.join(said)}." if said else ""
 
 
 def _about(summary: Summary, sweep: SweepSummary) -> str:

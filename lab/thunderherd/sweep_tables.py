@@ -19,6 +19,7 @@ from thunderherd.matrices import (
     sweep_matrices,
     sweeps_legend,
 )
+from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 from thunderherd.slope_matrix import slope_matrix
@@ -67,6 +68,17 @@ def print_counted(summary: Summary, console: Console) -> None:
             console.print()
         print_matrix(matrix, console)
     prose(console, counted_legend(summary))
+    for output in perf_stats(summary):
+        console.print()
+        prose(console, output.title, style="bold")
+        for line in output.lines:
+            # Its columns are those of the source: never folded.
+            console.print(Text(line), soft_wrap=True)
+        for note in output.notes:
+            head, _, text = note.partition(" ")
+            prose(console, text, head=f"{head} ")
+    if perf_stats(summary):
+        prose(console, LEGEND)
 
 
 def print_main_further(summary: Summary, console: Console) -> None:
