@@ -18,7 +18,8 @@ from thunderherd.catalogue import (
 from thunderherd.counters import unavailable_counters, why_unavailable
 from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
 from thunderherd.metrics import AskedCounters, metric, metric_names
-from thunderherd.observation import Observation, scaled_in_words, scaled_of_sides
+from thunderherd.observation import Observation, stands_late
+from thunderherd.readouts import scaled_in_words, scaled_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import Measure
@@ -203,3 +204,4 @@ def test_memory_per_connection_is_what_those_that_are_open_add() -> None:
     assert found._held_per_connection() == {"server.memory_per_connection": None}
     found.during = None
     assert found._held_per_connection() == {"server.memory_per_connection": None}, "it ends by count"
+    assert stands_late("server.memory_per_connection") and not stands_late("server_cpu_per_connection")

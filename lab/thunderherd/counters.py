@@ -27,7 +27,7 @@ from thunderherd.metrics import (
     metric,
     metric_names,
 )
-from thunderherd.observation import unavailable_of_sides
+from thunderherd.readouts import unavailable_of_sides
 from thunderherd.records import ContenderSummary, TrialRecord
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown

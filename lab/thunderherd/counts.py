@@ -14,7 +14,7 @@ from thunderherd.counting_form import (
     SideCounts,
 )
 from thunderherd.metrics import COPIED_SHARE, PER_BYTE, PER_REQUEST
-from thunderherd.observation import scaled_of_sides, unavailable_of_sides
+from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from thunderherd.figures import extrapolated
 from thunderherd.metrics import made_of, metric_names
-from thunderherd.observation import scaled_of_sides
+from thunderherd.readouts import scaled_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study
 

@@ -30,6 +30,7 @@ from thunderherd.metrics import (
     PER_CONNECTION,
     is_of_clients,
 )
+from thunderherd.readouts import not_available, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
@@ -329,7 +330,7 @@ class Observation:
         }
         said += not_available(of_clients, " of the clients")
         said += scaled_in_words(scaled_of_sides(self))
-        if any(read_late(self)) and is_of_clients(self.contender.metric):
+        if any(read_late(self)) and stands_late(self.contender.metric):
             said.append(READ_LATE)
         return said
 
@@ -371,67 +372,19 @@ def read_late(seen: Observation | TrialRecord) -> list[str]:
     ]
 
 
+HELD_PER_CONNECTION = {f"server.{name}{PER_CONNECTION}" for name in HELD}
+
+
+def stands_late(metric: str) -> bool:
+    """Whether a metric is what it is wherever the server's readings lie: what the clients tell, shares of
+    what was sent or received, and what the connections hold that are open at a reading."""
+    is_share = metric.endswith((f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}"))
+    return is_of_clients(metric) or is_share or metric in HELD_PER_CONNECTION
+
+
 def left_out(metric: str, seen: Observation | TrialRecord) -> bool:
-    """Whether a metric is not told of a trial because its server was read late: all but what the clients
-    tell, and shares of what was sent or received, which are such wherever the readings lie."""
-    stands = is_of_clients(metric) or metric.endswith((f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}"))
-    return not stands and bool(read_late(seen))
-
-
-def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, str]]:
-    """By side, the counters that were asked for and could not be read in a trial, and why."""
-    told = seen.ready.counters if seen.ready else {}
-    clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
-    return {
-        "server": {
-            **{name: why for name, why in told.items() if why},
-            **(seen.summary.unavailable if seen.summary else {}),
-            **(seen.server_life.unavailable if seen.server_life else {}),
-        },
-        "client": {name: why for each in clients for name, why in each.unavailable.items()},
-    }
-
-
-def scaled_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, float]]:
-    """By side, the counters whose figures are extrapolated, and the share of the time in which they were
-    counted: of several loads the least."""
-    if seen.server_life is not None:
-        server = seen.server_life.multiplexing
-    elif seen.before is None or seen.after is None:
-        server = {}
-    else:
-        earlier, later = seen.before.multiplexing, seen.after.multiplexing
-        server = {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
-    clients: dict[str, float] = {}
-    for load in seen.client_lives or seen.loads:
-        for name, each in load.multiplexing.items():
-            if each.scaled:
-                clients[name] = min(each.share, clients.get(name, 1.0))
-    return {
-        "server": {name: each.share for name, each in server.items() if each.scaled},
-        "client": clients,
-    }
-
-
-def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """What belongs beside figures that are extrapolated."""
-    for side, shares in scaled.items():
-        if shares:
-            each = ", ".join(f"{name} ({share:.0%} of the time)" for name, share in shares.items())
-            yield (
-                "the CPU has too few counters for all events at once: "
-                f"of the {side}, these were counted for a part of the time, and are extrapolated: {each}"
-            )
-
-
-def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:
-    """In words, the counters that cannot be read; those with the same reason in one sentence."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        by_reason.setdefault(why, []).append(name)
-    for why, names in by_reason.items():
-        are = f"counter {names[0]} is" if len(names) == 1 else f"counters {', '.join(names)} are"
-        yield f"{are} not available{of_whom}: {why}"
+    """Whether a metric is not told of a trial because its server was read late."""
+    return not stands_late(metric) and bool(read_late(seen))
 
 
 def connections_of(trial: TrialRecord) -> dict[str, Connection]:

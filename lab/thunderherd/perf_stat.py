@@ -14,9 +14,9 @@ __all__ = ["LEGEND", "PerfStat", "perf_stats"]
 
 LEGEND = (
     "Each line is the report's, as perf stat prints it. Below it, behind \"here\", is this machine's: the "
-    "estimate over all blocks, whose interval is in the tables above, and what follows from it. <not supported> "
-    "is perf stat's word for an event that is not to be had, (40%) for one that was counted for so much of the "
-    "time and is extrapolated."
+    "estimate over all blocks, whose interval is in the tables above, and what follows from it. "
+    "<not supported> is perf stat's word for an event that is not to be had, (40%) for one that was counted "
+    "for so much of the time and is extrapolated."
 )
 
 NOT_SUPPORTED = "<not supported>"
