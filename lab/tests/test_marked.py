@@ -7,6 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -18,6 +19,8 @@ from thunderherd.claim_tables import print_claims
 from thunderherd.counted_matrix import counted_matrices
 from thunderherd.counting_form import CountingSummary, CountingTable
 from thunderherd.counts import contender_counts
+from thunderherd.extrapolation import scaled_notes
+from thunderherd.figures import time_share
 from thunderherd.matrices import Matrix, sweep_matrices
 from thunderherd.records import Summary, SweepSummary
 from thunderherd.report import render
@@ -62,6 +65,22 @@ def printed(show: Callable[[Summary, Console], None], summary: Summary, width: i
     out = io.StringIO()
     show(summary, Console(file=out, width=width))
     return " ".join(out.getvalue().split())
+
+
+def test_the_trials_warnings_are_told_once_for_each_side() -> None:
+    """With the least share of each event: else each trial would have a note of its own."""
+    trials = [
+        replace(MACHINE, shares={"cpu_cycles": share}).trial(cse638(), cse638().contenders[0], 1, 1, 1.0)
+        for share in (0.4, 0.3, 0.995, 1.0)
+    ]
+    assert [*scaled_notes(trials)] == [
+        f"3 of 4 trials: the CPU has too few counters for all events at once: of the {side}, these were "
+        "counted for a part of the time, and are extrapolated: cpu_cycles (30 % of the time)"
+        for side in ("server", "client")
+    ]
+    notes = [note for note in of_sizes().study.notes if "too few counters" in note]
+    assert len(notes) == 2
+    assert time_share(0.995) == "more than 99 %" and time_share(0.001) == "less than 1 %"
 
 
 def sweep(summary: Summary) -> SweepSummary:

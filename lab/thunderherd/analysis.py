@@ -20,12 +20,13 @@ from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
 from thunderherd.counters import counted, not_told, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
-from thunderherd.extrapolation import scaled_metrics
+from thunderherd.extrapolation import scaled_metrics, scaled_notes
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import in_order
 from thunderherd.metrics import metric as metric_named
 from thunderherd.observation import connections_of, read_late
 from thunderherd.questions import answers
+from thunderherd.readouts import TOO_FEW
 from thunderherd.records import (
     ClientsPerWorker,
     ContenderSummary,
@@ -355,8 +356,10 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """What belongs beside every figure."""
     notes: list[str] = []
-    warned = Counter(warning for trial in trials for warning in trial.warnings)
+    warnings = (warning for trial in trials for warning in trial.warnings)
+    warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{count} of {len(trials)} trials: {warning}" for warning, count in warned.items()]
+    notes += scaled_notes(trials)
     notes += _left_out(study, trials, selection)
     if not complete and selection.exhausted and selection.next_look is not None:
         allowed = most_blocks(selection.next_look, study.noise.reject_at_most_percent)

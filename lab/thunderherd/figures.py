@@ -78,16 +78,22 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
     return Unit(1, plain)
 
 
+def time_share(share: float) -> str:
+    """`40 %`; of what is nearly nothing or nearly all, that it is."""
+    if share < 0.01:
+        return "less than 1 %"
+    return "more than 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
 def extrapolated(shares: Iterable[float | None]) -> str:
     """What is said of figures whose events were counted for these shares of the time; None: all of it. Empty
     where all of them were counted all the time."""
     known = [share for share in shares if share is not None]
     if not known:
         return ""
-    least = f"{100 * min(known):.0f} %" if min(known) >= 0.01 else "less than 1 %"
     return (
         "extrapolated: the CPU has too few counters for all events at once, and counted these for "
-        f"{least} of the time{' or more' if len(known) > 1 else ''}"
+        f"{time_share(min(known))} of the time{' or more' if len(known) > 1 else ''}"
     )
 
 

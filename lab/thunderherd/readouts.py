@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from thunderherd.engine_lines import Life, LoadResult, Ready, ServerSummary, Snapshot
+from thunderherd.figures import time_share
 
 
 class Seen(Protocol):
@@ -62,15 +63,17 @@ def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
     }
 
 
+TOO_FEW = "the CPU has too few counters for all events at once: "
+"""How the warning begins that some were counted for a part of the time."""
+
+
 def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
     """What belongs beside figures that are extrapolated."""
     for side, shares in scaled.items():
         if shares:
-            each = ", ".join(f"{name} ({share:.0%} of the time)" for name, share in shares.items())
-            yield (
-                "the CPU has too few counters for all events at once: "
-                f"of the {side}, these were counted for a part of the time, and are extrapolated: {each}"
-            )
+            each = ", ".join(f"{name} ({time_share(share)} of the time)" for name, share in shares.items())
+            part = "these were counted for a part of the time, and are extrapolated"
+            yield f"{TOO_FEW}of the {side}, {part}: {each}"
 
 
 def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:
