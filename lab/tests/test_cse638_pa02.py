@@ -392,6 +392,6 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
         assert float(line[3]) * 1e3 == pytest.approx(64 * 64 / float(line[4]), rel=0.02)
     sweep = next(each for each in summary.sweeps if each.name == "sizes_1")
     if "client.cpu_cycles_per_byte" in sweep.unavailable:
-        assert sweep.substitutes["client.cpu_cycles_per_byte"] == "client_cpu_per_byte"
+        assert sweep.substitutes["client.cpu_cycles_per_byte"] == "client.task_clock_per_byte"
         assert all(line[5] == "" and line[10].startswith("cycles") for line in lines[1:])
     assert found["one_copy@sizes_1=64"]["cpu_per_byte"].value > 0

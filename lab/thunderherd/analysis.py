@@ -8,7 +8,7 @@ ended, was interrupted or was resumed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from statistics import pstdev
 from typing import Any
@@ -22,7 +22,7 @@ from thunderherd.counters import counted, not_told, unavailable_counters, why_un
 from thunderherd.crossover_summary import crossover
 from thunderherd.extrapolation import scaled_metrics, scaled_notes
 from thunderherd.limits_form import MachineLimits
-from thunderherd.metrics import in_order
+from thunderherd.metrics import in_order, metric_names, rungs_below
 from thunderherd.metrics import metric as metric_named
 from thunderherd.observation import connections_of, read_late
 from thunderherd.questions import answers
@@ -262,17 +262,31 @@ def _sweep(
 ) -> SweepSummary:
     own = {each.name for each in study.contenders if each.sweep == sweep.name}
     missing = {name: why for name in sweep.metrics if (why := why_unavailable(name, study, unavailable))}
-    others = study.measure.substitutes
+    known = metric_names(study.measure.asked)
     return SweepSummary(
         **sweep.model_dump(exclude={"key", "remarks", "crossover", "slope_metrics"}),
         key=sweep.key if isinstance(sweep.key, str) else None,
         unavailable=missing,
-        substitutes={name: others[name] for name in missing if name in others},
+        substitutes={
+            name: other
+            for name in missing
+            if (other := _substitute(study, name, known, unavailable)) is not None
+        },
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),
         crossover=crossover(study, sweep, values, pairs, unavailable),
     )
+
+
+def _substitute(
+    study: Study, name: str, known: Collection[str], unavailable: Mapping[str, str]
+) -> str | None:
+    """What is shown in the place of a metric that cannot be had: what the study says; else, of CPU cost, the
+    next rung of the ladder that can."""
+    own = study.measure.substitutes.get(name)
+    rungs = [*([own] if own else []), *rungs_below(name)]
+    return next((each for each in rungs if each in known and each not in unavailable), None)
 
 
 # The run as a whole
@@ -334,6 +348,11 @@ def _study_summary(
         ],
         complete=complete,
         cpu_scope=_cpu_scope(trials),
+        cpu_sources={
+            trial.ready.cpu_source: trial.ready.cpu_source_reason
+            for trial in trials
+            if trial.ready is not None and trial.trial == "window"
+        },
         settings={
             "load": study.load.model_dump(mode="json"),
             "lab": study.lab.model_dump(mode="json"),

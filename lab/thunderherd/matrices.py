@@ -34,6 +34,7 @@ from thunderherd.records import (
     Summary,
     SweepSummary,
 )
+from thunderherd.rungs import cpu_cost_lines, in_place_of, main_substitute
 
 __all__ = [
     "BEST",
@@ -221,6 +222,8 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
     the main table itself; None where it has no more."""
     named = in_order(each.metric for each in summary.paper if each.sweep is None)
     names = [name for name in named if name not in (paper_metric(summary), PROCESS_CONTROL, WORKERS)]
+    if instead := main_substitute(summary):
+        names = list(dict.fromkeys([instead, *names]))
     main, reasons = main_of(summary), Reasons()
     columns: list[tuple[str, list[Cell]]] = []
     notes: list[str] = []
@@ -230,6 +233,7 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
         unit = unit_for(summary, name, figures.values())
         digits = digits_for([unit.of(each.value) for each in figures.values() if each], name)
         texts, head = paper_texts(papers, unit.name), caption_of(name, unit)
+        head += f", {in_place_of(summary.study.metric)}" if name == instead else ""
         scaled = scaled_marks(main, name, reasons)
         cells = [
             Cell(
@@ -247,7 +251,8 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
         return None
     rows = tuple((each.name, tuple(cells[place] for _, cells in columns)) for place, each in enumerate(main))
     heads = tuple(head for head, _ in columns)
-    return Matrix("Further figures of the source", "Design", heads, rows, (*reasons.notes, *notes))
+    title = "Further figures of the source" if len(names) > (instead is not None) else "In its place"
+    return Matrix(title, "Design", heads, rows, (*reasons.notes, *notes))
 
 
 # Sweeps -----------------------------------------------------------------------------------------------------
@@ -264,8 +269,14 @@ def sweep_matrices(summary: Summary, sweep: SweepSummary, between: str = "..") -
 
 
 def metrics_of(sweep: SweepSummary) -> list[str]:
-    """The metrics that a sweep shows: that of its verdicts, then the further ones."""
-    return list(dict.fromkeys([sweep.metric, *sweep.metrics]))
+    """The metrics that a sweep shows: that of its verdicts, then the further ones; behind one that cannot be
+    had, what is shown in its place."""
+    shown = [sweep.metric, *sweep.metrics]
+    return list(
+        dict.fromkeys(
+            each for name in shown for each in (name, sweep.substitutes.get(name)) if each is not None
+        )
+    )
 
 
 def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str) -> Matrix:
@@ -311,7 +322,9 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     notes += [f"ceiling: {sweep.ceiling}"] if name == SHARE_OF_CEILING else []
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     over = counted_over(summary, name, contenders.values())
-    caption = f"{caption_of(name, unit)}{over and f', {over}'}{remarks}"
+    replaced = next((each for each, other in sweep.substitutes.items() if other == name), None)
+    instead = f", {in_place_of(replaced)}" if replaced and name not in (sweep.metric, *sweep.metrics) else ""
+    caption = f"{caption_of(name, unit)}{over and f', {over}'}{instead}{remarks}"
     return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
 
 
@@ -427,6 +440,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
         lines.append(
             "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
         )
+    lines += cpu_cost_lines(summary, (name for each in summary.sweeps for name in metrics_of(each)))
     if summary.study.repetitions:
         lines.append(f"{estimator(summary)}; nothing is judged.")
     confidences = {

@@ -158,6 +158,10 @@ class StudySummary(Record):
     looks: list[LookTaken]
     complete: bool = Field(description="the last look was taken, or all was decided earlier")
     cpu_scope: CpuScope | None
+    cpu_sources: dict[str, str | None] = Field(
+        default_factory=dict,
+        description="where windows have the server's CPU time from, and why from no better source",
+    )
     settings: dict[str, Any] = Field(
         description="load, laboratory and noise settings in effect; a contender has its server's"
     )
@@ -353,7 +357,8 @@ class SweepSummary(Record):
         description="of the metrics that it shows, those that cannot be had here, and why",
     )
     substitutes: dict[str, str] = Field(
-        default_factory=dict, description="by such a metric, the one that its chart shows in its place"
+        default_factory=dict,
+        description="by such a metric, the one that is shown in its place: of CPU cost the next rung",
     )
     slope: str | None = Field(
         default=None, description="what one more on its axis is called, where the study asks what each adds"

@@ -236,7 +236,7 @@ class _Sweep:
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
     shown = matrices.metrics_of(sweep)
     # What is drawn in the place of another metric need not be drawn again.
-    instead = {sweep.substitutes[name] for name in shown if name in sweep.substitutes}
+    instead = {*sweep.substitutes.values()}
     drawable = [
         name
         for name in shown

@@ -50,6 +50,7 @@ from thunderherd.matrices import (
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
+from thunderherd.rungs import cpu_cost_lines, main_substitute
 from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
 
 __all__ = [
@@ -263,6 +264,8 @@ def legend(summary: Summary) -> list[str]:
         lines.append(f"Below zero: it used less CPU than {study.baseline} for the same connections.")
     intervals = f"; intervals: {percent(min(confidences))}, each for its own figure" if confidences else ""
     lines += [f"{estimator(summary)}{intervals}."] if main else []
+    shown = [study.metric, main_substitute(summary)]
+    lines += cpu_cost_lines(summary, (name for name in shown if name)) if main else []
     if any(each.clients_per_worker for each in main):
         measured = study.connections_per_trial
         number = "" if measured is None else f"{measured:,} "
