@@ -60,6 +60,10 @@ pub enum Group {
     Branches,
     /// Uses of the last level of the cache, and those of them that missed.
     Caches,
+    /// Loads from the first level of the data cache, and those of them that missed.
+    FirstLevel,
+    /// Loads from the last level of the cache, and those of them that missed.
+    LastLevel,
 }
 
 impl TreeEvent {

@@ -14,6 +14,7 @@ from test_plots import svg_texts
 
 from thunderherd.analysis import summarise
 from thunderherd.catalogue import Catalogue
+from thunderherd.claim_tables import print_claims
 from thunderherd.copied import copied_after_all
 from thunderherd.matrices import why_none
 from thunderherd.metrics import metric, metric_names
@@ -24,7 +25,7 @@ from thunderherd.source_csv import text_of
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
-from thunderherd.tables import print_claims, print_study
+from thunderherd.tables import print_study
 from thunderherd.trial import run_trial
 
 STUDY = (
@@ -119,7 +120,7 @@ def test_a_trial_counts_it_on_both_sides(
 def test_who_sent_nothing_so_has_no_share_and_says_why(summary: Summary) -> None:
     fork = next(each for each in summary.contenders if each.name == "fork_per_client")
     assert "server.copied_share" not in fork.metrics
-    assert why_none("server.copied_share", fork) == "nothing was sent without copying"
+    assert why_none(summary, "server.copied_share", fork) == "nothing was sent without copying"
 
 
 def test_the_share_stands_with_the_notes_and_in_the_captions(summary: Summary) -> None:
@@ -290,11 +291,11 @@ def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary
 def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) -> None:
     found = {each.name: each for each in unknown.contenders}
     assert (
-        why_none("server.copied_share", found["prefork@size=100"])
+        why_none(unknown, "server.copied_share", found["prefork@size=100"])
         == f"copied share of the server not known: {NONE_READ}"
     )
-    assert why_none("server.copied_share", found["iterative"]) == "nothing was sent without copying"
-    assert why_none("client.copied_share", found["prefork"]) == "nothing was sent without copying"
+    assert why_none(unknown, "server.copied_share", found["iterative"]) == "nothing was sent without copying"
+    assert why_none(unknown, "client.copied_share", found["prefork"]) == "nothing was sent without copying"
 
 
 def test_the_sources_csv_says_unknown_where_others_have_nothing(study: Study, unknown: Summary) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -15,11 +15,15 @@ from thunderherd.catalogue import (
     figures_of_counters,
     states_of_counters,
 )
-from thunderherd.counters import why_unavailable
-from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Snapshot
-from thunderherd.observation import Observation, scaled_in_words, scaled_of_sides
+from thunderherd.counters import unavailable_counters, why_unavailable
+from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
+from thunderherd.metrics import AskedCounters, metric, metric_names
+from thunderherd.observation import Observation, stands_late
+from thunderherd.readouts import scaled_in_words, scaled_of_sides
+from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import Measure
+from thunderherd.trial_metrics import Counting, of_side
 
 COUNTERS = {"instructions": "instructions", "tcp_info.rtt": "nanoseconds", "task_clock": "nanoseconds"}
 
@@ -75,8 +79,8 @@ def test_what_is_scaled_is_marked_on_each_side() -> None:
     marked = scaled_of_sides(seen(whole, half, loads))
     assert marked == {"server": {"instructions": 0.5}, "client": {"instructions": 0.4}}
     (of_server, of_clients) = scaled_in_words(marked)
-    assert "server" in of_server and "instructions (50% of the time)" in of_server
-    assert "client" in of_clients and "instructions (40% of the time)" in of_clients
+    assert "server" in of_server and "instructions (50 % of the time)" in of_server
+    assert "client" in of_clients and "instructions (40 % of the time)" in of_clients
     plain = scaled_of_sides(seen(whole, snapshot(shared(20, 2000, 2000), 1, 1)))
     assert plain == {"server": {}, "client": {}} and list(scaled_in_words(plain)) == []
     # A whole life is scaled as a whole.
@@ -125,7 +129,79 @@ def test_other_words_are_none(name: str) -> None:
 
 
 def test_a_part_is_unavailable_for_the_reason_of_its_counter() -> None:
-    study = cast(Study, SimpleNamespace(measure=SimpleNamespace(uncounted={})))
-    reasons: dict[str, Any] = {"server.tcp_info": "no sock_diag"}
-    assert why_unavailable("server.tcp_info.rtt", study, reasons) == "no sock_diag"
+    asked = AskedCounters(("tcp_info", "tcp_info.rtt"), frozenset({"tcp_info", "tcp_info.rtt"}))
+    study = cast(Study, SimpleNamespace(measure=SimpleNamespace(uncounted={}, asked=asked)))
+    trial = TrialRecord.model_construct(
+        ready=Ready.model_construct(counters={"tcp_info": "no sock_diag"}),
+        summary=None, server_life=None, loads=[], client_lives=[],
+    )  # fmt: skip
+    reasons = unavailable_counters(study, [trial])
+    assert reasons == {"server.tcp_info": "no sock_diag", "server.tcp_info.rtt": "no sock_diag"}
     assert why_unavailable("client.tcp_info.rtt", study, reasons) is None
+
+
+# What is divided by what ------------------------------------------------------------------------------------
+
+COUNTED = {
+    "task_clock": 0.5, "cpu_cycles": 1_500_000_000, "instructions": 3_000_000_000,
+    "branch_instructions": 600_000_000, "branch_misses": 6_000_000,
+    "cache_references": 4_000_000, "cache_misses": 1_000_000,
+    "l1_dcache_loads": 800_000_000, "l1_dcache_load_misses": 40_000_000,
+    "llc_loads": 2_000_000, "llc_load_misses": 500_000, "context_switches": 1000,
+    "memory": 1 << 20,
+}  # fmt: skip
+"""Of half a second of CPU time, in two seconds."""
+
+BY = Counting(2000, 4000.0, 2.0, tuple(COUNTED), frozenset({"memory"}))
+
+
+def test_derived_figures_are_those_of_perf_stat() -> None:
+    """Known answers: what `perf stat` prints beside such counts."""
+    found = of_side("server", COUNTED, BY)
+    expected = {
+        "cpus_utilized": 0.25, "gigahertz": 3.0, "instructions_per_cycle": 2.0, "branch_miss_share": 0.01,
+        "cache_miss_share": 0.25, "l1_dcache_load_miss_share": 0.05, "llc_load_miss_share": 0.25,
+        "context_switches_per_second": 500.0, "context_switches_per_cpu_second": 2000.0,
+        "cpu_cycles_per_request": 750_000.0, "cpu_cycles_per_byte": 187.5,
+        "task_clock_per_request": 0.00025, "task_clock_per_byte": 6.25e-8,
+    }  # fmt: skip
+    assert {name: found[f"server.{name}"] for name in expected} == pytest.approx(expected)
+    names = metric_names(AskedCounters(tuple(COUNTED), frozenset({"memory"})))
+    assert {name for name in found if name.startswith("server.")} <= set(names), "each may be asked for"
+    assert metric("server.gigahertz").unit == "GHz"
+    assert metric("server.context_switches_per_second").unit == "1/s"
+    assert metric("server.llc_load_miss_share").unit == "share"
+
+
+def test_a_state_is_divided_by_nothing_and_memory_by_connections_alone() -> None:
+    found = of_side("server", COUNTED, BY)
+    assert [name for name in found if name.startswith("server.memory")] == ["server.memory"]
+    names = metric_names(AskedCounters(tuple(COUNTED), frozenset({"memory"})))
+    of_memory = [name for name in names if ".memory" in name]
+    assert of_memory == ["server.memory", "client.memory", "server.memory_per_connection"]
+    assert metric("server.memory_per_connection").unit == "bytes"
+    assert metric("server.memory.kernel_per_connection").words == "memory.kernel of the server per connection"
+
+
+def test_what_no_time_is_known_of_has_no_rate() -> None:
+    without = of_side("client", {"context_switches": 5}, Counting(1, counters=("context_switches",)))
+    assert without["client.context_switches_per_second"] is None
+    assert "client.context_switches_per_cpu_second" not in without, "CPU time is not asked for"
+
+
+def test_memory_per_connection_is_what_those_that_are_open_add() -> None:
+    def at(memory: int | None, connections: int, closed: int) -> Snapshot:
+        tally = Tally.model_construct(connections=connections, closed=closed)
+        return Snapshot.model_construct(counters={"memory": memory}, tally=tally)
+
+    contender = cast(Contender, SimpleNamespace(trial="window"))
+    found = Observation(contender, {"memory": "bytes"}, frozenset({"memory"}))
+    found.rest_before, found.during = at(1_000_000, 20, 20), at(1_500_000, 30, 20)
+    assert found._held_per_connection() == {"server.memory_per_connection": 50_000}
+    found.during = at(1_500_000, 30, 30)
+    assert found._held_per_connection() == {"server.memory_per_connection": None}, "none is open"
+    found.during = at(None, 30, 20)
+    assert found._held_per_connection() == {"server.memory_per_connection": None}
+    found.during = None
+    assert found._held_per_connection() == {"server.memory_per_connection": None}, "it ends by count"
+    assert stands_late("server.memory_per_connection") and not stands_late("server_cpu_per_connection")

@@ -9,11 +9,13 @@ import pytest
 import synthetic_sweeps
 from test_sweep_tables import printed
 
+from thunderherd.counted_form import CountedCell, CountedSummary
+from thunderherd.counted_matrix import counted_matrices
 from thunderherd.counters import load_counters, unavailable_counters
 from thunderherd.engine_lines import Life
 from thunderherd.errors import UserError
-from thunderherd.matrices import Matrix, counted_matrices
-from thunderherd.records import CountedCell, CountedSummary, Summary
+from thunderherd.matrices import Matrix
+from thunderherd.records import Summary
 
 EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]
 
@@ -106,8 +108,8 @@ def test_what_the_machine_does_not_offer_has_the_engines_reason(tmp_path: Path) 
         )
         for trial in trials
     ]
-    assert unavailable_counters(without)["server.task_clock"] == "perf_event_paranoid is 3"
-    assert "client.task_clock" not in unavailable_counters(without)
+    assert unavailable_counters(of, without)["server.task_clock"] == "perf_event_paranoid is 3"
+    assert "client.task_clock" not in unavailable_counters(of, without)
     found = synthetic_sweeps.summarised(of, without)
     assert cell(found, "task-clock", "server", "prefork").why == "perf_event_paranoid is 3"
 

@@ -277,7 +277,7 @@ def test_what_is_found(case: Case, made_machine: MadeMachine) -> None:
     for words in case.words:
         assert re.search(words, said), said
     assert tuple(change.command for change in finding.changes) == case.types
-    assert finding.means or finding.judgement == "unknown"
+    assert finding.means
 
 
 def test_every_examination_has_good_and_other_machines() -> None:
@@ -299,7 +299,10 @@ def test_a_machine_that_shows_nothing_is_examined_all_the_same(
     monkeypatch.setattr(machine, "ROOT", tmp_path / "nothing")
     monkeypatch.setattr("thunderherd.noise.PROC", tmp_path / "nothing/proc")
     for finding in made_machine.findings(EXAMINATIONS[name]).values():
-        assert finding.seen
+        assert finding.seen and finding.means
+        for mount, kind in (("proc", "proc"), ("sys", "sysfs")):
+            if finding.means == f"/{mount} is not mounted here":
+                assert finding.changes[0].command == f"sudo mount -t {kind} {kind} /{mount}"
 
 
 @pytest.mark.parametrize("text", ["", "\0", "garbage", "-", "99999999999999999999 x y z"])
@@ -309,7 +312,7 @@ def test_files_that_say_nonsense_end_no_examination(name: str, text: str, made_m
         if path.is_file():
             path.write_text(text)
     for finding in made_machine.findings(EXAMINATIONS[name]).values():
-        assert finding.seen or finding.judgement != "unknown"
+        assert (finding.seen and finding.means) or finding.judgement != "unknown"
 
 
 def test_a_look_that_shows_nothing_does_not_hinder_the_next(made_machine: MadeMachine) -> None:
@@ -321,7 +324,29 @@ def test_a_look_that_shows_nothing_does_not_hinder_the_next(made_machine: MadeMa
 
     first, second = Examination(title="", looks=(no_such_thing, thing)).findings(made_machine.here())
     assert (first.name, first.seen, first.judgement) == ("no such thing", "hidden", "unknown")
+    assert "look on its host" in first.means
     assert second.seen == "there"
+
+
+def failing(error: Exception, made_machine: MadeMachine) -> Finding:
+    def look(here: Here) -> Any:
+        raise error
+
+    (found,) = Examination(title="", looks=(look,)).findings(made_machine.here())
+    return found
+
+
+def test_what_is_unresolved_says_what_would_help(made_machine: MadeMachine) -> None:
+    there = made_machine.root / "sys/devices/system/cpu/secret"
+    user = failing(PermissionError(13, "Permission denied", str(there)), made_machine)
+    assert (user.means, [each.command for each in user.changes]) == (
+        "this user may not read it, root may", ["sudo thunderherd doctor"],
+    )  # fmt: skip
+    absent = failing(FileNotFoundError(2, "No such file", str(there)), made_machine)
+    assert absent.means.endswith("look there: cat /sys/devices/system/cpu/secret") and absent.changes == ()
+    assert "doctor --json" in failing(ValueError("0x"), made_machine).means
+    made_machine.put({"proc/self/status": ROOT_USER})
+    assert failing(PermissionError(13, "Permission denied", str(there)), made_machine).changes == ()
 
 
 # What to type -----------------------------------------------------------------------------------------------

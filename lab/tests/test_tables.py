@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from synthetic_summary import document, summary
 
-from thunderherd import figures, tables
+from thunderherd import claim_tables, figures, tables
 from thunderherd.records import Summary
 
 FIGURE = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
@@ -116,7 +116,7 @@ def test_every_figure_of_the_table_is_in_the_summary(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("show", [tables.print_study, tables.print_pairs, tables.print_claims])
+@pytest.mark.parametrize("show", [tables.print_study, tables.print_pairs, claim_tables.print_claims])
 def test_every_other_figure_is_in_the_summary_too(show: Callable[..., None], width: int) -> None:
     text = printed(show, width).replace("..", " ")
     assert [figure for figure in FIGURE.findall(text) if not recorded().knows(figure)] == []
@@ -156,7 +156,7 @@ def test_the_lookup_itself_finds_an_invented_figure() -> None:
 
 @pytest.mark.parametrize("width", [60, *WIDTHS])
 @pytest.mark.parametrize("terminal", [False, True])
-@pytest.mark.parametrize("show", [tables.print_study, tables.print_pairs, tables.print_claims])
+@pytest.mark.parametrize("show", [tables.print_study, tables.print_pairs, claim_tables.print_claims])
 def test_nothing_is_wider_than_the_console_or_cut(
     show: Callable[..., None], terminal: bool, width: int
 ) -> None:
@@ -216,7 +216,7 @@ def test_the_next_command_can_be_pasted() -> None:
 
 
 def test_claims_are_shown_whole() -> None:
-    text = " ".join(printed(tables.print_claims, 100).split())
+    text = " ".join(printed(claim_tables.print_claims, 100).split())
     for claim in summary().claims:
         assert f"{claim.id} {claim.verdict}" in text
         for part in (
@@ -247,9 +247,9 @@ def test_a_run_without_anything_to_show_is_shown() -> None:
     for pair in data["pairs"]:
         pair |= dict.fromkeys(["ratio", "low", "high", "p", "p_adjusted", "smallest_detectable_percent"])
     empty = Summary.model_validate(data | {"claims": [], "questions": []})
-    for show in (tables.print_study, tables.print_pairs, tables.print_claims):
+    for show in (tables.print_study, tables.print_pairs, claim_tables.print_claims):
         assert printed(show, 80, empty)
-    assert "makes no claims" in printed(tables.print_claims, 80, empty)
+    assert "makes no claims" in printed(claim_tables.print_claims, 80, empty)
 
 
 def test_names_stay_text() -> None:
@@ -259,7 +259,7 @@ def test_names_stay_text() -> None:
         study__notes=["[link=file:///etc/passwd]click[/link]"],
         claims__0__statement="\x1b]0;title\x07 [red]",
     )
-    text = printed(tables.print_study, 200, hostile) + printed(tables.print_claims, 200, hostile)
+    text = printed(tables.print_study, 200, hostile) + printed(claim_tables.print_claims, 200, hostile)
     assert "\x1b" not in text and "\x07" not in text
     assert "[bold]x[/bold]" in text and "[link=file:///etc/passwd]click[/link]" in text and "[red]" in text
 
@@ -267,7 +267,7 @@ def test_names_stay_text() -> None:
 def test_plain_output_has_no_colours_and_no_blanks_at_line_ends() -> None:
     stream = io.StringIO()
     console = tables.make_console(stream)
-    for show in (tables.print_study, tables.print_pairs, tables.print_claims):
+    for show in (tables.print_study, tables.print_pairs, claim_tables.print_claims):
         show(summary(), console)
     assert "\x1b" not in stream.getvalue()
     assert [line for line in stream.getvalue().splitlines() if line != line.rstrip()] == []

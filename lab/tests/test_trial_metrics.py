@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from thunderherd.engine_lines import Tally
-from thunderherd.metrics import METRICS, OF_A_TALLY, is_of_clients, metric, metric_names
+from thunderherd.metrics import METRICS, OF_A_TALLY, AskedCounters, is_of_clients, metric, metric_names
 from thunderherd.study import Study
 from thunderherd.trial import run_trial
-from thunderherd.trial_metrics import COMPUTED, Measured, of_both, of_side
+from thunderherd.trial_metrics import COMPUTED, Counting, Measured, of_both, of_side
 
 TIMED_ALONE = [
     *("connections", "requests", "client_cpu_seconds", "client_cpu_per_request"),
@@ -96,8 +96,8 @@ def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> N
 
 
 def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:
-    server = of_side("server", {"cpu_cycles": 5000, "cache_misses": None}, 50, 1000.0)
-    client = of_side("client", {"cpu_cycles": 20_000, "cache_misses": 7}, 100, 1000.0)
+    server = of_side("server", {"cpu_cycles": 5000, "cache_misses": None}, Counting(50, 1000.0))
+    client = of_side("client", {"cpu_cycles": 20_000, "cache_misses": 7}, Counting(100, 1000.0))
     assert server["server.cpu_cycles_per_byte"] == pytest.approx(0.1)
     assert of_both(server, client) == {
         "both.cpu_cycles_per_request": pytest.approx(300),
@@ -105,7 +105,7 @@ def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:
         "both.cache_misses_per_request": None,
         "both.cache_misses_per_byte": None,
     }
-    names = metric_names(["cpu_cycles"])
+    names = metric_names(AskedCounters(("cpu_cycles",)))
     assert {"both.cpu_cycles_per_byte", "client.cpu_cycles_per_byte", "server.cpu_cycles"} <= set(names)
     assert "both.cpu_cycles" not in names
     assert metric("both.cpu_cycles_per_byte").words == "CPU cycles of server and clients per byte of payload"

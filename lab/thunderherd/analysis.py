@@ -8,7 +8,7 @@ ended, was interrupted or was resumed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from statistics import pstdev
 from typing import Any
@@ -18,13 +18,15 @@ from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
-from thunderherd.counters import counted, unavailable_counters, why_unavailable
+from thunderherd.counters import counted, not_told, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
+from thunderherd.extrapolation import scaled_metrics, scaled_notes
 from thunderherd.limits_form import MachineLimits
-from thunderherd.metrics import in_order
+from thunderherd.metrics import in_order, metric_names, rungs_below
 from thunderherd.metrics import metric as metric_named
 from thunderherd.observation import connections_of, read_late
 from thunderherd.questions import answers
+from thunderherd.readouts import TOO_FEW
 from thunderherd.records import (
     ClientsPerWorker,
     ContenderSummary,
@@ -77,11 +79,12 @@ def summarise(
     pairs = verdicts(study, selection, blocks)
     ranks, shared = ranking(study, pairs, values)
     complete = bool(selection.reached) and (selection.next_look is None or is_decided(pairs))
-    unavailable = unavailable_counters(trials)
+    unavailable = unavailable_counters(study, trials)
+    scaled = {each.name: scaled_metrics(study, _valid(each, accepted)) for each in study.contenders}
     contenders = [
         _contender(
             study, contender, accepted, values, ranks.get(contender.name), shared.get(contender.name, "")
-        )
+        ).model_copy(update={"scaled": scaled[contender.name]})
         for contender in study.contenders
     ]
     return Summary(
@@ -101,12 +104,13 @@ def summarise(
         limits=limits,
         bounds=best_of_bounds(study, contenders, limits, machine.get("cpu", {}).get("usable") or [0]),
         contenders=contenders,
+        unavailable=not_told(study, unavailable),
         sweeps=[_sweep(study, sweep, values, pairs, unavailable) for sweep in study.sweeps],
         paper=list(study.paper),
         pairs=pairs,
         pairs_all_blocks=verdicts_of_all_blocks(study, selection, blocks),
-        claims=judge(study, values, unavailable=unavailable),
-        questions=answers(study, values, unavailable=unavailable),
+        claims=judge(study, values, unavailable=unavailable, scaled=scaled),
+        questions=answers(study, values, unavailable=unavailable, scaled=scaled),
         counted=counted(study, contenders, unavailable),
         trials=_counts(trials, selection),
     )
@@ -259,17 +263,31 @@ def _sweep(
 ) -> SweepSummary:
     own = {each.name for each in study.contenders if each.sweep == sweep.name}
     missing = {name: why for name in sweep.metrics if (why := why_unavailable(name, study, unavailable))}
-    others = study.measure.substitutes
+    known = metric_names(study.measure.asked)
     return SweepSummary(
         **sweep.model_dump(exclude={"key", "remarks", "crossover", "slope_metrics"}),
         key=sweep.key if isinstance(sweep.key, str) else None,
         unavailable=missing,
-        substitutes={name: others[name] for name in missing if name in others},
+        substitutes={
+            name: other
+            for name in missing
+            if (other := _substitute(study, name, known, unavailable)) is not None
+        },
         remarks=[*sweep.remarks, *copied_after_all(study, values, own)],
         unit=metric_named(sweep.metric).unit,
         slopes=slopes(study, sweep, values, unavailable),
         crossover=crossover(study, sweep, values, pairs, unavailable),
     )
+
+
+def _substitute(
+    study: Study, name: str, known: Collection[str], unavailable: Mapping[str, str]
+) -> str | None:
+    """What is shown in the place of a metric that cannot be had: what the study says; else, of CPU cost, the
+    next rung of the ladder that can."""
+    own = study.measure.substitutes.get(name)
+    rungs = [*([own] if own else []), *rungs_below(name)]
+    return next((each for each in rungs if each in known and each not in unavailable), None)
 
 
 # The run as a whole
@@ -332,6 +350,11 @@ def _study_summary(
         ],
         complete=complete,
         cpu_scope=_cpu_scope(trials),
+        cpu_sources={
+            trial.ready.cpu_source: trial.ready.cpu_source_reason
+            for trial in trials
+            if trial.ready is not None and trial.trial == "window"
+        },
         settings={
             "load": study.load.model_dump(mode="json"),
             "lab": study.lab.model_dump(mode="json"),
@@ -355,8 +378,10 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """What belongs beside every figure."""
     notes: list[str] = []
-    warned = Counter(warning for trial in trials for warning in trial.warnings)
+    warnings = (warning for trial in trials for warning in trial.warnings)
+    warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{count} of {len(trials)} trials: {warning}" for warning, count in warned.items()]
+    notes += scaled_notes(trials)
     notes += _left_out(study, trials, selection)
     if not complete and selection.exhausted and selection.next_look is not None:
         allowed = most_blocks(selection.next_look, study.noise.reject_at_most_percent)

@@ -32,6 +32,7 @@ from thunderherd.claims_file import Claim, load_claims
 from thunderherd.columns import Values
 from thunderherd.contrasts import LOGARITHM, Measured, lacks, measure, units
 from thunderherd.copied import copied_after_all
+from thunderherd.extrapolation import Shares, remarks
 from thunderherd.figures import count
 from thunderherd.records import ClaimSummary, ClaimVerdict, Interval
 from thunderherd.statistics import holm
@@ -50,6 +51,7 @@ def judge(
     *,
     claims: Sequence[Claim] | None = None,
     unavailable: Mapping[str, str] | None = None,
+    scaled: Shares | None = None,
 ) -> list[ClaimResult]:
     """The verdict on every claim of the study's source, in the order of its claims file.
 
@@ -65,6 +67,8 @@ def judge(
         Those of `study.claims_path` if not given.
     unavailable
         Why this machine does not offer a metric, by metric; shown where a claim needs it.
+    scaled
+        What is extrapolated, by contender and metric; said beside each figure that rests on it.
 
     Raises
     ------
@@ -73,7 +77,7 @@ def judge(
     """
     claims = load_claims(study) if claims is None else claims
     alpha, early = judged_after(study, values, alpha)
-    cases = [_Case(claim, study, values, unavailable or {}) for claim in claims]
+    cases = [_Case(claim, study, values, unavailable or {}, scaled or {}) for claim in claims]
     tested = [case for case in cases if case.tests]
     # A claim that cannot be judged for what happened in the run stays in the family.
     family = sum(case.is_declared for case in cases)
@@ -107,8 +111,15 @@ def judged_after(study: Study, values: Values, alpha: float | None = None) -> tu
 class _Case:
     """A claim, and what the run has to say about it."""
 
-    def __init__(self, claim: Claim, study: Study, values: Values, unavailable: Mapping[str, str]) -> None:
-        self.claim = claim
+    def __init__(
+        self,
+        claim: Claim,
+        study: Study,
+        values: Values,
+        unavailable: Mapping[str, str],
+        scaled: Shares,
+    ) -> None:
+        self.claim, self.scaled = claim, scaled
         self.missing = list(
             dict.fromkeys(reason for each in claim.tests for reason in lacks(each, values, unavailable))
         )
@@ -201,11 +212,13 @@ class _Case:
         )
 
     def _remarks(self, shown: Measured) -> str:
-        """How this run differs from the source's experiment, and what its contenders sent without copying and
-        was copied after all; it stands beside every figure."""
+        """How this run differs from the source's experiment, what its contenders sent without copying and was
+        copied after all, and what is extrapolated; it stands beside every figure."""
         about = {*shown.weights, *(shown.over or ())}
-        remarks = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
-        return f" [{'; '.join(remarks)}]" if remarks else ""
+        said = [*self.claim.remarks, *copied_after_all(self.study, self.values, about)]
+        metrics = [shown.metric, *([shown.less] if shown.less else [])]
+        said += remarks(self.scaled, metrics, {*about, *(shown.points or ())})
+        return f" [{'; '.join(said)}]" if said else ""
 
     def _notes(self) -> list[str]:
         claim = self.claim

@@ -225,7 +225,7 @@ def _check_claim(claim: ClaimTable, here: KeyPath, study: Study, problems: Probl
     ):
         why = f"there are {most} tests, those of a group counted as one"
         problems.add((*here, "enough"), f"claim {claim.id}: enough = {claim.enough}; {why}")
-    check_metric(claim.metric, (*here, "metric"), study.measure.counters_named, problems)
+    check_metric(claim.metric, (*here, "metric"), study.measure.asked, problems)
     tables: dict[str, Sequence[SumTable]] = {"tests": claim.tests, "figures": claim.figures}
     for table, contrasts in tables.items():
         for number, contrast in enumerate(contrasts):

@@ -189,7 +189,7 @@ def check_sum(table: SumTable, here: KeyPath, study: Study, problems: Problems) 
     """Contenders, sweep, metric and weights of a contrast exist and make sense."""
     for key, name in (("metric", table.metric), ("less", table.less)):
         if name is not None:
-            check_metric(name, (*here, key), study.measure.counters_named, problems)
+            check_metric(name, (*here, key), study.measure.asked, problems)
     if table.of == "logarithm" and (table.constant or table.slope or table.less):
         problems.add(
             (*here, "of"), "of a ratio there is no constant, no slope and nothing less: give weights alone"

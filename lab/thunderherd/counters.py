@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,22 +13,22 @@ from thunderherd.contrasts_file import (
     left_out_here,
     points_of,
 )
+from thunderherd.counted_form import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
 from thunderherd.metrics import (
-    BOTH,
     OF_A_LIFE,
-    PER,
-    RATIOS,
+    PER_CPU_SECOND,
     SIDES,
     UNITS_OF_TIME,
     counters_of,
-    figures_of_sides,
+    made_of,
     metric,
+    metric_names,
 )
-from thunderherd.observation import unavailable_of_sides
-from thunderherd.records import ContenderSummary, CountedCell, CountedSummary, TrialRecord
+from thunderherd.readouts import unavailable_of_sides
+from thunderherd.records import ContenderSummary, TrialRecord
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
 from thunderherd.study_paper import read_table
@@ -49,6 +49,9 @@ class PaperCounters(BaseModel):
     """Its events in the order of the file, and the unit of each."""
     sides: tuple[str, ...]
     figures: dict[tuple[str, str, str], float]
+    derived: dict[tuple[str, str, str], str]
+    """What is printed behind them, likewise; where the file has it."""
+    programs: tuple[CountedProgram, ...]
 
     def metric_of(self, event: str, side: str) -> str | None:
         """What an event is here; None where it is not counted."""
@@ -92,7 +95,7 @@ def _check_place(table: PaperCountersTable, study: Study, problems: Problems) ->
     for design, base in table.designs.items():
         if base not in bases:
             problems.add((*HERE, "designs", design), unknown("contender", base, bases))
-    counters = figures_of_sides(study.measure.counters_named)
+    counters = study.measure.asked.of_sides
     for event, counter in table.events.items():
         if counter not in counters:
             asked = f"{', '.join(counters)}{near(counter, counters)}"
@@ -106,12 +109,14 @@ def _read(table: PaperCountersTable, study: Study, problems: Problems) -> PaperC
     """The file's figures of the designs that are mapped."""
     columns, path = table.columns, study.path.parent / table.file
     try:
-        rows = read_table(path, columns.model_dump().values())
+        rows = read_table(path, [name for name in columns.model_dump().values() if name is not None])
     except UserError as error:
         problems.add((*HERE, "file"), str(error))
         return None
     events: dict[str, str] = {}
     figures: dict[tuple[str, str, str], float] = {}
+    derived: dict[tuple[str, str, str], str] = {}
+    programs: dict[CountedProgram, None] = {}
     for number, row in enumerate(rows, start=2):
         where = f"{path}:{number}"
         event, side, unit = row[columns.event], row[columns.side], row[columns.unit]
@@ -130,9 +135,25 @@ def _read(table: PaperCountersTable, study: Study, problems: Problems) -> PaperC
             continue
         if figures.setdefault((event, side, base), value) != value:
             problems.note(f"{where}: {event} of {row[columns.design]}, {side}, is there twice")
+        if columns.derived and columns.program and columns.figure:
+            derived[event, side, base] = row[columns.derived].strip()
+            own = CountedProgram(
+                side="server" if side == "server" else "client",
+                base=base,
+                program=row[columns.program],
+                figure=row[columns.figure],
+            )
+            programs[own] = None
     _check_file(table, rows, events, study.measure.counters, problems)
     sides = tuple(side for side in SIDES if any(row[columns.side] == side for row in rows))
-    return PaperCounters(table=table, events=events, sides=sides, figures=figures)
+    return PaperCounters(
+        table=table,
+        events=events,
+        sides=sides,
+        figures=figures,
+        derived=derived,
+        programs=tuple(programs),
+    )
 
 
 def _check_file(
@@ -166,27 +187,33 @@ def _check_file(
 # What came out ----------------------------------------------------------------------------------------------
 
 
-def unavailable_counters(trials: Iterable[TrialRecord]) -> dict[str, str]:
+def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:
     """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
+    names = metric_names(study.measure.asked)
     reasons: dict[str, str] = {}
+    for side, counter, why in dict.fromkeys(_unavailable(trials)):
+        for name in made_of(side, counter, names):
+            reasons.setdefault(name, why)
+    return reasons
+
+
+def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]]:
+    """Side, counter and reason."""
     for trial in trials:
         for side, counters in unavailable_of_sides(trial).items():
-            for name, why in counters.items():
-                ratios = [ratio for ratio, parts in RATIOS.items() if name in parts]
-                divided = [f"{name}{per}" for per in PER]
-                for figure in (name, *divided, *ratios):
-                    reasons.setdefault(f"{side}.{figure}", why)
-                for figure in divided:
-                    reasons.setdefault(f"{BOTH}.{figure}", why)
-    return reasons
+            yield from ((side, name, why) for name, why in counters.items())
 
 
 def why_unavailable(name: str, study: Study, unavailable: Mapping[str, str]) -> str | None:
     """Why a metric cannot be had: the machine does not offer it, or the engine has no such counter yet."""
     needed = (study.measure.uncounted.get(counter) for counter in counters_of(name))
-    # A figure that is a part of a counter's (server.tcp_info.rtt) is not there for the reason of all of it.
-    whole = ".".join(name.split(".")[:2])
-    return unavailable.get(name) or unavailable.get(whole) or next((why for why in needed if why), None)
+    return unavailable.get(name) or next((why for why in needed if why), None)
+
+
+def not_told(study: Study, unavailable: Mapping[str, str]) -> dict[str, str]:
+    """By side and counter that is asked for, why it cannot be had."""
+    names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters_named)
+    return {name: why for name in names if (why := why_unavailable(name, study, unavailable))}
 
 
 def counted(
@@ -225,6 +252,7 @@ def counted(
             for event in paper.events
             for base in bases
         ],
+        programs=[each for each in paper.programs if each.base in found],
         notes={event: note for event in paper.events if (note := study.notes_about(f"event {event}"))},
     )
 
@@ -250,9 +278,35 @@ def _cell(
         metric=name,
         value=shown.interval(found),
         spread=shown.spread(contender.spread.get(name)) if contender and name else None,
+        scaled=contender.scaled.get(name) if contender and name and found else None,
         why=None if found else _why_not(paper, study, event, name, base, contender, unavailable),
         paper=paper.figures.get((event, side, base)),
+        derived=_derived(name, study, contender) if paper.table.columns.has_form else None,
+        paper_derived=paper.derived.get((event, side, base), ""),
     )
+
+
+DERIVED = {
+    "task_clock": "cpus_utilized",
+    "cpu_clock": "cpu_clock_per_second",
+    "cpu_cycles": "gigahertz",
+    "instructions": "instructions_per_cycle",
+    "branch_misses": "branch_miss_share",
+    "cache_misses": "cache_miss_share",
+}
+"""By counter, what perf-stat(1) prints behind it; behind the others, how many there were in a second of CPU
+time (Linux, tools/perf/util/stat-shadow.c)."""
+
+
+def _derived(name: str | None, study: Study, contender: ContenderSummary | None) -> Derived | None:
+    """None where nothing follows from a figure with the counters that are asked for."""
+    if name is None or contender is None:
+        return None
+    side, _, counter = name.partition(".")
+    derived = f"{side}.{DERIVED.get(counter, f'{counter}{PER_CPU_SECOND}')}"
+    if derived not in metric_names(study.measure.asked):
+        return None
+    return Derived(metric=derived, value=contender.metrics.get(derived), spread=contender.spread.get(derived))
 
 
 def _why_not(

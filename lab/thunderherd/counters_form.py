@@ -11,7 +11,7 @@ point = "4"
 designs = { single_threaded = "single", multi_threaded = "thread_per_client" }
 events = { task-clock = "task_clock", page-faults = "page_faults", elapsed = "elapsed_seconds" }
 reasons = { cpu-cycles = "counted once the hardware events are there" }
-columns = { side = "role" }           # where its head has other words than these
+columns = { side = "role" }           # where its head has other words than these; see derived
 ```
 
 Every event of the file is shown. One that `events` does not map shows "-" here, with the reason.
@@ -32,6 +32,18 @@ class CountersColumns(BaseModel):
     event: str = Field(default="event", description="its column with the events")
     value: str = Field(default="value", description="its column with the figures")
     unit: str = Field(default="unit", description="its column with their units")
+    derived: str | None = Field(
+        default=None,
+        description="its column with what perf-stat(1) prints behind an event; with it, program and figure, "
+        "its outputs are shown in their own form, ours beside them",
+    )
+    program: str | None = Field(default=None, description="its column with the command that was counted")
+    figure: str | None = Field(default=None, description="its column with the source's number of an output")
+
+    @property
+    def has_form(self) -> bool:
+        """Whether outputs are shown in their own form."""
+        return None not in (self.derived, self.program, self.figure)
 
 
 class PaperCountersTable(BaseModel):

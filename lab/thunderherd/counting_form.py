@@ -62,6 +62,10 @@ class SideCounts(_Record):
     unavailable: dict[str, str] = Field(
         default_factory=dict, description="counters that could not be read, and why"
     )
+    scaled: dict[str, float] = Field(
+        default_factory=dict,
+        description="counters that are extrapolated; the least share of the time in which each was counted",
+    )
 
 
 class ContenderCounts(_Record):

@@ -14,7 +14,7 @@ from thunderherd.counting_form import (
     SideCounts,
 )
 from thunderherd.metrics import COPIED_SHARE, PER_BYTE, PER_REQUEST
-from thunderherd.observation import unavailable_of_sides
+from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 
@@ -95,8 +95,15 @@ def _side(side: CountedSide, metrics: Sequence[TrialMetrics], trials: Sequence[T
             for name, why in said[each].items():
                 whose = " of the clients" if side == "both" and each == "client" else ""
                 reasons.setdefault(name, f"{why}{whose}")
+    scaled: dict[str, float] = {}
+    for trial in trials:
+        for side_of, shares in scaled_of_sides(trial).items():
+            for name, share in shares.items() if side_of in sides else ():
+                scaled[name] = min(share, scaled.get(name, 1.0))
     return SideCounts(
-        counts=counts, unavailable={name: why for name, why in reasons.items() if name not in counts}
+        counts=counts,
+        unavailable={name: why for name, why in reasons.items() if name not in counts},
+        scaled={name: share for name, share in scaled.items() if name in counts},
     )
 
 

@@ -24,7 +24,7 @@ from thunderherd.figures import words_of
 from thunderherd.lab_option import read as read_lab
 from thunderherd.lab_words import WRITTEN, written
 from thunderherd.labs import USUAL
-from thunderherd.metrics import PAYLOAD_RATE, metric_names
+from thunderherd.metrics import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
@@ -102,7 +102,7 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
     _check_fixed(range_, over, lab)
     sizes = _coarse_sizes(asked, range_)
     _check_blocks(asked, len(sizes))
-    _check_metrics(asked, tables)
+    _check_metrics(asked, tables, catalogue)
     metric = asked.metric or tables.get("measure", {}).get("metric") or _usual_metric(common)
     names, unit = [table["name"] for table in pair], over.setting.unit or ""
     study: dict[str, Any] = {
@@ -174,8 +174,8 @@ def _usual_metric(common: Common) -> str:
     return METRICS[workload.measured_by if workload else "requests"]
 
 
-def _check_metrics(asked: Asked, tables: Mapping[str, Any]) -> None:
-    known = metric_names(tables.get("measure", {}).get("counters", ()))
+def _check_metrics(asked: Asked, tables: Mapping[str, Any], catalogue: Catalogue) -> None:
+    known = metric_names(asked_counters(tables.get("measure", {}).get("counters", ()), catalogue))
     for option, names in (("--metric", (asked.metric,)), ("--show", asked.show)):
         for name in names:
             if name is not None and name not in known:

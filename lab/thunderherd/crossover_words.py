@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from thunderherd.crossover_form import CrossoverBracket, CrossoverEstimate, CrossoverPoint, CrossoverSummary
-from thunderherd.figures import count, number, percent, words_of
+from thunderherd.figures import count, extrapolated, number, percent, words_of
 from thunderherd.quantity import amount, amounts, plain
 from thunderherd.records import Summary, SweepSummary
 
@@ -29,7 +29,10 @@ def sentences(summary: Summary, sweep: SweepSummary) -> list[str]:
         return []
     if found.why is not None:
         return [f"It cannot be told where {found.a} and {found.b} change places: {found.why}."]
-    beside = [f"Beside it: {'; '.join(sweep.remarks)}."] if sweep.remarks else []
+    names = {each.name: each for each in summary.contenders if each.sweep == sweep.name}
+    scaled = extrapolated(each.scaled.get(sweep.metric) for each in names.values())
+    said = [*sweep.remarks, *([scaled] if scaled else [])]
+    beside = [f"Beside it: {'; '.join(said)}."] if said else []
     return [_answer(found, summary, sweep), *beside, *_remarks(found, summary), _rests_on(found, summary)]
 
 

@@ -98,9 +98,50 @@ class Examination:
             try:
                 found += look(here)
             except (machine.Unavailable, OSError, ValueError) as error:
-                name = look.__name__.replace("_", " ")
-                found.append(Finding(name=name, seen=machine.reason(error), judgement="unknown"))
+                found.append(unresolved(look.__name__.replace("_", " "), error))
         return tuple(found)
+
+
+def unresolved(name: str, error: Exception) -> Finding:
+    """What a look could not find out, what that means, and what would help: by the kind of the error."""
+    path, changes = "", tuple[Change, ...]()
+    if isinstance(error, OSError) and error.filename is not None:
+        path = f"/{os.path.relpath(error.filename, machine.ROOT)}"
+    if isinstance(error, PermissionError):
+        means = "this user may not read it, root may"
+        changes = () if is_known_root() else (as_root("thunderherd doctor"),)
+    elif (mount := path.partition("/")[2].partition("/")[0]) in MOUNTS and not exists(mount):
+        means = f"/{mount} is not mounted here"
+        kind = MOUNTS[mount]
+        changes = (as_root(f"mount -t {kind} {kind} /{mount}", f"umount /{mount}"),)
+    elif isinstance(error, FileNotFoundError):
+        means = (
+            "this kernel does not have it, or a virtual machine or container keeps it from its guests: what "
+            f"follows for figures is not known here. Where there is a host, look there: cat {path}"
+        )
+    elif isinstance(error, ValueError):
+        means = (
+            "it has a form that this program does not know, so that nothing follows from it: look at it "
+            "yourself, and tell those who write this program, with what `thunderherd doctor --json` says"
+        )
+    else:
+        means = (
+            "what follows for figures is not known here. A virtual machine or a container may keep it from "
+            "its guests: look on its host, with `thunderherd doctor` there"
+        )
+    return Finding(name=name, seen=machine.reason(error), judgement="unknown", means=means, changes=changes)
+
+
+MOUNTS = {"proc": "proc", "sys": "sysfs"}
+"""What kernels tell of themselves by, and what it takes to mount it (mount(8))."""
+
+
+def is_known_root() -> bool:
+    """Whether this process is known to be root's."""
+    try:
+        return is_root()
+    except (machine.Unavailable, OSError, ValueError):
+        return False
 
 
 # Who asks ---------------------------------------------------------------------------------------------------
@@ -145,7 +186,7 @@ def has(name: str) -> bool:
 
 def as_root(command: str, undo: str | None = None) -> Change:
     """A command that needs root."""
-    sudo = "" if is_root() else "sudo "
+    sudo = "" if is_known_root() else "sudo "
     return Change(command=sudo + command, root=True, undo=undo and sudo + undo)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import overload
 
-from thunderherd.metrics import CPU_PER_CONNECTION, SHARE, metric
+from thunderherd.metrics import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, metric
 from thunderherd.records import ContenderSummary, Interval, Spread, Summary
 
 ABSENT = "-"
@@ -76,6 +76,33 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
             if 0 < largest < below:
                 return Unit(factor, unit)
     return Unit(1, plain)
+
+
+def time_share(share: float) -> str:
+    """`40 %`; of what is nearly nothing or nearly all, that it is."""
+    if share < 0.01:
+        return "less than 1 %"
+    return "more than 99 %" if share > 0.99 else f"{100 * share:.0f} %"
+
+
+def extrapolated(shares: Iterable[float | None]) -> str:
+    """What is said of figures whose events were counted for these shares of the time; None: all of it. Empty
+    where all of them were counted all the time."""
+    known = [share for share in shares if share is not None]
+    if not known:
+        return ""
+    return (
+        "extrapolated: the CPU has too few counters for all events at once, and counted these for "
+        f"{time_share(min(known))} of the time{' or more' if len(known) > 1 else ''}"
+    )
+
+
+def not_offered(summary: Summary, name: str) -> str | None:
+    """Why this machine does not tell a metric: one of the counters that it is made of cannot be had."""
+    side = name.partition(".")[0]
+    sides = SIDES if side == BOTH else (side,)
+    reasons = (summary.unavailable.get(f"{each}.{part}") for part in counters_of(name) for each in sides)
+    return next((why for why in reasons if why), None)
 
 
 def words_of(name: str) -> str:

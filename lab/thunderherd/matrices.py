@@ -13,7 +13,9 @@ from thunderherd.figures import (
     Unit,
     decimals,
     estimator,
+    extrapolated,
     main_of,
+    not_offered,
     number,
     percent,
     span,
@@ -27,12 +29,12 @@ from thunderherd.records import (
     PROCESS_CONTROL,
     WORKERS,
     ContenderSummary,
-    CountedCell,
     Interval,
     Spread,
     Summary,
     SweepSummary,
 )
+from thunderherd.rungs import cpu_cost_lines, in_place_of, main_substitute
 
 __all__ = [
     "BEST",
@@ -43,14 +45,13 @@ __all__ = [
     "Shown",
     "at_points",
     "caption_of",
-    "counted_legend",
-    "counted_matrices",
     "counted_over",
-    "counted_title",
     "digits_for",
     "main_further",
     "main_papers",
     "metrics_of",
+    "not_tiny",
+    "scaled_marks",
     "shown",
     "shown_of",
     "sweep_matrices",
@@ -184,10 +185,10 @@ def digits_for(values: Iterable[float], name: str) -> int:
         significant = metric(name).digits
     except KeyError:
         significant = 3
-    return decimals(_not_tiny(values), significant)
+    return decimals(not_tiny(values), significant)
 
 
-def _not_tiny(values: Iterable[float]) -> list[float]:
+def not_tiny(values: Iterable[float]) -> list[float]:
     """Without those beside which the others would have decimals that say nothing: an estimate near zero."""
     sizes = [abs(value) for value in values]
     return [size for size in sizes if size * DECADES >= max(sizes)]
@@ -221,6 +222,8 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
     the main table itself; None where it has no more."""
     named = in_order(each.metric for each in summary.paper if each.sweep is None)
     names = [name for name in named if name not in (paper_metric(summary), PROCESS_CONTROL, WORKERS)]
+    if instead := main_substitute(summary):
+        names = list(dict.fromkeys([instead, *names]))
     main, reasons = main_of(summary), Reasons()
     columns: list[tuple[str, list[Cell]]] = []
     notes: list[str] = []
@@ -230,12 +233,14 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
         unit = unit_for(summary, name, figures.values())
         digits = digits_for([unit.of(each.value) for each in figures.values() if each], name)
         texts, head = paper_texts(papers, unit.name), caption_of(name, unit)
+        head += f", {in_place_of(summary.study.metric)}" if name == instead else ""
+        scaled = scaled_marks(main, name, reasons)
         cells = [
             Cell(
                 value=ABSENT if figure is None else number(unit.of(figure.value), digits),
                 span="" if figure is None else figure.span(unit, digits, between),
                 paper=texts.get((each.name, None), ABSENT),
-                mark="" if figure else reasons.mark(why_none(name, each)),
+                mark=scaled.get(each.name, "") if figure else reasons.mark(why_none(summary, name, each)),
             )
             for each in main
             for figure in [figures[each.name]]
@@ -246,7 +251,8 @@ def main_further(summary: Summary, between: str = "..") -> Matrix | None:
         return None
     rows = tuple((each.name, tuple(cells[place] for _, cells in columns)) for place, each in enumerate(main))
     heads = tuple(head for head, _ in columns)
-    return Matrix("Further figures of the source", "Design", heads, rows, (*reasons.notes, *notes))
+    title = "Further figures of the source" if len(names) > (instead is not None) else "In its place"
+    return Matrix(title, "Design", heads, rows, (*reasons.notes, *notes))
 
 
 # Sweeps -----------------------------------------------------------------------------------------------------
@@ -263,8 +269,14 @@ def sweep_matrices(summary: Summary, sweep: SweepSummary, between: str = "..") -
 
 
 def metrics_of(sweep: SweepSummary) -> list[str]:
-    """The metrics that a sweep shows: that of its verdicts, then the further ones."""
-    return list(dict.fromkeys([sweep.metric, *sweep.metrics]))
+    """The metrics that a sweep shows: that of its verdicts, then the further ones; behind one that cannot be
+    had, what is shown in its place."""
+    shown = [sweep.metric, *sweep.metrics]
+    return list(
+        dict.fromkeys(
+            each for name in shown for each in (name, sweep.substitutes.get(name)) if each is not None
+        )
+    )
 
 
 def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str) -> Matrix:
@@ -278,7 +290,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     keys = [[(base, point.name) for base in sweep.contenders] for point in sweep.points]
     values = [[unit.of(found.value) for key in row if (found := figures.get(key))] for row in keys]
     absent, labels = Reasons(), [point.label for point in sweep.points]
-    own = own_notes(papers)
+    own, scaled = own_notes(papers), scaled_marks(contenders.values(), name, absent)
     rows = []
     for label, row, digits in zip(labels, keys, _digits_of_rows(values, name), strict=True):
         cells = []
@@ -293,9 +305,9 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     span="" if figure is None else figure.span(unit, shown, between),
                     paper=printed if paper else "",
                     bound=_bound(summary, name, contenders.get(key)),
-                    mark=marks.get(key, "")
+                    mark=marks.get(key, "") + scaled.get(f"{key[0]}@{sweep.name}={key[1]}", "")
                     if figure
-                    else absent.mark(_why_not(sweep, name, *key, contenders.get(key))),
+                    else absent.mark(_why_not(summary, sweep, name, *key, contenders.get(key))),
                 )
             )
         rows.append((label, tuple(cells)))
@@ -310,7 +322,9 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
     notes += [f"ceiling: {sweep.ceiling}"] if name == SHARE_OF_CEILING else []
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     over = counted_over(summary, name, contenders.values())
-    caption = f"{caption_of(name, unit)}{over and f', {over}'}{remarks}"
+    replaced = next((each for each, other in sweep.substitutes.items() if other == name), None)
+    instead = f", {in_place_of(replaced)}" if replaced and name not in (sweep.metric, *sweep.metrics) else ""
+    caption = f"{caption_of(name, unit)}{over and f', {over}'}{instead}{remarks}"
     return Matrix(caption, sweep.x_label, tuple(sweep.contenders), tuple(rows), tuple(notes))
 
 
@@ -328,8 +342,9 @@ def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], Co
 class Reasons:
     """Why cells are empty, each reason once, by mark."""
 
-    def __init__(self) -> None:
-        self.marks: dict[str, str] = {}
+    def __init__(self, taken: Mapping[str, str] = {}) -> None:
+        self.marks = {text: mark for mark, text in taken.items()}
+        """By text; some may be `taken`, by mark."""
 
     def mark(self, reason: str) -> str:
         return self.marks.setdefault(reason, superscript(len(self.marks) + 1))
@@ -339,20 +354,35 @@ class Reasons:
         return [f"{mark} {reason}" for reason, mark in self.marks.items()]
 
 
+def scaled_marks(
+    contenders: Iterable[ContenderSummary | None], name: str, reasons: Reasons
+) -> dict[str, str]:
+    """By contender, the mark of its figure of a metric where that is extrapolated: one note for all."""
+    shares = {each.name: each.scaled[name] for each in contenders if each and name in each.scaled}
+    return dict.fromkeys(shares, reasons.mark(extrapolated(shares.values()))) if shares else {}
+
+
 def _why_not(
-    sweep: SweepSummary, name: str, base: str, point: str, contender: ContenderSummary | None
+    summary: Summary,
+    sweep: SweepSummary,
+    name: str,
+    base: str,
+    point: str,
+    contender: ContenderSummary | None,
 ) -> str:
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
     if name in sweep.unavailable:
         return f"{words_of(name)}: {sweep.unavailable[name]}"
-    return why_none(name, contender)
+    return why_none(summary, name, contender)
 
 
-def why_none(name: str, contender: ContenderSummary) -> str:
+def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
     """Why a contender has no figure of a metric."""
     if contender.blocks == 0:
         return "no valid trials"
+    if why := not_offered(summary, name):
+        return f"{words_of(name)}: {why}"
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
         return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
     if name in contender.unknown:
@@ -399,7 +429,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
     matrices = [_sweep_matrix(summary, sweep, sweep.metric, "..") for sweep in summary.sweeps]
     marks = {cell.mark for each in matrices for _, cells in each.rows for cell in cells}
     lines = []
-    if BEST in marks:
+    if any(BEST in mark for mark in marks):
         lines.append(
             f"{BEST} the best estimate at its point; {LEVEL} not separated from it, which does not make them "
             "equal."
@@ -410,6 +440,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
         lines.append(
             "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
         )
+    lines += cpu_cost_lines(summary, (name for each in summary.sweeps for name in metrics_of(each)))
     if summary.study.repetitions:
         lines.append(f"{estimator(summary)}; nothing is judged.")
     confidences = {
@@ -425,68 +456,3 @@ def sweeps_legend(summary: Summary) -> list[str]:
             f"{estimator(summary)}; intervals: {percent(min(confidences))}, each for its own figure."
         )
     return lines
-
-
-# Counters of both sides -------------------------------------------------------------------------------------
-
-
-def counted_matrices(summary: Summary, between: str = "..") -> list[Matrix]:
-    """The source's events x contenders, for each side; none where the source has no such table."""
-    table = summary.counted
-    if table is None:
-        return []
-    sides = dict.fromkeys(cell.side for cell in table.cells)
-    return [_counted_matrix(summary, side, between) for side in sides]
-
-
-def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
-    table = summary.counted
-    if table is None:
-        raise ValueError("the summary has no table of counters")
-    cells = {(cell.event, cell.base): cell for cell in table.cells if cell.side == side}
-    reasons = Reasons()
-    rows = []
-    for event in table.events:
-        row = [cells.get((event, base)) for base in table.contenders]
-        known = [cell for cell in row if cell]
-        if not known:
-            continue
-        unit = known[0].unit
-        figures = [shown(summary, cell.value, cell.spread) for cell in known]
-        measured = [figure.value for figure in figures if figure] or [cell.paper or 0.0 for cell in known]
-        digits = decimals(_not_tiny(measured))
-        head = event if unit in ("", "count") else f"{event} ({unit})"
-        if note := table.notes.get(event):
-            head += reasons.mark(f"the source: {note}")
-        rows.append((head, tuple(_counted_cell(summary, cell, digits, between, reasons) for cell in row)))
-    return Matrix(
-        f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
-    )
-
-
-def _counted_cell(
-    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons
-) -> Cell:
-    if cell is None:
-        return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
-    figure = shown(summary, cell.value, cell.spread)
-    return Cell(
-        value=ABSENT if figure is None else number(figure.value, digits),
-        span="" if figure is None else figure.span(Unit(1, cell.unit), digits, between),
-        paper=ABSENT if cell.paper is None else as_printed(cell.paper),
-        mark=reasons.mark(cell.why or "not measured") if figure is None else "",
-    )
-
-
-def counted_legend(summary: Summary) -> str:
-    """How to read the tables of counters."""
-    return f"{estimator(summary)}. Paper: the source's figure, on its own machine."
-
-
-def counted_title(summary: Summary) -> str:
-    """The head of the tables of counters, with the contenders that they are about."""
-    table = summary.counted
-    if table is None:
-        return ""
-    where = f" ({table.sweep}: {table.point})" if table.sweep else ""
-    return f"{table.title}{where}"

@@ -2,17 +2,20 @@
 direction.
 
 Most have a fixed name (`METRICS`). Those of one side, `server.NAME` and `client.NAME`, are open-ended: NAME
-is a counter that the study asks both sides for, what the system says of a process that has ended
-(`OF_A_LIFE`), or what a side counts as it goes (`OF_A_TALLY`); each is also there `_per_request` and
-`_per_byte` of payload, and so is what both sides have together, `both.NAME_per_request` and
-`both.NAME_per_byte`.
+is a figure of a counter that the study asks both sides for, what the system says of a process that has ended
+(`OF_A_LIFE`), or what a side counts as it goes (`OF_A_TALLY`). Amounts are also there `_per_request` and
+`_per_byte` of payload, counters `_per_second` and `_per_cpu_second` besides, and some divided by each other
+(`RATIOS`). What both sides have together is `both.NAME_per_request` and `both.NAME_per_byte`. A state, such
+as a window of TCP, is no amount, and is divided by nothing; but memory is held `_per_connection`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from thunderherd.catalogue import Catalogue, figures_of_counters, states_of_counters
 
 Better = Literal["less", "more"]
 """Which of two values of a metric is the better one."""
@@ -197,8 +200,32 @@ BOTH = "both"
 whole amounts: the server's are of the window, the clients' of all of their load."""
 
 PER_REQUEST, PER_BYTE = "_per_request", "_per_byte"
-PER = {PER_REQUEST: "per request", PER_BYTE: "per byte of payload"}
-"""What an amount of a side may be divided by, as the metric's name ends, and in words."""
+PER_SECOND, PER_CPU_SECOND = "_per_second", "_per_cpu_second"
+PER_CONNECTION = "_per_connection"
+PER = {
+    PER_REQUEST: "per request",
+    PER_BYTE: "per byte of payload",
+    PER_CPU_SECOND: "per second of its CPU time",
+    PER_SECOND: "per second",
+    PER_CONNECTION: "per connection",
+}
+"""What a figure of a side may be divided by, as the metric's name ends, and in words; no ending is one of
+those before it."""
+
+OF_BOTH = (PER_REQUEST, PER_BYTE)
+"""What the sum of both sides may be divided by: each side's is of the requests and bytes that it saw. Their
+times are not the same."""
+
+RATES = (PER_SECOND, PER_CPU_SECOND)
+"""What counters are divided by besides: the time in which they were counted, and the CPU time of the side in
+it (`task_clock`), as perf-stat(1) has its rates."""
+
+TASK_CLOCK = "task_clock"
+"""The counter of CPU time that rates are per second of."""
+
+HELD = ("memory", "memory.kernel", "memory.sockets")
+"""The states that a server has more of for each connection: `server.memory_per_connection` is what there was
+near the end of a timed window more than before its load came, by the connections that were open then."""
 
 ELAPSED = "elapsed_seconds"
 """How long the window was; of a side, the time in which it was counted: of the clients, all of their load."""
@@ -236,17 +263,53 @@ COPIED_SHARE = "copied_share"
 NOT_COPIED_SHARE = "not_copied_share"
 """Of the bytes received, those that were mapped, or thrown away by the kernel."""
 
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One figure of a side divided by another of it, times a factor."""
+
+    above: str
+    below: str
+    words: str
+    unit: str = ""
+    factor: float = 1.0
+    better: Better = "less"
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """What it is made of."""
+        return self.above, self.below
+
+
 RATIOS = {
-    "cpus_utilized": ("task_clock", "elapsed_seconds"),
-    "instructions_per_cycle": ("instructions", "cpu_cycles"),
-    "branch_miss_share": ("branch_misses", "branch_instructions"),
-    "cache_misses_per_instruction": ("cache_misses", "instructions"),
-    COPIED_SHARE: ("completions_copied", "completions"),
-    NOT_COPIED_SHARE: ("bytes_not_copied", "bytes_received"),
+    "cpus_utilized": Ratio(TASK_CLOCK, ELAPSED, "CPUs utilized"),
+    "gigahertz": Ratio("cpu_cycles", TASK_CLOCK, "clock rate of the CPUs", "GHz", 1e-9, "more"),
+    "instructions_per_cycle": Ratio("instructions", "cpu_cycles", "instructions per cycle", better="more"),
+    "branch_miss_share": Ratio(
+        "branch_misses", "branch_instructions", "share of branches predicted wrongly", SHARE
+    ),
+    "cache_miss_share": Ratio(
+        "cache_misses", "cache_references", "share of uses of the cache that missed", SHARE
+    ),
+    "l1_dcache_load_miss_share": Ratio(
+        "l1_dcache_load_misses", "l1_dcache_loads", "share of loads that missed the L1 data cache", SHARE
+    ),
+    "llc_load_miss_share": Ratio(
+        "llc_load_misses", "llc_loads", "share of loads from the last level of the cache that missed", SHARE
+    ),
+    "cache_misses_per_instruction": Ratio("cache_misses", "instructions", "cache misses per instruction"),
+    COPIED_SHARE: Ratio("completions_copied", "completions", "copied share"),
+    NOT_COPIED_SHARE: Ratio("bytes_not_copied", "bytes_received", "not copied share"),
 }
-"""What is known of each side where both the counter above and the one below the line are."""
+"""What is known of each side where both the figure above and the one below the line are."""
+
+NO_CONNECTION_HELD = (
+    "memory per connection is that of connections that are open near the end of a window: of a load that "
+    "ends by time (load.settings.milliseconds), and never of a whole life"
+)
 
 NONE_BECAUSE = {
+    **{f"{name}{PER_CONNECTION}": NO_CONNECTION_HELD for name in HELD},
     COPIED_SHARE: "nothing was sent without copying",
     "share_of_rate": "its lab has no rate, or it moved no payload that is counted",
     "share_of_ceiling": "the contender that shows the ceiling has no trial beside it",
@@ -270,16 +333,20 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
     before, dot, what = name.partition(".")
     side: Side | None = next((side for side in SIDES if side == before), None)
     whole, per = parted(what)
-    if not dot or not whole or (side is None and (before != BOTH or not per)):
+    if not dot or not whole or (side is None and (before != BOTH or per not in OF_BOTH)):
         raise KeyError(name)
     whose = SIDES[side] if side else "of server and clients"
-    if what in RATIOS and side:
-        better: Better = "more" if what == "instructions_per_cycle" else "less"
-        return Metric(name, f"{_spelled(what)} {whose}", better=better, side=side)
+    if side and (ratio := RATIOS.get(what)):
+        return Metric(name, f"{ratio.words} {whose}", ratio.unit, ratio.better, side=side)
     words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole) or _spelled(whole)} {whose}"
     is_time = counters.get(whole) == NANOSECONDS or whole.endswith("_seconds")
     found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side or "server")
-    return replace(found, words=f"{words} {PER[per]}", whole=False) if per else found
+    if not per:
+        return found
+    unit = {PER_CONNECTION: "bytes"}.get(per, found.unit)
+    if per in RATES:
+        unit = "" if is_time else "1/s"
+    return replace(found, words=f"{words} {PER[per]}", unit=unit, whole=False)
 
 
 def _spelled(name: str) -> str:
@@ -287,7 +354,7 @@ def _spelled(name: str) -> str:
 
 
 def parted(what: str) -> tuple[str, str]:
-    """An amount of a side, and what it is divided by: `("cpu_cycles", "_per_byte")`; empty: by nothing."""
+    """A figure of a side, and what it is divided by: `("cpu_cycles", "_per_byte")`; empty: by nothing."""
     for per in PER:
         if what.endswith(per):
             return what.removesuffix(per), per
@@ -302,24 +369,94 @@ def is_of_clients(name: str) -> bool:
         return False
 
 
-def metric_names(counters: Iterable[str] = ()) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class AskedCounters:
+    """What a study asks both sides for: the figures of its counters, and those of them that are states."""
+
+    figures: tuple[str, ...] = ()
+    states: frozenset[str] = frozenset()
+
+    @property
+    def of_sides(self) -> list[str]:
+        """What there is of each side."""
+        return list(dict.fromkeys([*OF_A_LIFE, *OF_A_TALLY, *self.figures]))
+
+    def divided(self) -> Iterator[tuple[str, str]]:
+        """What there is of them divided by something else, as figure and ending."""
+        for figure in self.of_sides:
+            if figure not in self.states:
+                yield from ((figure, per) for per in OF_BOTH)
+            if figure in self.figures and figure not in self.states:
+                yield from ((figure, per) for per in rates_of(figure, self.figures))
+
+
+def asked_counters(names: Iterable[str], catalogue: Catalogue) -> AskedCounters:
+    """The figures of counters by their names, as the engine has them."""
+    asked = [*names]
+    states = states_of_counters(asked, catalogue)
+    return AskedCounters(tuple(figures_of_counters(asked, catalogue)), frozenset(states))
+
+
+def rates_of(figure: str, counters: Collection[str]) -> list[str]:
+    """By which times a counter is divided, where these are asked for; CPU time by itself is not."""
+    return [per for per in RATES if per == PER_SECOND or (TASK_CLOCK in counters and figure != TASK_CLOCK)]
+
+
+def metric_names(asked: AskedCounters = AskedCounters()) -> list[str]:
     """Every metric that a study which asks for these counters may name."""
-    figures = figures_of_sides(counters)
-    divided = [f"{figure}{per}" for figure in figures for per in PER]
-    ratios = [name for name, parts in RATIOS.items() if set(parts) <= set(figures)]
-    of_each = [f"{side}.{name}" for side in SIDES for name in [*figures, *divided, *ratios]]
-    return [*METRICS, *of_each, *(f"{BOTH}.{name}" for name in divided)]
-
-
-def figures_of_sides(counters: Iterable[str] = ()) -> list[str]:
-    """What there is of each side, given the counters that are asked for."""
-    return list(dict.fromkeys([*OF_A_LIFE, *OF_A_TALLY, *counters]))
+    figures = asked.of_sides
+    divided = list(asked.divided())
+    ratios = [name for name, ratio in RATIOS.items() if set(ratio.parts) <= set(figures)]
+    of_each = [*figures, *(f"{figure}{per}" for figure, per in divided), *ratios]
+    held = [f"server.{name}{PER_CONNECTION}" for name in HELD if name in asked.figures]
+    of_both = [f"{BOTH}.{figure}{per}" for figure, per in divided if per in OF_BOTH]
+    return [*METRICS, *(f"{side}.{name}" for side in SIDES for name in of_each), *held, *of_both]
 
 
 def counters_of(name: str) -> tuple[str, ...]:
     """The figures of its side that a metric is made of; none of one with a fixed name."""
     _, _, what = name.partition(".")
-    return RATIOS.get(what) or ((parted(what)[0],) if what else ())
+    if ratio := RATIOS.get(what):
+        return ratio.parts
+    whole, per = parted(what)
+    return (whole, TASK_CLOCK) if per == PER_CPU_SECOND else (whole,) if what else ()
+
+
+def made_of(side: str, counter: str, names: Iterable[str]) -> list[str]:
+    """Of these metrics, those that rest on what a side's counter tells, on one of its further figures too."""
+    return [
+        name
+        for name in names
+        if name.partition(".")[0] in (side, BOTH)
+        and any(part == counter or part.startswith(f"{counter}.") for part in counters_of(name))
+    ]
+
+
+LADDER = ("cpu_cycles", TASK_CLOCK)
+"""What CPU cost is counted in, the best first; below both is what the system accounts for."""
+
+OF_THE_SYSTEM = {
+    "server": "server_cpu_seconds",
+    "client": "client_cpu_seconds",
+    f"server{PER_REQUEST}": "server_cpu_per_request",
+    f"client{PER_REQUEST}": "client_cpu_per_request",
+    f"server{PER_BYTE}": "server_cpu_per_byte",
+    f"client{PER_BYTE}": "client_cpu_per_byte",
+    f"{BOTH}{PER_BYTE}": "cpu_per_byte",
+}
+"""The lowest rung, by side and what it is divided by."""
+
+
+def rungs_below(name: str) -> list[str]:
+    """What tells of CPU cost in the place of a metric of cycles or of task-clock, the next rung first; none
+    of other metrics."""
+    side, _, what = name.partition(".")
+    whole, per = parted(what)
+    last = OF_THE_SYSTEM.get(f"{side}{per}")
+    if whole not in LADDER or (last is None and per not in OF_BOTH):
+        return []
+    lower = LADDER[LADDER.index(whole) + 1 :]
+    return [*(f"{side}.{each}{per}" for each in lower), *([last] if last else [])]
 
 
 def in_order(names: Iterable[str]) -> list[str]:

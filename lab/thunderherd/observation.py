@@ -6,7 +6,7 @@ Whether it may count: `trial_faults`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from thunderherd import noise
 from thunderherd.engine_lines import (
@@ -21,10 +21,20 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
-from thunderherd.metrics import COPIED_SHARE, ELAPSED, NOT_COPIED_SHARE, OF_A_TALLY, is_of_clients
+from thunderherd.metrics import (
+    COPIED_SHARE,
+    ELAPSED,
+    HELD,
+    NOT_COPIED_SHARE,
+    OF_A_TALLY,
+    PER_CONNECTION,
+    is_of_clients,
+)
+from thunderherd.readouts import not_available, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
+    Counting,
     Measured,
     Number,
     figures_of,
@@ -181,13 +191,39 @@ class Observation:
             workers=workers,
             listen_drops=self.listen_drops(),
         )
-        each = measured.bytes_per_request()
-        server = of_side("server", self._of_server(), work.requests, each)
-        client = of_side("client", self._of_clients(), asked, each)
+        each, clients_had = measured.bytes_per_request(), self._of_clients()
+        by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states)
+        server = {**of_side("server", self._of_server(), by), **self._held_per_connection()}
+        client = of_side("client", clients_had, replace(by, requests=asked, seconds=clients_had[ELAPSED]))
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
         return {name: None if left_out(name, self) else value for name, value in found.items()}
+
+    def _server_seconds(self) -> float:
+        """The time in which the server's counters came to what they are: its life; between the two readings
+        of a load that ends by time; of one that ends by count that of the load, without the rest before and
+        after it, in which nothing happens."""
+        if self.server_life is not None:
+            return self.server_life.elapsed_ns / 1e9
+        if self.before is not None and self.after is not None and self.before is not self.rest_before:
+            return (self.after.monotonic_ns - self.before.monotonic_ns) / 1e9
+        return elapsed_seconds(self.loads)
+
+    def _held_per_connection(self) -> dict[str, Number | None]:
+        """What the server's memory grew by from its rest before the load to a moment near the window's end,
+        by the connections that were open then; None where it was not read at both, or none was open."""
+        found: dict[str, Number | None] = {}
+        for name in (name for name in HELD if name in self.counters):
+            grown = None
+            if self.rest_before is not None and self.during is not None:
+                opened = [
+                    each.tally.connections - each.tally.closed for each in (self.rest_before, self.during)
+                ]
+                more = _difference(self.rest_before.counters.get(name), self.during.counters.get(name))
+                grown = share(more, opened[1] - opened[0])
+            found[f"server.{name}{PER_CONNECTION}"] = grown
+        return found
 
     def _switches_per_connection(self, work: Tally) -> float | None:
         """In the window where they are counted there, which is possible for a pool's workers; else of the
@@ -295,7 +331,7 @@ class Observation:
         }
         said += not_available(of_clients, " of the clients")
         said += scaled_in_words(scaled_of_sides(self))
-        if any(read_late(self)) and is_of_clients(self.contender.metric):
+        if any(read_late(self)) and stands_late(self.contender.metric):
             said.append(READ_LATE)
         return said
 
@@ -337,67 +373,19 @@ def read_late(seen: Observation | TrialRecord) -> list[str]:
     ]
 
 
+HELD_PER_CONNECTION = {f"server.{name}{PER_CONNECTION}" for name in HELD}
+
+
+def stands_late(metric: str) -> bool:
+    """Whether a metric is what it is wherever the server's readings lie: what the clients tell, shares of
+    what was sent or received, and what the connections hold that are open at a reading."""
+    is_share = metric.endswith((f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}"))
+    return is_of_clients(metric) or is_share or metric in HELD_PER_CONNECTION
+
+
 def left_out(metric: str, seen: Observation | TrialRecord) -> bool:
-    """Whether a metric is not told of a trial because its server was read late: all but what the clients
-    tell, and shares of what was sent or received, which are such wherever the readings lie."""
-    stands = is_of_clients(metric) or metric.endswith((f".{COPIED_SHARE}", f".{NOT_COPIED_SHARE}"))
-    return not stands and bool(read_late(seen))
-
-
-def unavailable_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, str]]:
-    """By side, the counters that were asked for and could not be read in a trial, and why."""
-    told = seen.ready.counters if seen.ready else {}
-    clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
-    return {
-        "server": {
-            **{name: why for name, why in told.items() if why},
-            **(seen.summary.unavailable if seen.summary else {}),
-            **(seen.server_life.unavailable if seen.server_life else {}),
-        },
-        "client": {name: why for each in clients for name, why in each.unavailable.items()},
-    }
-
-
-def scaled_of_sides(seen: Observation | TrialRecord) -> dict[str, dict[str, float]]:
-    """By side, the counters whose figures are extrapolated, and the share of the time in which they were
-    counted: of several loads the least."""
-    if seen.server_life is not None:
-        server = seen.server_life.multiplexing
-    elif seen.before is None or seen.after is None:
-        server = {}
-    else:
-        earlier, later = seen.before.multiplexing, seen.after.multiplexing
-        server = {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
-    clients: dict[str, float] = {}
-    for load in seen.client_lives or seen.loads:
-        for name, each in load.multiplexing.items():
-            if each.scaled:
-                clients[name] = min(each.share, clients.get(name, 1.0))
-    return {
-        "server": {name: each.share for name, each in server.items() if each.scaled},
-        "client": clients,
-    }
-
-
-def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """What belongs beside figures that are extrapolated."""
-    for side, shares in scaled.items():
-        if shares:
-            each = ", ".join(f"{name} ({share:.0%} of the time)" for name, share in shares.items())
-            yield (
-                "the CPU has too few counters for all events at once: "
-                f"of the {side}, these were counted for a part of the time, and are extrapolated: {each}"
-            )
-
-
-def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:
-    """In words, the counters that cannot be read; those with the same reason in one sentence."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        by_reason.setdefault(why, []).append(name)
-    for why, names in by_reason.items():
-        are = f"counter {names[0]} is" if len(names) == 1 else f"counters {', '.join(names)} are"
-        yield f"{are} not available{of_whom}: {why}"
+    """Whether a metric is not told of a trial because its server was read late."""
+    return not stands_late(metric) and bool(read_late(seen))
 
 
 def connections_of(trial: TrialRecord) -> dict[str, Connection]:

@@ -22,6 +22,7 @@ from thunderherd.columns import Values, together
 from thunderherd.contrasts import Measured, lacks, measure
 from thunderherd.contrasts_file import outside_this_size
 from thunderherd.copied import copied_after_all
+from thunderherd.extrapolation import Shares, remarks
 from thunderherd.metrics import metric
 from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records import QuestionSummary
@@ -40,6 +41,7 @@ def answers(
     *,
     questions: Sequence[Question] | None = None,
     unavailable: Mapping[str, str] | None = None,
+    scaled: Shares | None = None,
 ) -> list[QuestionSummary]:
     """The answer to every question of the study's source, in the order of its file.
 
@@ -53,6 +55,8 @@ def answers(
         Those of `study.claims_path` if not given.
     unavailable
         Why this machine does not offer a metric, by metric.
+    scaled
+        What is extrapolated, by contender and metric.
 
     Raises
     ------
@@ -63,7 +67,8 @@ def answers(
     alpha, early = judged_after(study, values)
     verdicts = _verdicts(questions, study, values, unavailable or {}, alpha)
     return [
-        _answer(question, study, values, unavailable or {}, verdicts, alpha, early) for question in questions
+        _answer(question, study, values, unavailable or {}, scaled or {}, verdicts, alpha, early)
+        for question in questions
     ]
 
 
@@ -114,6 +119,7 @@ def _answer(
     study: Study,
     values: Values,
     unavailable: Mapping[str, str],
+    scaled: Shares,
     verdicts: Mapping[tuple[str, str], _Verdict],
     alpha: float,
     early: str | None,
@@ -143,13 +149,14 @@ def _answer(
         found = {point: verdicts.get((question.id, f"{name}={point}")) for point in points}
         filled[name] = NOT_JUDGED if early else _turn(found)
     for name, best in question.best.items():
-        filled[name] = _best(best, values, alpha if early is None else None)
+        filled[name] = _best(best, values, unavailable, alpha if early is None else None)
     about = {
         name
         for each in (*question.figures.values(), *question.tests().values())
         for name in each.contenders()
     }
     notes = [*([question.note] if question.note else []), *copied_after_all(study, values, about)]
+    notes += _extrapolated(question, scaled)
     if early and (question.tests() or question.best):
         notes.append(f"nothing is judged: {early}")
     return QuestionSummary(
@@ -159,6 +166,24 @@ def _answer(
         note="\n".join(notes) or None,
         figures=figures,
     )
+
+
+def _extrapolated(question: Question, scaled: Shares) -> list[str]:
+    """What is to be said of its figures that rest on events which were counted for a part of the time."""
+    needed = [
+        (each.metrics(), each.contenders())
+        for each in (*question.figures.values(), *question.tests().values())
+    ]
+    needed += [([best.metric], {*best.points}) for best in question.best.values()]
+    found: dict[str, set[str]] = {}
+    for metrics, contenders in needed:
+        for name in metrics:
+            found.setdefault(name, set()).update(contenders)
+    return [
+        f"{name}: {said}"
+        for name, contenders in found.items()
+        for said in remarks(scaled, [name], contenders)
+    ]
 
 
 def _outside(question: Question, study: Study) -> str | None:
@@ -193,14 +218,16 @@ def _turn(verdicts: Mapping[str, _Verdict | None]) -> str:
     return f'nowhere ("{known[0][1]}" at {", ".join(point for point, _ in known)})'
 
 
-def _best(best: Best, values: Values, alpha: float | None) -> str:
+def _best(best: Best, values: Values, unavailable: Mapping[str, str], alpha: float | None) -> str:
     """`30 (not separated from it: 15, 45)`; of the blocks that have all points."""
     own = values.get(best.metric, {})
     shared = together({name: own[name] for name in best.points if name in own})
     columns = {name: np.asarray(column) for name, column in shared.items() if column}
     measured = list(columns)
     if not measured:
-        return f"[not measured: no point has {best.metric}]"
+        why = unavailable.get(best.metric)
+        said = f"{best.metric} is not available: {why}" if why else f"no point has {best.metric}"
+        return f"[not measured: {said}]"
     sign = -1 if metric(best.metric).better == "more" else 1
     first = min(measured, key=lambda name: sign * hodges_lehmann(columns[name]).value)
     point, others = best.points[first], [name for name in measured if name != first]

@@ -183,7 +183,7 @@ class Question(BaseModel):
 
 def check_question(question: QuestionTable, here: KeyPath, study: Study, problems: Problems) -> None:
     """All that a question names exists, every sentence rests on a placeholder, and each of them is used."""
-    check_metric(question.metric, (*here, "metric"), study.measure.counters_named, problems)
+    check_metric(question.metric, (*here, "metric"), study.measure.asked, problems)
     sums: dict[str, Mapping[str, SumTable]] = {"figures": question.figures, "verdicts": question.verdicts}
     for table, entries in sums.items():
         for name, entry in entries.items():
@@ -241,7 +241,7 @@ def placeholders_in(sentence: str) -> Iterator[str]:
 
 def _check_best(best: BestTable, here: KeyPath, study: Study, problems: Problems) -> None:
     if best.metric is not None:
-        check_metric(best.metric, (*here, "metric"), study.measure.counters_named, problems)
+        check_metric(best.metric, (*here, "metric"), study.measure.asked, problems)
     if best.sweep not in (sweeps := declared_sweeps(study)):
         problems.add((*here, "sweep"), unknown("sweep", best.sweep, sweeps))
     elif best.base not in (bases := bases_of(study, best.sweep)):
@@ -250,7 +250,7 @@ def _check_best(best: BestTable, here: KeyPath, study: Study, problems: Problems
 
 def _check_turn(turn: TurnTable, here: KeyPath, study: Study, problems: Problems) -> None:
     if turn.metric is not None:
-        check_metric(turn.metric, (*here, "metric"), study.measure.counters_named, problems)
+        check_metric(turn.metric, (*here, "metric"), study.measure.asked, problems)
     if turn.sweep not in (sweeps := declared_sweeps(study)):
         problems.add((*here, "sweep"), unknown("sweep", turn.sweep, sweeps))
         return

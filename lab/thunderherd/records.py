@@ -6,15 +6,17 @@ Times are in seconds, and every name that is not a plain count says its unit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import fmean, stdev
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from thunderherd.counted_form import CountedSummary
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.estimates import Interval as Interval
+from thunderherd.estimates import Record as Record
+from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
@@ -23,12 +25,6 @@ from thunderherd.profile_form import ProfilingSummary
 SchemaNumber = Literal[4]
 SCHEMA: SchemaNumber = 4
 """The version of both shapes."""
-
-
-class Record(BaseModel):
-    """Frozen, and strict about its keys: a misspelt key is an error, not a silence."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
 
 # One trial
@@ -123,16 +119,6 @@ class TrialRecord(Record):
 # summary.json
 
 
-class Interval(Record):
-    """An estimate with its interval. A null end: so few blocks give no bound at this confidence."""
-
-    value: float
-    low: float | None
-    high: float | None
-    confidence: float | None = None
-    blocks: int | None = None
-
-
 class LookTaken(Record):
     """A planned look: whether it was taken, and how many comparisons were decided at it."""
 
@@ -173,6 +159,10 @@ class StudySummary(Record):
     looks: list[LookTaken]
     complete: bool = Field(description="the last look was taken, or all was decided earlier")
     cpu_scope: CpuScope | None
+    cpu_sources: dict[str, str | None] = Field(
+        default_factory=dict,
+        description="where windows have the server's CPU time from, and why from no better source",
+    )
     settings: dict[str, Any] = Field(
         description="load, laboratory and noise settings in effect; a contender has its server's"
     )
@@ -191,25 +181,6 @@ class ClientsPerWorker(Record):
     mean: float
     maximum: float
     standard_deviation: float
-
-
-class Spread(Record):
-    """Mean and spread of repeated runs, in the metric's own unit; the deviation of a single run is null."""
-
-    mean: float
-    standard_deviation: float | None = Field(description="of the sample, n - 1")
-    minimum: float
-    maximum: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """That of these runs, one at least."""
-        return cls(
-            mean=fmean(values),
-            standard_deviation=stdev(values) if len(values) > 1 else None,
-            minimum=min(values),
-            maximum=max(values),
-        )
 
 
 class ContenderSummary(Record):
@@ -244,6 +215,11 @@ class ContenderSummary(Record):
     )
     unknown: dict[str, str] = Field(
         default_factory=dict, description="by metric, why nothing tells a figure of what it did"
+    )
+    scaled: dict[str, float] = Field(
+        default_factory=dict,
+        description="by metric that is extrapolated in one of its trials, since its events took turns on the "
+        "CPU's few counters: the least share of the time in which they were counted",
     )
     runs: list[TrialMetrics] = Field(
         description="the metrics of each run, by block, where runs are repeated in place of verdicts; of the "
@@ -383,7 +359,8 @@ class SweepSummary(Record):
         description="of the metrics that it shows, those that cannot be had here, and why",
     )
     substitutes: dict[str, str] = Field(
-        default_factory=dict, description="by such a metric, the one that its chart shows in its place"
+        default_factory=dict,
+        description="by such a metric, the one that is shown in its place: of CPU cost the next rung",
     )
     slope: str | None = Field(
         default=None, description="what one more on its axis is called, where the study asks what each adds"
@@ -428,32 +405,6 @@ class QuestionSummary(Record):
     )
 
 
-class CountedCell(Record):
-    """One event of one contender on one side: what was counted here, beside the source's figure."""
-
-    event: str = Field(description="the source's name for it")
-    side: Literal["server", "client"]
-    base: str = Field(description="the contender, without its @SWEEP=POINT")
-    unit: str = Field(description="the source's unit, of both figures")
-    metric: str | None = Field(description="what it is here; null: this program does not count it")
-    value: Interval | None
-    spread: Spread | None = Field(default=None, description="with repetitions: of the runs, in this unit")
-    why: str | None = Field(description="where there is no value: why not")
-    paper: float | None
-
-
-class CountedSummary(Record):
-    """The source's counters of both sides beside this machine's: events by contenders, for each side."""
-
-    title: str
-    sweep: str | None = Field(description="of which the contenders are a point; null: of the main table")
-    point: str | None
-    events: list[str] = Field(description="in the source's order")
-    contenders: list[str] = Field(description="their bases")
-    cells: list[CountedCell]
-    notes: dict[str, str] = Field(default_factory=dict, description="by event: what the source gets wrong")
-
-
 class TrialCounts(Record):
     """How many trials there were, and what became of them. The three counts add up to all trials on disk."""
 
@@ -481,6 +432,10 @@ class Summary(Record):
         default_factory=list, description="how far the best results are from them"
     )
     contenders: list[ContenderSummary]
+    unavailable: dict[str, str] = Field(
+        default_factory=dict,
+        description="by side and counter that was asked for and cannot be had here (server.cpu_cycles): why",
+    )
     sweeps: list[SweepSummary]
     paper: list[PaperFigure] = Field(
         default_factory=list, description="the source's figures, with what is to be known about each"

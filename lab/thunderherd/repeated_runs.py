@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from thunderherd.figures import ABSENT, heading_of, number, printable, unit_of
+from thunderherd.figures import ABSENT, extrapolated, heading_of, number, printable, unit_of
 from thunderherd.matrices import (
     Reasons,
     at_points,
@@ -48,7 +48,7 @@ class Runs:
     headings: tuple[str, ...]
     rows: tuple[RunRow, ...]
     notes: tuple[str, ...] = ()
-    """What to know about the source's figures."""
+    """What to know about figures, the source's and ours."""
 
     def part(self, columns: slice) -> Runs:
         """Some of its columns; its notes stay with the whole."""
@@ -221,10 +221,15 @@ def _runs(
             )
             rows.append(RunRow(point, base, head, cells, is_summary=True))
     lacking = [
-        f"{ABSENT} {why_none(column.name, each)}"
+        f"{ABSENT} {why_none(summary, column.name, each)}"
         for column in columns
         for each in known
         if each.runs and any(run.get(column.name) is None for run in each.runs)
+    ]
+    lacking += [
+        f"{column.heading}: {said}"
+        for column in columns
+        if (said := extrapolated(each.scaled.get(column.name) for each in known))
     ]
     heads = tuple(column.heading for column in columns)
     return Runs(

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
@@ -26,7 +26,16 @@ from altair.utils.schemapi import debug_mode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from thunderherd import crossover_plot, drawing, matrices, plots, repeated_runs, tables
+from thunderherd import (
+    claim_tables,
+    counted_matrix,
+    crossover_plot,
+    drawing,
+    matrices,
+    plots,
+    repeated_runs,
+    tables,
+)
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
@@ -41,7 +50,8 @@ from thunderherd.figures import (
 from thunderherd.kept_files import kept
 from thunderherd.limits_tables import bounds_in_words, legend, limit_rows
 from thunderherd.matrices import Matrix
-from thunderherd.papers import notes_by_mark, papers_of
+from thunderherd.papers import papers_of
+from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
 from thunderherd.results import load
 from thunderherd.slope_matrix import slope_matrix
@@ -120,11 +130,11 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         pairs=tables.pair_rows(summary, between=" to "),
         pairs_legend=tables.pairs_legend(summary),
         legend=tables.legend(summary),
-        notes=notes_by_mark(summary).texts,
+        notes=tables.table_notes(summary).texts,
         verdicts=tables.verdict_counts(summary),
         claims=tables.claim_counts(summary),
-        claims_legend=tables.claims_legend(),
-        questions_legend=tables.questions_legend(),
+        claims_legend=claim_tables.claims_legend(),
+        questions_legend=claim_tables.questions_legend(),
         trials=tables.trial_counts(summary),
         run=tables.run_line(summary),
         bounds=bounds_in_words(summary),
@@ -143,9 +153,11 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         sweeps_legend=matrices.sweeps_legend(summary),
         main_further=matrices.main_further(summary, between=" to "),
         main_runs=repeated_runs.main_runs(summary),
-        counted_title=printable(matrices.counted_title(summary)),
-        counted=matrices.counted_matrices(summary, between=" to "),
-        counted_legend=matrices.counted_legend(summary),
+        counted_title=printable(counted_matrix.counted_title(summary)),
+        counted=counted_matrix.counted_matrices(summary, between=" to "),
+        perf_stats=perf_stats(summary),
+        perf_stats_legend=LEGEND,
+        counted_legend=counted_matrix.counted_legend(summary),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
         palette={
             "ink": drawing.INK,
@@ -224,7 +236,7 @@ class _Sweep:
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
     shown = matrices.metrics_of(sweep)
     # What is drawn in the place of another metric need not be drawn again.
-    instead = {sweep.substitutes[name] for name in shown if name in sweep.substitutes}
+    instead = {*sweep.substitutes.values()}
     drawable = [
         name
         for name in shown
@@ -251,7 +263,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
-        about=_about(summary, sweep),
+        about=_about(summary, sweep) + _not_drawn(sweep, [name for name in shown if name not in drawable]),
         charts=charts,
         crossover=[printable(each) for each in sentences(summary, sweep)],
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
@@ -278,6 +290,12 @@ def _about_missing(sweep: SweepSummary, name: str) -> str:
         return ""
     instead = f" In its place: {words_of(sweep.substitutes[name])}." if name in sweep.substitutes else ""
     return f"Not to be had here: {words_of(name)} ({why}).{instead}"
+
+
+def _not_drawn(sweep: SweepSummary, names: Iterable[str]) -> str:
+    """Which metrics have no chart since this machine does not tell them."""
+    said = [f"{words_of(name)} ({why})" for name in names if (why := sweep.unavailable.get(name))]
+    return f" Not to be had here, and not drawn: {'; '.join(said)}." if said else ""
 
 
 def _about(summary: Summary, sweep: SweepSummary) -> str:

@@ -110,7 +110,8 @@ def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, 
 
 def show_claims(study: str, directory: Path) -> None:
     """Prints the verdicts on the claims of a study's source."""
-    from thunderherd.tables import make_console, print_claims
+    from thunderherd.claim_tables import print_claims
+    from thunderherd.layout import make_console
 
     summary = _summary(directory)
     name = Path(study).stem if study.endswith(".toml") else study

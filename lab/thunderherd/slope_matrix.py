@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from thunderherd.figures import ABSENT, Unit, count, number, words_of
-from thunderherd.matrices import Cell, Matrix, Reasons, Shown, caption_of, digits_for, shown, unit_for
+from thunderherd.figures import ABSENT, Unit, count, extrapolated, number, words_of
+from thunderherd.matrices import (
+    Cell,
+    Matrix,
+    Reasons,
+    Shown,
+    at_points,
+    caption_of,
+    digits_for,
+    shown,
+    unit_for,
+)
 from thunderherd.records import SlopeSummary, Summary, SweepSummary
 
 __all__ = ["slope_matrix"]
@@ -45,8 +55,21 @@ def slope_matrix(summary: Summary, sweep: SweepSummary, between: str = "..") -> 
         "metric",
         tuple(sweep.contenders),
         tuple(rows),
-        (*reasons.notes, f"slope: least squares over {sweep.x_label} {points} {how}", f"R²: {STRAIGHT}"),
+        (
+            *reasons.notes,
+            *_scaled(summary, sweep),
+            f"slope: least squares over {sweep.x_label} {points} {how}",
+            f"R²: {STRAIGHT}",
+        ),
     )
+
+
+def _scaled(summary: Summary, sweep: SweepSummary) -> Iterator[str]:
+    """Which of its lines rest on counts of a part of the time."""
+    contenders = at_points(summary, sweep).values()
+    for name in dict.fromkeys(each.metric for each in sweep.slopes):
+        if said := extrapolated(each.scaled.get(name) for each in contenders):
+            yield f"{words_of(name)}: {said}"
 
 
 def _straight(figure: Shown | None, between: str) -> Cell:

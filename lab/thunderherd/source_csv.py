@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 
+from thunderherd.figures import extrapolated, not_offered
 from thunderherd.metrics import UNITS_OF_TIME, metric
 from thunderherd.records import ContenderSummary, Summary
 from thunderherd.source_csv_form import CsvColumn, SourceCsvTable
@@ -16,6 +17,9 @@ __all__ = ["text_of"]
 UNKNOWN = "unknown"
 """In place of a figure of something that the contender did, and nothing has told."""
 
+REMARKS = "remarks"
+"""The head of the column that says what is to be known of a line's figures."""
+
 DIGITS = 10
 """Significant digits of a figure: more than any has, so that nothing is lost by writing it."""
 
@@ -24,7 +28,9 @@ def text_of(study: Study, summary: Summary) -> str | None:
     """The whole file; None where the study has no such table, or this size none of its lines.
 
     What was not measured is an empty field: never zero, and the line is there all the same. What cannot be
-    known of something that was done is `UNKNOWN`: a share of copied sends without a completion.
+    known of something that was done is `UNKNOWN`: a share of copied sends without a completion. A last column
+    `REMARKS`, which the source does not have, is there where a line has to say that a figure is extrapolated,
+    or why an event is not: a mark in the field itself would make it no number.
     """
     table = study.source_csv
     if table is None:
@@ -34,17 +40,34 @@ def text_of(study: Study, summary: Summary) -> str | None:
         return None
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([list(table.columns), *lines])
+    has_remarks = any(remarks for _, remarks in lines)
+    writer.writerow([*table.columns, *([REMARKS] if has_remarks else [])])
+    writer.writerows([*fields, *([remarks] if has_remarks else [])] for fields, remarks in lines)
     return text.getvalue()
 
 
-def _lines(table: SourceCsvTable, study: Study, summary: Summary) -> Iterator[list[str]]:
+def _lines(table: SourceCsvTable, study: Study, summary: Summary) -> Iterator[tuple[list[str], str]]:
+    """The fields of each line, and what is to be known of them."""
     found = {each.name: each for each in summary.contenders}
     named = next((column.names for column in table.columns.values() if column.names is not None), None)
     for contender in study.contenders:
         if contender.sweep in table.sweeps and (named is None or contender.base in named):
             measured = found[contender.name]
-            yield [_field(column, study, contender, measured) for column in table.columns.values()]
+            fields = [_field(column, study, contender, measured) for column in table.columns.values()]
+            yield fields, "; ".join(_remarks(table, summary, measured))
+
+
+def _remarks(table: SourceCsvTable, summary: Summary, measured: ContenderSummary) -> Iterator[str]:
+    """Of a line's columns: which are extrapolated, and which this machine does not tell and why; those of
+    which the same is to be said together."""
+    said: dict[str, list[str]] = {}
+    for head, column in table.columns.items():
+        name = column.metric or ""
+        if name in measured.metrics and name in measured.scaled:
+            said.setdefault(extrapolated([measured.scaled[name]]), []).append(head)
+        elif name not in measured.metrics and (why := not_offered(summary, name)):
+            said.setdefault(f"not available: {why}", []).append(head)
+    yield from (f"{', '.join(heads)}: {what}" for what, heads in said.items())
 
 
 def _field(column: CsvColumn, study: Study, contender: Contender, measured: ContenderSummary) -> str:

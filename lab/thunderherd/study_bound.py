@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from thunderherd.catalogue import SettingValue
+from thunderherd.metrics import AskedCounters
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, unknown
 from thunderherd.study_form import BoundTable, MeasureTable
@@ -58,11 +59,13 @@ def queueing_bound(table: BoundTable | None, settings: Settings, load: LoadPlan)
     return min(at_once) / seconds
 
 
-def check_at_least(measure: MeasureTable, known: Sequence[str], problems: Problems) -> None:
+def check_at_least(
+    measure: MeasureTable, known: Sequence[str], asked: AskedCounters, problems: Problems
+) -> None:
     """Each is a metric, and a setting of the load says how much of it there must be."""
     of_load = [key for key in known if key.startswith(OF_LOAD)]
     for name, key in measure.at_least.items():
-        check_metric(name, ("measure", "at_least", name), measure.counters_named, problems)
+        check_metric(name, ("measure", "at_least", name), asked, problems)
         if key not in of_load:
             problems.add(("measure", "at_least", name), unknown("setting of the load", key, of_load))
 

@@ -16,9 +16,8 @@ from thunderherd.catalogue import (
     Setting,
     SettingValue,
     Way,
-    figures_of_counters,
 )
-from thunderherd.metrics import METRICS, figures_of_sides, metric_names
+from thunderherd.metrics import METRICS, AskedCounters, asked_counters, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
 from thunderherd.study_form import ContenderTable, LoadTable, StudyForm
@@ -40,8 +39,8 @@ def check_names(
 ) -> None:
     """Metric, baseline, workload, load, designs, primitives, settings and pairs exist and fit together."""
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
-    figures = list(figures_of_counters(form.measure.counters_named, catalogue))
-    check_metric(form.measure.metric, ("measure", "metric"), figures, problems)
+    asked = asked_of(form, catalogue)
+    check_metric(form.measure.metric, ("measure", "metric"), asked, problems)
     counters = [each.name for each in catalogue.counters if each.countable]
     for index, name in enumerate(form.measure.counters):
         if name not in counters and not EVENT_OF_A_MACHINE.fullmatch(name):
@@ -51,7 +50,7 @@ def check_names(
             problems.add(("measure", "counters_to_come", name), why)
     for name, other in form.measure.substitutes.items():
         for each in (name, other):
-            check_metric(each, ("measure", "substitutes", name), figures, problems)
+            check_metric(each, ("measure", "substitutes", name), asked, problems)
     if form.server.workload not in workloads:
         problems.add(("server", "workload"), unknown("workload", form.server.workload, workloads))
     _check_way(form.server.way, ("server",), catalogue, problems)
@@ -65,15 +64,18 @@ def check_names(
     _check_pairs(form, problems)
 
 
-def check_metric(name: str, key: KeyPath, counters: Sequence[str], problems: Problems) -> None:
+def asked_of(form: StudyForm, catalogue: Catalogue) -> AskedCounters:
+    """What a study file asks both sides for."""
+    return asked_counters(form.measure.counters_named, catalogue)
+
+
+def check_metric(name: str, key: KeyPath, asked: AskedCounters, problems: Problems) -> None:
     """A metric exists, given the counters that the study asks for."""
-    names = metric_names(counters)
+    names = metric_names(asked)
     if name in names:
         return
     of_sides = [each for each in names if each not in METRICS]
-    known = (
-        f"{', '.join(METRICS)}; of each side, such as {of_sides[0]}: {', '.join(figures_of_sides(counters))}"
-    )
+    known = f"{', '.join(METRICS)}; of each side, such as {of_sides[0]}: {', '.join(asked.of_sides)}"
     hint = near(name, of_sides if "." in name else METRICS)
     problems.add(key, f"no such metric {show(name)}; known: {known}{hint}")
 

@@ -52,7 +52,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
-from thunderherd.metrics import CPU_PER_CONNECTION, metric_names
+from thunderherd.metrics import CPU_PER_CONNECTION, AskedCounters, metric_names
 from thunderherd.records import PROCESS_CONTROL, WORKERS, PaperFigure
 from thunderherd.study_configurations import Point, points
 from thunderherd.study_file import KeyPath, Problems, near, read_text, show, unknown
@@ -123,8 +123,9 @@ class Paper:
     claims: Path | None
 
     @classmethod
-    def read(cls, form: StudyForm, problems: Problems) -> "Paper":
-        """Reads the files that a study names; what is wrong with one is a problem of the key naming it."""
+    def read(cls, form: StudyForm, asked: AskedCounters, problems: Problems) -> "Paper":
+        """Reads the files that a study names; what is wrong with one is a problem of the key naming it.
+        Figures are of metrics that there are with the counters that it `asked` for."""
         folder = problems.file.path.parent
         inconsistencies: list[Inconsistency] = []
         claims = folder / form.claims if form.claims else None
@@ -135,9 +136,9 @@ class Paper:
                 problems.add(("inconsistencies",), str(error))
         if claims and not claims.is_file():
             problems.add(("claims",), f"claims = {show(form.claims)}: there is no file {claims}")
-        places = [_Place(form, None, (), (), (), inconsistencies, problems)]
+        places = [_Place(form, None, (), (), (), inconsistencies, asked, problems)]
         places += [
-            _Place(form, sweep, here, points(sweep, here), _bases(sweep), inconsistencies, problems)
+            _Place(form, sweep, here, points(sweep, here), _bases(sweep), inconsistencies, asked, problems)
             for index, sweep in enumerate(form.sweeps)
             for here in [("sweeps", index)]
         ]
@@ -190,10 +191,11 @@ class _Place:
         at: Sequence[Point],
         bases: Sequence[str],
         inconsistencies: Sequence[Inconsistency],
+        asked: AskedCounters,
         problems: Problems,
     ) -> None:
         self.form, self.sweep, self.here, self.problems = form, sweep, here, problems
-        self.points, self.inconsistencies = at, inconsistencies
+        self.points, self.inconsistencies, self.metrics = at, inconsistencies, metric_names(asked)
         self.name = sweep.name if sweep else None
         self.bases = bases if sweep else [table.name for table in form.contenders]
         self.tables = sweep.paper if sweep else form.paper
@@ -218,7 +220,7 @@ class _Place:
 
     def _check_metric(self, table: PaperTable, key: KeyPath) -> None:
         """The figures stand beside something that is shown."""
-        known = [*metric_names(self.form.measure.counters_named)]
+        known = [*self.metrics]
         if self.sweep is None:
             known += OF_CONTENDERS
         elif not self._is_changed((*self.here, "metric"), (*self.here, "metrics"), ("measure", "metric")):
@@ -247,7 +249,7 @@ class _Place:
         measure = self.form.measure
         if self.sweep or self._is_changed(("measure", "metric"), ("measure", "baseline")):
             return True
-        is_known = measure.metric in metric_names(measure.counters_named)
+        is_known = measure.metric in self.metrics
         return measure.baseline is not None and (measure.metric == CPU_PER_CONNECTION or not is_known)
 
     def _check_form(self, table: PaperTable, place: KeyPath) -> None:

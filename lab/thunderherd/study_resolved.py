@@ -14,7 +14,7 @@ from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, in_words
 from thunderherd.labs import USUAL
-from thunderherd.metrics import Better
+from thunderherd.metrics import AskedCounters, Better
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
@@ -66,6 +66,11 @@ class Measure(_Resolved):
     def counters_named(self) -> tuple[str, ...]:
         """The counters that metrics may be about."""
         return (*self.counters, *self.uncounted)
+
+    @property
+    def asked(self) -> AskedCounters:
+        """The same, with what is a state: what metrics there are."""
+        return AskedCounters(self.counters_named, frozenset(self.states))
 
 
 class LoadPlan(_Resolved):

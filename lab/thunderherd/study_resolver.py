@@ -149,7 +149,7 @@ class Resolver:
         if self.whole and not len(problems):
             check_used(form, self.size, chosen, self.catalogue, problems)
             check_counts(form, chosen, self.catalogue, problems)
-        paper = Paper.read(form, problems)
+        paper = Paper.read(form, checks.asked_of(form, self.catalogue), problems)
         missing = self._missing(chosen) if on_this_machine else {}
         if missing:
             absent |= missing
@@ -295,7 +295,8 @@ class Resolver:
             known |= {f"{OF_LOAD}.{name}" for name in of_load}
         check_scale(self.form, sorted(known), self.problems)
         check_bound(self.form.queueing_bound, sorted(known), self.problems)
-        check_at_least(self.form.measure, sorted(known), self.problems)
+        asked = checks.asked_of(self.form, self.catalogue)
+        check_at_least(self.form.measure, sorted(known), asked, self.problems)
 
     def _missing(self, chosen: Sequence[Configuration]) -> dict[str, str]:
         """The contenders that this machine cannot run and that may be left out, and why; others are a

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from thunderherd.catalogue import Catalogue, Way, figures_of_counters
-from thunderherd.metrics import OF_A_LIFE, UNITS_OF_TIME, counters_of
-from thunderherd.study_checks import check_metric
+from thunderherd.catalogue import Catalogue, Way
+from thunderherd.metrics import OF_A_LIFE, RATIOS, UNITS_OF_TIME, AskedCounters, counters_of
+from thunderherd.study_checks import asked_of, check_metric
 from thunderherd.study_configurations import (
     MAIN,
     Change,
@@ -46,7 +46,7 @@ SUCH_AS = "such as settings.pool, load.settings.loops, load.processes, lab.place
 def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> bool:
     """Each sweep has points and contenders; whether all are well formed, so that they can be expanded."""
     before = len(problems)
-    names = [sweep.name for sweep in form.sweeps]
+    names, asked = [sweep.name for sweep in form.sweeps], asked_of(form, catalogue)
     for index, sweep in enumerate(form.sweeps):
         here: KeyPath = ("sweeps", index)
         if sweep.name == MAIN or sweep.name in names[:index]:
@@ -58,8 +58,7 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
             *((each, (*here, "metrics", place)) for place, each in enumerate(sweep.metrics)),
         ):
             if name is not None:
-                figures = list(figures_of_counters(form.measure.counters_named, catalogue))
-                check_metric(name, key, figures, problems)
+                check_metric(name, key, asked, problems)
         shown = (sweep.metric or form.measure.metric, *sweep.metrics)
         for place, each in enumerate(sweep.logarithmic):
             if each not in shown:
@@ -69,11 +68,11 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
             _check_changes(form, index, catalogue, problems)
             _check_slope(sweep, sweep.metric or form.measure.metric, here, problems)
             _check_crossover(form, index, problems)
-    _check_source_csv(form, problems)
+    _check_source_csv(form, asked, problems)
     return len(problems) == before
 
 
-def _check_source_csv(form: StudyForm, problems: Problems) -> None:
+def _check_source_csv(form: StudyForm, asked: AskedCounters, problems: Problems) -> None:
     """The lines and columns of the source's own CSV are something that the study has."""
     table, here = form.source_csv, ("source_csv",)
     if table is None:
@@ -91,7 +90,7 @@ def _check_source_csv(form: StudyForm, problems: Problems) -> None:
         elif column.key is not None:
             _check_key(tuple(column.key.split(".")), (*key, "key"), problems)
         elif column.metric is not None:
-            check_metric(column.metric, (*key, "metric"), form.measure.counters_named, problems)
+            check_metric(column.metric, (*key, "metric"), asked, problems)
         for base in column.names or {}:
             if base not in (bases := [each.table.name for each in declared(form)]):
                 problems.add((*key, "names", base), unknown("contender", base, bases))
@@ -272,7 +271,9 @@ def check_measurable(each: Configuration, problems: Problems) -> None:
         named = [(each.sweep.metric, (*here, "metric"))] if each.sweep.metric else []
         named += [(name, (*here, "metrics", place)) for place, name in enumerate(each.sweep.metrics)]
     for name, key in named:
-        of_a_life = OF_A_LIFE.keys() & set(counters_of(name))
+        # What is divided by the time is told of a window too.
+        above = set(counters_of(name)[:1] if name.partition(".")[2] in RATIOS else counters_of(name))
+        of_a_life = OF_A_LIFE.keys() & above
         if name.startswith("server.") and of_a_life and each.trial == "window":
             problems.add(
                 key,

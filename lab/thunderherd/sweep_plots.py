@@ -16,7 +16,7 @@ import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import colours_of, dressed, heading
-from thunderherd.figures import Unit, number, printable, words_of
+from thunderherd.figures import Unit, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
@@ -75,6 +75,11 @@ def sweep_chart(
     title = _sentence(caption_of(drawn, unit))
     over = counted_over(summary, drawn, at_points(summary, sweep).values())
     known_of_ours = [*([over] if over else []), *sweep.remarks]
+    if said := extrapolated(each.scaled.get(drawn) for each in at_points(summary, sweep).values()):
+        known_of_ours.append(said)
+    lacking = not_offered(summary, name) or sweep.unavailable.get(name)
+    if lacking and drawn != name:
+        known_of_ours.append(f"in place of {words_of(name)}, not to be had here: {lacking}")
     papers = _papers(summary, sweep, name)
     figures = papers_of(summary, sweep.name, name)
     theirs = next((each.unit for each in figures), "")
@@ -84,6 +89,8 @@ def sweep_chart(
     rows = {HERE: ours, PAPER: papers}
     of_paper = _title_of_paper(name, theirs, unit)
     known = _common_note(figures)
+    if lacking and not ours:
+        known.append(f"this machine: not to be had: {lacking}")
     if papers and not ours:
         panels = [drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known)]
     elif papers and converted and drawn == name and _of_the_same_size(ours, converted):

@@ -8,19 +8,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from thunderherd.counted_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.crossover_words import sentences
 from thunderherd.figures import ABSENT, printable
 from thunderherd.layout import Layout, divided, fits, print_first_that_fits, prose
 from thunderherd.matrices import (
     Cell,
     Matrix,
-    counted_legend,
-    counted_matrices,
-    counted_title,
     main_further,
     sweep_matrices,
     sweeps_legend,
 )
+from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 from thunderherd.slope_matrix import slope_matrix
@@ -69,6 +68,17 @@ def print_counted(summary: Summary, console: Console) -> None:
             console.print()
         print_matrix(matrix, console)
     prose(console, counted_legend(summary))
+    for output in perf_stats(summary):
+        console.print()
+        prose(console, output.title, style="bold")
+        for line in output.lines:
+            # Its columns are those of the source: never folded.
+            console.print(Text(line), soft_wrap=True)
+        for note in output.notes:
+            head, _, text = note.partition(" ")
+            prose(console, text, head=f"{head} ")
+    if perf_stats(summary):
+        prose(console, LEGEND)
 
 
 def print_main_further(summary: Summary, console: Console) -> None:

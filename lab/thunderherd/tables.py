@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from thunderherd.figures import (
     ABSENT,
     count,
     estimator,
+    extrapolated,
     interval_span,
     interval_value,
     main_of,
+    not_offered,
     number,
     percent,
     places,
@@ -33,12 +35,22 @@ from thunderherd.figures import (
     span,
     words_of,
 )
-from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose, wrapped
+from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose
 from thunderherd.limits_tables import bounds_in_words
-from thunderherd.matrices import caption_of, digits_for, main_papers, shown_of, unit_for
+from thunderherd.matrices import (
+    Reasons,
+    caption_of,
+    digits_for,
+    main_papers,
+    scaled_marks,
+    shown_of,
+    unit_for,
+    why_none,
+)
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
+from thunderherd.rungs import cpu_cost_lines, main_substitute
 from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
 
 __all__ = [
@@ -46,13 +58,11 @@ __all__ = [
     "StudyRow",
     "make_console",
     "pair_rows",
-    "print_claims",
     "print_pairs",
     "print_study",
     "study_rows",
 ]
 
-CLAIM_INDENT = 5
 BETWEEN = ".."
 """Between the ends of an interval: shorter than " to ", and clear before a minus sign."""
 
@@ -88,6 +98,7 @@ class StudyRow:
     is_control: bool
     value: str
     value_span: str
+    value_mark: str
     control: str
     control_span: str
     paper: str
@@ -114,14 +125,34 @@ class PairRow:
 
 def study_rows(summary: Summary, between: str = BETWEEN) -> list[StudyRow]:
     """The rows of the study's table, in the order of the study; `between` the ends of intervals."""
-    marks = notes_by_mark(summary).marks
-    main = main_of(summary)
+    marks, main = table_notes(summary), main_of(summary)
     figures = {each.name: _main_figure(each, summary, between) for each in main}
     papers = main_papers(summary)
     return [
         _study_row(each, summary, figures[each.name], papers.get((each.name, None), ABSENT), between, marks)
         for each in main
     ]
+
+
+@dataclass(frozen=True)
+class TableNotes:
+    """What to know about the figures of the main table: the texts by mark, and the marks of contenders whose
+    figure has one, the source's or ours."""
+
+    texts: dict[str, str]
+    of_paper: dict[str, str]
+    of_ours: dict[str, str]
+
+
+def table_notes(summary: Summary) -> TableNotes:
+    """Notes on the source's figures, then why ours are missing, or that they are extrapolated."""
+    papers, name, main = notes_by_mark(summary), summary.study.metric, main_of(summary)
+    reasons = Reasons(papers.texts)
+    ours = scaled_marks(main, name, reasons)
+    for each in main:
+        if _main_figure(each, summary, BETWEEN)[0] == ABSENT:
+            ours[each.name] = reasons.mark(why_none(summary, name, each))
+    return TableNotes({mark: text for text, mark in reasons.marks.items()}, papers.marks, ours)
 
 
 def _main_figure(each: ContenderSummary, summary: Summary, between: str) -> tuple[str, str]:
@@ -142,7 +173,7 @@ def _study_row(
     figure: tuple[str, str],
     paper: str,
     between: str,
-    marks: Mapping[str, str],
+    marks: TableNotes,
 ) -> StudyRow:
     control, workers, digits = each.process_control_seconds, each.clients_per_worker, places(summary)
     is_baseline, repeated = each.name == summary.study.baseline, summary.study.repetitions is not None
@@ -154,10 +185,11 @@ def _study_row(
         is_control=each.control_of is not None,
         value=figure[0],
         value_span=figure[1],
+        value_mark=marks.of_ours.get(each.name, ""),
         control="baseline" if is_baseline else interval_value(control, digits),
         control_span="" if is_baseline or repeated else interval_span(control, digits, between),
         paper=paper,
-        mark=marks.get(each.name, ""),
+        mark=marks.of_paper.get(each.name, ""),
         workers=span(workers.minimum, workers.maximum, 0, between) if workers else ABSENT,
         workers_deviation=number(workers.standard_deviation, 1) if workers else ABSENT,
         rank=ABSENT if each.rank is None else str(each.rank),
@@ -232,6 +264,8 @@ def legend(summary: Summary) -> list[str]:
         lines.append(f"Below zero: it used less CPU than {study.baseline} for the same connections.")
     intervals = f"; intervals: {percent(min(confidences))}, each for its own figure" if confidences else ""
     lines += [f"{estimator(summary)}{intervals}."] if main else []
+    shown = [study.metric, main_substitute(summary)]
+    lines += cpu_cost_lines(summary, (name for name in shown if name)) if main else []
     if any(each.clients_per_worker for each in main):
         measured = study.connections_per_trial
         number = "" if measured is None else f"{measured:,} "
@@ -308,7 +342,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         print_table(console, lambda layout: _study_table(summary, layout))
         for line in legend(summary):
             prose(console, line)
-        for mark, text in notes_by_mark(summary).texts.items():
+        for mark, text in table_notes(summary).texts.items():
             prose(console, text, head=f"{mark} ", style="")
         print_main_further(summary, console)
         print_main_runs(summary, console)
@@ -336,7 +370,7 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
     rows, table = study_rows(summary), layout.table()
     has_control = shows_process_control(summary)
     has_paper = any(row.paper != ABSENT or row.mark for row in rows)
-    has_workers = any(row.workers != ABSENT for row in rows)
+    has_workers, has_marks = any(row.workers != ABSENT for row in rows), any(row.value_mark for row in rows)
     control = ["Process control" if layout.one_line else "Process\ncontrol"] if has_control else []
     table.add_column("Row", justify="right", no_wrap=True)
     table.add_column("Design", overflow="fold")
@@ -364,9 +398,9 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
             Text(row.row),
             name,
             *([Text(printable(row.label))] if layout.labels else []),
-            *layout.figure(row.value, row.value_span),
-            *(layout.figure(row.control, row.control_span) if has_control else []),
             # A figure keeps its column whether it has a mark or not.
+            *layout.figure(f"{row.value}{row.value_mark or ' ' * has_marks}", row.value_span),
+            *(layout.figure(row.control, row.control_span) if has_control else []),
             *([Text(f"{row.paper}{row.mark or ' '}")] if has_paper else []),
             *(workers if has_workers else []),
             Text(f"{row.rank:>2} {row.letters}".rstrip()),
@@ -418,6 +452,18 @@ def _pairs_table(summary: Summary, layout: Layout) -> Table:
     return table
 
 
+def _about_counts(summary: Summary) -> Iterator[str]:
+    """Of what pairs are compared by: what this machine does not tell, and what is extrapolated."""
+    for name in dict.fromkeys(pair.metric for pair in summary.pairs):
+        compared = {each for pair in summary.pairs if pair.metric == name for each in (pair.a, pair.b)}
+        if why := not_offered(summary, name):
+            yield f"Not to be had here: {words_of(name)}: {why}."
+        if said := extrapolated(
+            each.scaled.get(name) for each in summary.contenders if each.name in compared
+        ):
+            yield f"Ratios of {words_of(name)} are {said}."
+
+
 def pairs_legend(summary: Summary) -> list[str]:
     """How to read the table of pairs."""
     study = summary.study
@@ -434,61 +480,6 @@ def pairs_legend(summary: Summary) -> list[str]:
         )
     if confidences:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own pair.")
+    lines += _about_counts(summary)
     lines.append("Smallest detectable: the difference that a run like this finds four times out of five.")
     return lines
-
-
-def print_claims(summary: Summary, console: Console) -> None:
-    """Prints each claim of the source: the paper's figure, this machine's with its interval, the verdict,
-    why.
-    """
-    if not summary.claims and not summary.questions:
-        prose(console, f"{summary.study.name}: its source makes no claims that the study knows of", style="")
-        return
-    for claim in summary.claims:
-        head = f"{claim.id}  {claim.verdict}  "
-        lines = wrapped(claim.statement, console, head=head)
-        if len(lines) > 1:
-            lines = [head.rstrip(), *wrapped(claim.statement, console, head=" " * CLAIM_INDENT)]
-        title = Text("\n".join(lines), style="bold")
-        title.stylize(VERDICT_STYLES[claim.verdict], len(claim.id) + 2, len(head) - 2)
-        console.print(title)
-        facts = [
-            ("paper", claim.paper_figure or ABSENT),
-            *(("here", figure) for figure in claim.our_figure.splitlines() or [ABSENT]),
-            ("why", claim.why),
-            *(("note", note) for note in (claim.source_note or "").splitlines()),
-        ]
-        print_facts(console, facts, indent=CLAIM_INDENT)
-        console.print()
-    for question in summary.questions:
-        lines = wrapped(question.text, console, head=f"{question.id}  ")
-        console.print(Text("\n".join(lines), style="bold"))
-        facts = [*(("here", sentence) for sentence in question.answer)]
-        facts += [("note", note) for note in (question.note or "").splitlines()]
-        print_facts(console, facts, indent=CLAIM_INDENT)
-        console.print()
-    counts = f"{claim_counts(summary)}; " if summary.claims else ""
-    prose(console, f"{counts}{run_line(summary)}", style="")
-    if summary.claims:
-        prose(console, claims_legend())
-    if summary.questions:
-        prose(console, questions_legend())
-
-
-def questions_legend() -> str:
-    """How the words of answers come about, in two sentences."""
-    return (
-        "Answers are filled from this run's figures; in brackets intervals, each for its own figure. Words "
-        'such as "is more than" are verdicts, corrected (Holm) for all of the answers together; "is not '
-        'separated from" does not mean equal.'
-    )
-
-
-def claims_legend() -> str:
-    """How claims are judged, in two sentences."""
-    return (
-        "Supported: every difference that the claim needs is shown to be above zero; refuted: one is shown "
-        "to be below. Verdicts are corrected (Holm) for all claims together; an interval is for its own "
-        "figure."
-    )

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from thunderherd.metrics import is_of_clients
-from thunderherd.observation import Observation, less, read_late
+from thunderherd.observation import Observation, less, read_late, stands_late
 from thunderherd.trial_metrics import flow_of, total
 
 
@@ -51,7 +50,7 @@ def _window_faults(seen: Observation) -> Iterator[str]:
         yield "load: no reply came within the window"
     if (flow := flow_of(seen.loads, seen.before, seen.after)) is not None and flow.gigabits == 0:
         yield "load: no byte came within the window"
-    if not is_of_clients(seen.contender.metric):
+    if not stands_late(seen.contender.metric):
         yield from read_late(seen)
 
 

@@ -5,7 +5,7 @@ declared in `metrics` and not computed here, or the other way round, fails a tes
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from thunderherd.engine_lines import (
@@ -21,7 +21,20 @@ from thunderherd.engine_lines import (
     Snapshot,
     Tally,
 )
-from thunderherd.metrics import BOTH, METRICS, NANOSECONDS, PER_BYTE, PER_REQUEST, RATIOS, UNITS_OF_TIME
+from thunderherd.metrics import (
+    BOTH,
+    ELAPSED,
+    METRICS,
+    NANOSECONDS,
+    OF_BOTH,
+    PER_BYTE,
+    PER_REQUEST,
+    PER_SECOND,
+    RATIOS,
+    TASK_CLOCK,
+    UNITS_OF_TIME,
+    rates_of,
+)
 from thunderherd.records import TrialMetrics
 
 Number = int | float
@@ -236,23 +249,38 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
     )
 
 
-def of_side(
-    side: str, figures: Mapping[str, Number | None], requests: int, bytes_per_request: float | None = None
-) -> TrialMetrics:
-    """The figures of one side under their names as metrics, each per request and per byte too, and their
+@dataclass(frozen=True)
+class Counting:
+    """What the figures of a side are divided by: the requests that it saw, their payload, the time in which
+    it was counted; and which figures are `counters` that were asked for, and which of these `states`."""
+
+    requests: int
+    bytes_per_request: float | None = None
+    seconds: float | None = None
+    counters: Collection[str] = ()
+    states: Collection[str] = ()
+
+
+def of_side(side: str, figures: Mapping[str, Number | None], by: Counting) -> TrialMetrics:
+    """The figures of one side under their names as metrics, each amount divided by what it may be, and their
     ratios."""
     of_each: TrialMetrics = {}
     for figure, amount in figures.items():
-        per_request = share(amount, requests)
         of_each[f"{side}.{figure}"] = amount
+        if figure in by.states:
+            continue
+        per_request = share(amount, by.requests)
         of_each[f"{side}.{figure}{PER_REQUEST}"] = per_request
-        of_each[f"{side}.{figure}{PER_BYTE}"] = share(per_request, bytes_per_request or 0)
-    ratios = {
-        f"{side}.{name}": share(figures[above], figures[below] or 0)
-        for name, (above, below) in RATIOS.items()
-        if above in figures and below in figures
-    }
-    return {**of_each, **ratios}
+        of_each[f"{side}.{figure}{PER_BYTE}"] = share(per_request, by.bytes_per_request or 0)
+        for per in rates_of(figure, by.counters) if figure in by.counters else ():
+            time = by.seconds if per == PER_SECOND else figures.get(TASK_CLOCK)
+            of_each[f"{side}.{figure}{per}"] = share(amount, time or 0)
+    known = {**figures, ELAPSED: by.seconds} if by.seconds is not None else figures
+    for name, ratio in RATIOS.items():
+        if ratio.above in known and ratio.below in known:
+            found = share(known[ratio.above], known[ratio.below] or 0)
+            of_each[f"{side}.{name}"] = None if found is None else found * ratio.factor
+    return of_each
 
 
 def of_both(server: TrialMetrics, clients: TrialMetrics) -> TrialMetrics:
@@ -260,7 +288,7 @@ def of_both(server: TrialMetrics, clients: TrialMetrics) -> TrialMetrics:
     found: TrialMetrics = {}
     for name, amount in server.items():
         what = name.partition(".")[2]
-        if what.endswith((PER_REQUEST, PER_BYTE)) and f"client.{what}" in clients:
+        if what.endswith(OF_BOTH) and f"client.{what}" in clients:
             found[f"{BOTH}.{what}"] = total([amount, clients[f"client.{what}"]])
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from thunderherd.counting_form import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
 from thunderherd.explanation_words import Decomposition, decomposition, how_often, legend
-from thunderherd.figures import ABSENT, count, printable
+from thunderherd.figures import ABSENT, count, extrapolated, printable
 from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records import Summary
 
@@ -104,5 +104,8 @@ def _reasons(summary: Summary, counting: CountingSummary) -> Iterator[str]:
             if side in each.sides:
                 for name, why in each.sides[side].unavailable.items():
                     yield printable(f"{words}, {name.replace('_', ' ')}: not counted here: {why}")
+                for name, share in each.sides[side].scaled.items():
+                    named = f"{each.contender}, {words}, {name.replace('_', ' ')}"
+                    yield printable(f"{named}: {extrapolated([share])}")
     if summary.limits is None:
         yield "No difference is explained: the machine's limits, which are the prices, were not measured."

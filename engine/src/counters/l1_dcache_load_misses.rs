@@ -4,13 +4,14 @@ use perf_event::events::{CacheId, CacheResult};
 
 use crate::about::About;
 use crate::counter::Counter;
-use crate::perf_event::TreeEvent;
+use crate::perf_event::{Group, TreeEvent};
 
 pub static ENTRY: Counter = Counter::of_event(
     About {
-        summary: "Loads of a process tree that missed the first level of the data cache, its kernel's included",
+        summary: "Loads of a process tree that missed the first level of the data cache, its kernel's included; counted at the same times as all \
+                  of them",
         source: "perf_event_open(2), PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_MISS with inherit",
     },
     "misses",
-    TreeEvent::cache_load(CacheId::L1D, CacheResult::MISS),
+    TreeEvent::cache_load(CacheId::L1D, CacheResult::MISS).in_group(Group::FirstLevel),
 );

@@ -58,7 +58,9 @@ crate::register! {
         branch_misses,
         cache_references,
         cache_misses,
+        llc_loads,
         llc_load_misses,
+        l1_dcache_loads,
         l1_dcache_load_misses,
     }
 }

@@ -1,0 +1,16 @@
+//! Loads from the first level of the data cache, from a hardware event: what its misses are a share of.
+
+use perf_event::events::{CacheId, CacheResult};
+
+use crate::about::About;
+use crate::counter::Counter;
+use crate::perf_event::{Group, TreeEvent};
+
+pub static ENTRY: Counter = Counter::of_event(
+    About {
+        summary: "Loads of a process tree from the first level of the data cache, its kernel's included",
+        source: "perf_event_open(2), PERF_COUNT_HW_CACHE_L1D, OP_READ, RESULT_ACCESS with inherit",
+    },
+    "loads",
+    TreeEvent::cache_load(CacheId::L1D, CacheResult::ACCESS).in_group(Group::FirstLevel),
+);

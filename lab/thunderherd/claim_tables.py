@@ -1,0 +1,71 @@
+"""The claims and questions of a study's source, as text: what it said, what came out here, the verdict."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from thunderherd.figures import ABSENT
+from thunderherd.layout import print_facts, prose, wrapped
+from thunderherd.records import Summary
+from thunderherd.tables import VERDICT_STYLES, claim_counts, run_line
+
+__all__ = ["claims_legend", "print_claims", "questions_legend"]
+
+CLAIM_INDENT = 5
+
+
+def print_claims(summary: Summary, console: Console) -> None:
+    """Prints each claim of the source: the paper's figure, this machine's with its interval, the verdict,
+    why.
+    """
+    if not summary.claims and not summary.questions:
+        prose(console, f"{summary.study.name}: its source makes no claims that the study knows of", style="")
+        return
+    for claim in summary.claims:
+        head = f"{claim.id}  {claim.verdict}  "
+        lines = wrapped(claim.statement, console, head=head)
+        if len(lines) > 1:
+            lines = [head.rstrip(), *wrapped(claim.statement, console, head=" " * CLAIM_INDENT)]
+        title = Text("\n".join(lines), style="bold")
+        title.stylize(VERDICT_STYLES[claim.verdict], len(claim.id) + 2, len(head) - 2)
+        console.print(title)
+        facts = [
+            ("paper", claim.paper_figure or ABSENT),
+            *(("here", figure) for figure in claim.our_figure.splitlines() or [ABSENT]),
+            ("why", claim.why),
+            *(("note", note) for note in (claim.source_note or "").splitlines()),
+        ]
+        print_facts(console, facts, indent=CLAIM_INDENT)
+        console.print()
+    for question in summary.questions:
+        lines = wrapped(question.text, console, head=f"{question.id}  ")
+        console.print(Text("\n".join(lines), style="bold"))
+        facts = [*(("here", sentence) for sentence in question.answer)]
+        facts += [("note", note) for note in (question.note or "").splitlines()]
+        print_facts(console, facts, indent=CLAIM_INDENT)
+        console.print()
+    counts = f"{claim_counts(summary)}; " if summary.claims else ""
+    prose(console, f"{counts}{run_line(summary)}", style="")
+    if summary.claims:
+        prose(console, claims_legend())
+    if summary.questions:
+        prose(console, questions_legend())
+
+
+def questions_legend() -> str:
+    """How the words of answers come about, in two sentences."""
+    return (
+        "Answers are filled from this run's figures; in brackets intervals, each for its own figure. Words "
+        'such as "is more than" are verdicts, corrected (Holm) for all of the answers together; "is not '
+        'separated from" does not mean equal.'
+    )
+
+
+def claims_legend() -> str:
+    """How claims are judged, in two sentences."""
+    return (
+        "Supported: every difference that the claim needs is shown to be above zero; refuted: one is shown "
+        "to be below. Verdicts are corrected (Holm) for all claims together; an interval is for its own "
+        "figure."
+    )

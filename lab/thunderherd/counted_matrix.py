@@ -1,0 +1,80 @@
+"""The source's counters of both sides beside this machine's, as rows and columns of texts."""
+
+from __future__ import annotations
+
+from thunderherd.counted_form import CountedCell
+from thunderherd.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
+from thunderherd.matrices import Cell, Matrix, Reasons, not_tiny, shown
+from thunderherd.papers import as_printed
+from thunderherd.records import Summary
+
+__all__ = ["counted_legend", "counted_matrices", "counted_title"]
+
+
+def counted_matrices(summary: Summary, between: str = "..") -> list[Matrix]:
+    """The source's events x contenders, for each side; none where the source has no such table."""
+    table = summary.counted
+    if table is None:
+        return []
+    sides = dict.fromkeys(cell.side for cell in table.cells)
+    return [_counted_matrix(summary, side, between) for side in sides]
+
+
+def _counted_matrix(summary: Summary, side: str, between: str) -> Matrix:
+    table = summary.counted
+    if table is None:
+        raise ValueError("the summary has no table of counters")
+    cells = {(cell.event, cell.base): cell for cell in table.cells if cell.side == side}
+    reasons = Reasons()
+    rows = []
+    for event in table.events:
+        row = [cells.get((event, base)) for base in table.contenders]
+        known = [cell for cell in row if cell]
+        if not known:
+            continue
+        unit = known[0].unit
+        figures = [shown(summary, cell.value, cell.spread) for cell in known]
+        measured = [figure.value for figure in figures if figure] or [cell.paper or 0.0 for cell in known]
+        digits = decimals(not_tiny(measured))
+        said = extrapolated(cell.scaled for cell in known)
+        mark = reasons.mark(said) if said else ""
+        head = event if unit in ("", "count") else f"{event} ({unit})"
+        if note := table.notes.get(event):
+            head += reasons.mark(f"the source: {note}")
+        rows.append(
+            (head, tuple(_counted_cell(summary, cell, digits, between, reasons, mark) for cell in row))
+        )
+    return Matrix(
+        f"{side.capitalize()} side", "event", tuple(table.contenders), tuple(rows), tuple(reasons.notes)
+    )
+
+
+def _counted_cell(
+    summary: Summary, cell: CountedCell | None, digits: int, between: str, reasons: Reasons, scaled: str
+) -> Cell:
+    """`scaled` is the mark of a figure that is extrapolated."""
+    if cell is None:
+        return Cell(ABSENT, mark=reasons.mark("not in the source's table"), paper=ABSENT)
+    figure = shown(summary, cell.value, cell.spread)
+    return Cell(
+        value=ABSENT if figure is None else number(figure.value, digits),
+        span="" if figure is None else figure.span(Unit(1, cell.unit), digits, between),
+        paper=ABSENT if cell.paper is None else as_printed(cell.paper),
+        mark=reasons.mark(cell.why or "not measured")
+        if figure is None
+        else ("" if cell.scaled is None else scaled),
+    )
+
+
+def counted_legend(summary: Summary) -> str:
+    """How to read the tables of counters."""
+    return f"{estimator(summary)}. Paper: the source's figure, on its own machine."
+
+
+def counted_title(summary: Summary) -> str:
+    """The head of the tables of counters, with the contenders that they are about."""
+    table = summary.counted
+    if table is None:
+        return ""
+    where = f" ({table.sweep}: {table.point})" if table.sweep else ""
+    return f"{table.title}{where}"

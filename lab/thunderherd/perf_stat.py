@@ -1,0 +1,122 @@
+"""The source's outputs of perf-stat(1) in their own form, and below each line this machine's figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from thunderherd.counted_form import CountedCell, CountedProgram, CountedSummary, Derived
+from thunderherd.figures import printable
+from thunderherd.matrices import Reasons, shown
+from thunderherd.records import Summary
+
+__all__ = ["LEGEND", "PerfStat", "perf_stats"]
+
+LEGEND = (
+    "Each line is the report's, as perf stat prints it. Below it, behind \"here\", is this machine's: the "
+    "estimate over all blocks, whose interval is in the tables above, and what follows from it. "
+    "<not supported> is perf stat's word for an event that is not to be had, (40%) for one that was counted "
+    "for so much of the time and is extrapolated."
+)
+
+NOT_SUPPORTED = "<not supported>"
+HERE = "here"
+
+SECONDS = {"elapsed": "seconds time elapsed", "user": "seconds user", "sys": "seconds sys"}
+"""The lines that stand below the events, with their words."""
+
+BEHIND = {
+    "cpus_utilized": (1.0, 3, " CPUs utilized"),
+    "cpu_clock_per_second": (1.0, 3, " CPUs utilized"),
+    "gigahertz": (1.0, 3, " GHz"),
+    "instructions_per_cycle": (1.0, 2, " insn per cycle"),
+    "branch_miss_share": (100.0, 2, "% of all branches"),
+    "cache_miss_share": (100.0, 2, "% of all cache refs"),
+}
+"""What stands behind an event: by what it is multiplied, its decimals, and the words."""
+
+RATES = ((1e9, "G"), (1e6, "M"), (1e3, "K"))
+
+
+@dataclass(frozen=True)
+class PerfStat:
+    """One output: its title, its lines, and why some of ours are missing."""
+
+    title: str
+    lines: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def perf_stats(summary: Summary) -> list[PerfStat]:
+    """One for each of the source's outputs that this run has; none where the source prints no such form."""
+    table = summary.counted
+    return [_output(summary, table, each) for each in table.programs] if table else []
+
+
+def _output(summary: Summary, table: CountedSummary, program: CountedProgram) -> PerfStat:
+    own = {cell.event: cell for cell in table.cells if (cell.side, cell.base) == (program.side, program.base)}
+    reasons = Reasons()
+    events = [own[event] for event in table.events if event in own]
+    lines = [
+        f" Performance counter stats for '{printable(program.program)}':",
+        "",
+        *(line for cell in events if cell.event not in SECONDS for line in _event(summary, cell, reasons)),
+        "",
+        *(line for cell in events if cell.event in SECONDS for line in _seconds(summary, cell, reasons)),
+    ]
+    title = f"Fig. {printable(program.figure)} of the report, and here: {program.side} of {program.base}"
+    return PerfStat(title, tuple(line.rstrip() for line in lines), tuple(reasons.notes))
+
+
+def _event(summary: Summary, cell: CountedCell, reasons: Reasons) -> Iterator[str]:
+    head, _, rest = cell.paper_derived.partition(" ")
+    if head.endswith("%"):
+        head, rest = head[:-1], f"% {rest}"
+    elif rest:
+        rest = f" {rest}"
+    unit = "" if cell.unit == "count" else cell.unit
+    theirs = NOT_SUPPORTED if cell.paper is None else _count(cell.paper, cell.unit)
+    yield _line("", theirs, unit, printable(cell.event), printable(head), printable(rest))
+    figure = shown(summary, cell.value, cell.spread)
+    if figure is None:
+        yield _line(HERE, f"{NOT_SUPPORTED}{reasons.mark(cell.why or 'not measured')}", unit, "", "", "")
+        return
+    digits, words = _behind(summary, cell.derived)
+    share = "" if cell.scaled is None else f"  ({100 * cell.scaled:.0f}%)"
+    yield _line(HERE, _count(figure.value, cell.unit), unit, "", digits, f"{words}{share}")
+
+
+def _line(whose: str, count: str, unit: str, event: str, digits: str, words: str) -> str:
+    """One of perf stat's lines, with its columns."""
+    behind = f"#{digits:>9}{words}" if digits else words
+    return f"{whose:>5} {count:>16} {unit:<4} {event:<21} {behind}"
+
+
+def _count(value: float, unit: str) -> str:
+    return f"{value:,.2f}" if unit == "msec" else f"{value:,.0f}"
+
+
+def _behind(summary: Summary, derived: Derived | None) -> tuple[str, str]:
+    """Digits and words; empty where nothing follows from an event."""
+    figure = shown(summary, derived.value, derived.spread) if derived else None
+    if derived is None or figure is None:
+        return "", ""
+    if known := BEHIND.get(derived.metric.partition(".")[2]):
+        factor, digits, words = known
+        return f"{figure.value * factor:.{digits}f}", words
+    scale, letter = next((each for each in RATES if figure.value >= each[0]), (1.0, ""))
+    return f"{figure.value / scale:.3f}", f" {letter}/sec"
+
+
+def _seconds(summary: Summary, cell: CountedCell, reasons: Reasons) -> Iterator[str]:
+    """A time: nine decimals, as perf stat has them."""
+    figure = shown(summary, cell.value, cell.spread)
+    ours = (
+        f"{NOT_SUPPORTED}{reasons.mark(cell.why or 'not measured')}"
+        if figure is None
+        else f"{figure.value:.9f}"
+    )
+    theirs = NOT_SUPPORTED if cell.paper is None else f"{cell.paper:.9f}"
+    yield f"      {theirs:>16} {SECONDS[cell.event]}"
+    yield f"{HERE:>5} {ours:>16}"
+    yield ""

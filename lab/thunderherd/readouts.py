@@ -1,0 +1,86 @@
+"""What the counters of a trial did not tell, or told of a part of the time alone: by side, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from thunderherd.engine_lines import Life, LoadResult, Ready, ServerSummary, Snapshot
+from thunderherd.figures import time_share
+
+
+class Seen(Protocol):
+    """The lines of a trial that tell of counters; None and empty where it did not come to them."""
+
+    @property
+    def ready(self) -> Ready | None: ...
+    @property
+    def before(self) -> Snapshot | None: ...
+    @property
+    def after(self) -> Snapshot | None: ...
+    @property
+    def summary(self) -> ServerSummary | None: ...
+    @property
+    def server_life(self) -> Life | None: ...
+    @property
+    def loads(self) -> Sequence[LoadResult]: ...
+    @property
+    def client_lives(self) -> Sequence[Life]: ...
+
+
+def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
+    """By side, the counters that were asked for and could not be read in a trial, and why."""
+    told = seen.ready.counters if seen.ready else {}
+    clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
+    return {
+        "server": {
+            **{name: why for name, why in told.items() if why},
+            **(seen.summary.unavailable if seen.summary else {}),
+            **(seen.server_life.unavailable if seen.server_life else {}),
+        },
+        "client": {name: why for each in clients for name, why in each.unavailable.items()},
+    }
+
+
+def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
+    """By side, the counters whose figures are extrapolated, and the share of the time in which they were
+    counted: of several loads the least."""
+    if seen.server_life is not None:
+        server = seen.server_life.multiplexing
+    elif seen.before is None or seen.after is None:
+        server = {}
+    else:
+        earlier, later = seen.before.multiplexing, seen.after.multiplexing
+        server = {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
+    clients: dict[str, float] = {}
+    for load in seen.client_lives or seen.loads:
+        for name, each in load.multiplexing.items():
+            if each.scaled:
+                clients[name] = min(each.share, clients.get(name, 1.0))
+    return {
+        "server": {name: each.share for name, each in server.items() if each.scaled},
+        "client": clients,
+    }
+
+
+TOO_FEW = "the CPU has too few counters for all events at once: "
+"""How the warning begins that some were counted for a part of the time."""
+
+
+def scaled_in_words(scaled: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """What belongs beside figures that are extrapolated."""
+    for side, shares in scaled.items():
+        if shares:
+            each = ", ".join(f"{name} ({time_share(share)} of the time)" for name, share in shares.items())
+            part = "these were counted for a part of the time, and are extrapolated"
+            yield f"{TOO_FEW}of the {side}, {part}: {each}"
+
+
+def not_available(reasons: Mapping[str, str], of_whom: str) -> Iterator[str]:
+    """In words, the counters that cannot be read; those with the same reason in one sentence."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in reasons.items():
+        by_reason.setdefault(why, []).append(name)
+    for why, names in by_reason.items():
+        are = f"counter {names[0]} is" if len(names) == 1 else f"counters {', '.join(names)} are"
+        yield f"{are} not available{of_whom}: {why}"
