@@ -79,6 +79,17 @@ def test_several_at_a_time_are_told_apart(typed: str, apart: str) -> None:
     assert len(lab_option.read([each.strip() for each in parts])) == len(parts)
 
 
+def test_a_key_that_the_kind_does_not_take_is_refused_at_once() -> None:
+    for typed in (["unix,congestion=cubic"], ["unix", "congestion=cubic"], ["congestion=cubic", "unix"]):
+        with pytest.raises(UserError) as caught:
+            lab_option.read(typed)
+        assert str(caught.value) == (
+            "--lab congestion=cubic: lab unix has no congestion, which is a key of lab loopback and veth; "
+            "leave it out, or type --lab loopback --lab congestion=cubic or --lab veth --lab congestion=cubic"
+        )
+    assert lab_option.read(["unix", "apart"]) == {"kind": "unix", "placement": "apart"}
+
+
 def test_over_unix_sockets_a_server_listens_there() -> None:
     of = lab_commands.words_of
     assert of(lab_commands.read("serve", ["prefork", "--lab", "unix"])) == ["prefork", "--listen", "unix:@"]
@@ -108,10 +119,22 @@ def test_over_unix_sockets_a_server_listens_there() -> None:
         ("serve", "--lab veth --lab unix", '--lab: kind is given twice: "veth", and "unix"'),
         ("serve", "--lab veth --lab mtu=1.5", "--lab mtu=1.5: it is no mtu"),
         ("serve", "--lab veth --lab mtu=9000 --mtu 1500", "--lab mtu=9000 and --mtu 1500 say the same"),
-        ("serve", "--lab loopback --lab mtu=1500", "--lab mtu=1500 is of --lab veth"),
+        (
+            "serve",
+            "--lab loopback --lab mtu=1500",
+            "--lab mtu=1500: lab loopback has no mtu, .* lab veth; leave",
+        ),
         ("serve", "--lab mut=1500", "no such key \"mut\"; known: kind, .*did you mean 'mtu'"),
         ("serve", "--lab server_cpus=[0]", 'no such key "server_cpus"; known: kind, mtu'),
-        ("load", "--lab mtu=1500", 'no such key "mtu"; known: kind'),
+        (
+            "load",
+            "--lab mtu=1500",
+            "mtu is the server's to choose .*, whose network this joins; known: kind$",
+        ),
+        ("load", "--lab veth,mtu=9000", "mtu is the server's to choose .*; type --lab veth$"),
+        ("load", "--lab veth,mut=9000", 'no such key "mut"; known: kind'),
+        ("serve", "--lab unix,mtu=9000", "--lab mtu=9000: lab unix has no mtu, which is a key of lab veth"),
+        ("serve", "--lab veth,mtu=1.5", "--lab mtu=1.5: it is no mtu"),
         ("serve", "--lab veth --mtu 1500 --mtu=9000", "--mtu is given twice"),
         ("serve", "--lab unix --port 80", "a Unix socket has no --port; .*--listen unix:@NAME"),
         ("serve", "--lab unix --listen 127.0.0.1:0", "--listen is '127.0.0.1:0', but it takes unix:@NAME"),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from thunderherd.errors import UserError
 from thunderherd.lab_words import OPTION, QUANTITIES, parse
-from thunderherd.labs import KINDS
+from thunderherd.labs import KINDS, owners, takes
 from thunderherd.study_file import near, show, unknown
 from thunderherd.study_form import LabTable
 from thunderherd.study_overrides import parse_override
@@ -37,16 +37,19 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
     Raises
     ------
     UserError
-        For a word or a key that there is not, a quantity that is none, and a key that is given twice.
+        For a word or a key that there is not, a quantity that is none, a key that is given twice, and one
+        that the kind typed with it does not take.
     """
     words = dict.fromkeys(KINDS, "kind")
     for key in keys:
         choices = get_args(LabTable.model_fields[key].annotation)
         words |= {word: key for word in choices if isinstance(word, str)}
     found: dict[str, Any] = {}
-    for text in typed:
-        option = f"{command}{OPTION}"
-        _check_alone(text, option, {*words, *keys})
+    typed_of: dict[str, str] = {}
+    option = f"{command}{OPTION}"
+    for place, text in enumerate(typed):
+        if len(parts := _parts(text)) > 1:
+            _check_alone(place, parts, typed, keys, command)
         if "=" in text:
             key, value = parse_override(text, option)
             key = key.removeprefix("lab.")
@@ -55,9 +58,11 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
         else:
             raise UserError(f"{option} {text}: {unknown('lab', text, words)}; or KEY=VALUE")
         if key not in keys:
-            raise UserError(
-                f"{option} {text}: no such key {show(key)}; known: {', '.join(keys)}{near(key, keys)}"
+            why = (
+                _not_its_own(key, keys)
+                or f"no such key {show(key)}; known: {', '.join(keys)}{near(key, keys)}"
             )
+            raise UserError(f"{option} {text}: {why}")
         if key == "kind" and value not in KINDS:
             raise UserError(f"{option} {text}: {unknown('lab', value, KINDS)}")
         if key in QUANTITIES:
@@ -66,16 +71,57 @@ def read(typed: Sequence[str], keys: Sequence[str] = KEYS, command: str = "") ->
             raise UserError(
                 f"{option}: {key} is given twice: {show(found[key])}, and {show(value)}; leave one out"
             )
-        found[key] = value
+        found[key], typed_of[key] = value, text
+    _check_kind(found, typed_of, option)
     return found
 
 
-def _check_alone(text: str, option: str, known: Collection[str]) -> None:
-    """Each kind, word and key is typed with an option of its own."""
-    parts = [each.strip() for each in re.split(r",(?![^\[]*\])", text)]
-    if len(parts) > 1 and all(each.partition("=")[0].removeprefix("lab.") in known for each in parts):
-        apart = " ".join(f"{OPTION} {each}" for each in parts)
-        raise UserError(f"{option} {text}: it takes one of them at a time; did you mean {apart}?")
+def _parts(text: str) -> list[str]:
+    """What stands between commas, but for those of lists."""
+    return [each.strip() for each in re.split(r",(?![^\[]*\])", text)]
+
+
+def _check_alone(
+    place: int, parts: Sequence[str], typed: Sequence[str], keys: Sequence[str], command: str
+) -> None:
+    """Each kind, word and key is typed with an option of its own.
+
+    What is proposed in place of several is no mistake itself: who would be refused once more is told why now.
+    """
+    option, text = f"{command}{OPTION}", typed[place]
+    left_out = [each for each in parts if _not_its_own(_key(each), keys)]
+    apart = [each for each in parts if each not in left_out]
+    instead = " ".join(f"{OPTION} {each}" for each in apart)
+    if left_out and apart:
+        raise UserError(f"{option} {text}: {_not_its_own(_key(left_out[0]), keys)}; type {instead}")
+    read([*typed[:place], *parts, *typed[place + 1 :]], keys, command)
+    raise UserError(f"{option} {text}: it takes one of them at a time; did you mean {instead}?")
+
+
+def _key(text: str) -> str:
+    return text.partition("=")[0].removeprefix("lab.")
+
+
+def _not_its_own(key: str, keys: Sequence[str]) -> str | None:
+    """Why a command does not take a quantity that others do: it joins a network, which has its own."""
+    if key not in QUANTITIES or key in keys:
+        return None
+    joined = f"the {key} is the server's to choose (`serve {OPTION}`), whose network this joins"
+    return f"{joined}; known: {', '.join(keys)}"
+
+
+def _check_kind(found: Mapping[str, Any], typed: Mapping[str, str], option: str) -> None:
+    """The kind that is typed takes the keys that are typed with it."""
+    kind = found.get("kind")
+    for key, text in typed.items():
+        if kind is None or takes(kind, key):
+            continue
+        kinds = [each.name for each in owners(key)]
+        instead = " or ".join(f"{OPTION} {each} {OPTION} {text}" for each in kinds)
+        raise UserError(
+            f"{option} {text}: lab {kind} has no {key}, which is a key of lab {' and '.join(kinds)}; leave "
+            f"it out, or type {instead}"
+        )
 
 
 def _check_quantity(key: str, value: object, typed: str) -> None:
