@@ -13,12 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import processes_of
 from small_studies import head
 
-from thunderherd import noise, trial
+from thunderherd import noise, runner, trial
 from thunderherd.engine import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.lab_kind import Site
@@ -280,6 +281,27 @@ def test_a_lab_that_cannot_be_had_is_refused_before_there_is_a_run(
     with pytest.raises(UserError, match=r"lab veth, MTU 1500, delay 5 ms: .*this kernel has no netem"):
         run_study(asked, tmp_path / "out", seed=1)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_whose_namespaces_go_in_mid_trial_says_so(
+    veth: Path, tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What their holder's folder in /proc told is missed then, and that would be told of no use."""
+    killed: list[int] = []
+
+    def kill_and_run(*arguments: Any, site: Site, **named: Any) -> TrialRecord:
+        if site.server_namespace is not None:
+            killed.append(int(Path(site.server_namespace).parts[2]))
+            os.kill(killed[-1], signal.SIGKILL)
+            eventually("they are gone", lambda: not site_is_there(site))
+        return trial.run_trial(*arguments, site=site, **named)
+
+    monkeypatch.setattr(runner, "run_trial", kill_and_run)
+    with pytest.raises(UserError) as caught:
+        run_study(study, tmp_path / "out", seed=1)
+    said = f"the network namespaces of this run are gone: the process {killed[-1]} that held them has ended"
+    assert said in str(caught.value) and "SIGKILL" in str(caught.value)
+    assert "--resume" in str(caught.value), "what is to be done"
 
 
 def test_a_killed_run_leaves_no_process_and_no_namespace(veth: Path, tmp_path: Path) -> None:

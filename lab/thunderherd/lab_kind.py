@@ -7,6 +7,7 @@ Both are here as they are where both sides stay in this process's network namesp
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from thunderherd import noise
 from thunderherd.catalogue import Catalogue, CongestionControls, Setting
 from thunderherd.engine_lines import Ready
 from thunderherd.lab_words import UNIX_ADDRESS
+
+LOOK_SECONDS = 0.01
+"""How often it is looked whether a place is gone."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,16 @@ class Site:
 
     def check(self) -> None:
         """Raises `UserError` where it is not there any more."""
+
+    def check_for(self, seconds: float) -> None:
+        """`check`, as often as it takes until so much time is over: what fails in a place that comes to its
+        end may do so a moment before that can be seen."""
+        if self.server_namespace is None:
+            return
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.check()
+            time.sleep(LOOK_SECONDS)
 
     def facts(self) -> dict[str, Any]:
         """What is to be recorded of it. JSON data."""

@@ -35,6 +35,9 @@ from thunderherd.verdicts import is_decided, verdicts
 
 SEEDS = 2**32
 """A seed that nobody chose lies below this."""
+GONE_SECONDS = 0.5
+"""How long the end of a place is waited for that may be why a trial failed."""
+
 CHANGES_SHOWN = 5
 
 
@@ -247,17 +250,22 @@ class _Run:
         """Makes a trial where its contender's lab is."""
         site = self.sites[contender.lab.network]
         site.check()
-        return run_trial(
-            study,
-            contender,
-            block=block,
-            position=position,
-            seed=self.seed,
-            attempt=attempt,
-            engine=self.engine,
-            site=site,
-            profiles=profiles,
-        )
+        try:
+            return run_trial(
+                study,
+                contender,
+                block=block,
+                position=position,
+                seed=self.seed,
+                attempt=attempt,
+                engine=self.engine,
+                site=site,
+                profiles=profiles,
+            )
+        except (OSError, UserError):
+            # It may have failed for a place that is gone, whatever it missed there.
+            site.check_for(GONE_SECONDS)
+            raise
 
     def _check_build(self) -> None:
         if _build_of(self.engine) != self.build:
