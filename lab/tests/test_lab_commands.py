@@ -57,6 +57,7 @@ def test_what_was_typed_is_what_a_study_is_told() -> None:
         ("kind=vet", "'veth'"),
         ("mtu=", "takes key=value"),
         ("rate=10", "it is no rate; .*, such as 10gbit$"),
+        ("rate=7999bit", "it takes 8kbit at least"),
     ):
         with pytest.raises(UserError, match=f"crossover: --lab {wrong}: .*{said}"):
             lab_option.read([wrong], command="crossover: ")
@@ -155,7 +156,10 @@ def test_what_is_wrong_is_told(command: str, words: str, said: str) -> None:
         (["--port", "http"], "--port is 'http', but"),
         (["--port=65536"], "--port is '65536', but"),
         (["--port", "80", "--listen", "10.0.0.1:80"], "'--port .*cannot be used with.*--listen"),
-        (["--rate", "1kbit"], "--rate 1kbit: --rate-bits-per-second is 1000; it takes 8000 at least"),
+        (
+            ["--rate", "1kbit"],
+            "thunderherd: --rate 1kbit: it takes 8kbit at least; for no limit, leave rate out",
+        ),
         (["--mtu", "67"], "thunderherd: --mtu is '67', but it takes a whole number from 68"),
         (["--network-namespace"], "--network-namespace"),
         (["--pool", "0"], "--pool is '0'"),

@@ -23,6 +23,7 @@ from thunderherd import noise, runner, trial
 from thunderherd.engine import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.lab_kind import Site
+from thunderherd.lab_words import QUANTITIES
 from thunderherd.records import TrialForm, TrialRecord
 from thunderherd.results import load
 from thunderherd.runner import run_study
@@ -75,8 +76,8 @@ def study(veth: Path, tmp_path: Path) -> Study:
     return load_study(str(path), "quick", (), catalogue())
 
 
-def lab(mtu: int = 1500) -> Lab:
-    return Lab(kind="veth", settings={"mtu": mtu}, server_cpus=None, client_cpus=None)
+def lab(mtu: int = 1500, **more: int) -> Lab:
+    return Lab(kind="veth", settings={"mtu": mtu, **more}, server_cpus=None, client_cpus=None)
 
 
 def eventually(what: str, look: Callable[[], bool]) -> None:
@@ -133,6 +134,15 @@ def test_a_lab_is_made_once_for_all_that_take_place_in_it(study: Study, veth: Pa
         holders = [words for words in processes_of(veth).values() if " namespace " in words]
         assert len(holders) == 2
     assert not [words for words in processes_of(veth).values() if " namespace " in words]
+
+
+def test_the_least_rate_is_the_engines(veth: Path) -> None:
+    rate = QUANTITIES["rate"]
+    too_little = site_of(lab(**{rate.setting: rate.least - 1}), veth)
+    with pytest.raises(UserError, match=f"it takes {rate.least} at least"), too_little:
+        pass
+    with site_of(lab(**{rate.setting: rate.least}), veth) as site:
+        site.check()
 
 
 def test_a_site_that_is_gone_says_so(veth: Path) -> None:

@@ -86,6 +86,9 @@ RATES = {"rate": Written({"bit": 1, "kbit": 10**3}, "1kbit..9kbit")}
 
 def test_a_setting_may_have_units_of_its_own() -> None:
     assert parse_range("rate=1bit..2.5kbit", "--over", RATES) == Range("rate", 1, 2500)
+    assert parse_range("rate=0bit..1kbit", "--over", RATES) == Range("rate", 0, 1000), (
+        "whose least is told later"
+    )
     assert parse_range("bytes=1..2k", "--over", RATES) == Range("bytes", 1, 2000)
 
 

@@ -202,7 +202,7 @@ def crossover(
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     over: Annotated[
-        str, typer.Option("--over", metavar="SETTING=LOW..HIGH", help="Such as message_bytes=64..4MiB.")
+        list[str], typer.Option("--over", metavar="SETTING=LOW..HIGH", help="Such as message_bytes=64..4MiB.")
     ],
     workload: Annotated[
         str | None, typer.Option("--workload", help="The first that has the setting if not given.")
@@ -263,6 +263,9 @@ def crossover(
     """From which size on does A beat B? Both over a range, then around the place where they change places."""
     if resume and out is None:
         raise UserError("crossover: --resume goes on with a search that was begun; say which with --out DIR")
+    if len(over) > 1:
+        given = ", and ".join(over)
+        raise UserError(f"crossover: --over is given {len(over)} times: {given}; leave all out but one")
 
     from thunderherd.crossover_run import find_crossover
     from thunderherd.crossover_study import Asked
@@ -270,7 +273,7 @@ def crossover(
     asked = Asked(
         a=a,
         b=b,
-        over=over,
+        over=over[0],
         study=study,
         workload=workload,
         load=load,

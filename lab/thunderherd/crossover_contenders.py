@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
+from thunderherd.crossover_effect import OF_RECEIVER, sender_of
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, written
 from thunderherd.labs import KINDS, USUAL, owners
@@ -22,7 +23,7 @@ from thunderherd.study_file import assign, near, show
 from thunderherd.study_form import LOAD_PROCESSES
 from thunderherd.study_overrides import parse_override
 
-__all__ = ["SIDES", "Common", "Swept", "check_directions", "contender", "swept"]
+__all__ = ["SIDES", "Common", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
 
 SIDES = ("server", "client", "both")
 """Who moves bytes by a primitive that is a contender."""
@@ -49,6 +50,8 @@ class Common:
     """As the user said; None: the end that the workload is about."""
     lab: str = USUAL.name
     """The kind."""
+    direction: object = None
+    """Which way the bytes of a stream go, where that is said."""
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
         """What a contender's server can be told."""
@@ -68,7 +71,7 @@ class Common:
         kind = KINDS.get(table.get("lab", {}).get("kind", self.lab), USUAL)
         own = kind.settings(self.catalogue)
         return {
-            key: own[each.setting]
+            key: _from(own[each.setting], each.least)
             for key, each in QUANTITIES.items()
             if key in kind.keys and each.setting in own
         }
@@ -77,16 +80,27 @@ class Common:
     def sender(self) -> str:
         """The side whose sending is measured."""
         workload = self.catalogue.workload(self.workload)
-        return "client" if workload and workload.sender == "client" else "server"
+        usual = "client" if workload and workload.sender == "client" else "server"
+        return sender_of(workload, self.direction) or usual
+
+    @property
+    def receiver(self) -> str:
+        """The other side."""
+        return "server" if self.sender == "client" else "client"
 
     def mover(self, primitive: Primitive) -> str:
         """Who moves bytes by a primitive that is a contender: it sends where the bytes come from, or receives
         where they go."""
         if self.side is not None:
             return self.side
-        if primitive.moves == "out":
-            return self.sender
-        return "server" if self.sender == "client" else "client"
+        return self.sender if primitive.moves == "out" else self.receiver
+
+
+def _from(setting: Setting, least: int) -> Setting:
+    """A setting without the values below the least that a key of [lab] may have."""
+    if not isinstance(setting, IntegerSetting):
+        return setting
+    return setting.model_copy(update={"minimum": max(setting.minimum, least)})
 
 
 def _way(table: Mapping[str, Any], usual: Way) -> Way:
@@ -264,13 +278,13 @@ def swept(asked: Range, common: Common, tables: list[dict[str, Any]], given: Map
         raise UserError(
             f"crossover: --over {asked.name}: it is no number but {setting.allowed()}; numbers: {numeric}"
         )
+    _check_there(keys, common, tables)
     for own in (each for key in keys for each in found[key].values()):
         if not (own.accepts(asked.low) and own.accepts(asked.high)):
             raise UserError(
                 f"crossover: --over {_typed(asked.name, asked.low, asked.high)} goes beyond what it allows: "
-                f"{own.allowed()}{_within(asked, own)}"
+                f"{_allowed(leaf, own)}{_within(asked, own)}"
             )
-    _check_there(keys, common, tables)
     by_all = all(len(found[key]) == len(tables) for key in keys)
     return Swept(leaf, keys, by_all, setting, _raised(leaf, keys, asked, common, tables, given))
 
@@ -283,6 +297,13 @@ def _check_there(keys: tuple[str, ...], common: Common, tables: list[dict[str, A
             kind = KINDS.get(each.get("lab", {}).get("kind", common.lab), USUAL)
             if reason := kind.unavailable_settings(common.catalogue).get(QUANTITIES[name].setting):
                 raise UserError(f"crossover: --over {name}: lab {kind.name} cannot have it here: {reason}")
+
+
+def _allowed(leaf: str, setting: Setting) -> str:
+    """The values of a setting, in words: quantities of a lab with their units."""
+    if leaf not in QUANTITIES or not QUANTITIES[leaf].units or not isinstance(setting, IntegerSetting):
+        return setting.allowed()
+    return f"{written(leaf, setting.minimum)} to {written(leaf, setting.maximum)}"
 
 
 def _within(asked: Range, setting: Setting) -> str:
@@ -317,7 +338,7 @@ def _places(leaf: str, common: Common, tables: list[dict[str, Any]]) -> dict[str
 
 def _agreeing(leaf: str, found: Mapping[str, Any], common: Common) -> tuple[str, ...]:
     """The keys that take a value together: both ends' where the workload says that they must be equal, else
-    the key of the end that sends."""
+    the key of the end that makes use of it."""
     if len(found) == 1:
         return tuple(found)
     workload = common.catalogue.workload(common.workload)
@@ -330,7 +351,7 @@ def _agreeing(leaf: str, found: Mapping[str, Any], common: Common) -> tuple[str,
         return tuple(found)
     ends = {"server": f"settings.{leaf}", "client": f"load.settings.{leaf}"}
     if set(found) == set(ends.values()):
-        side = common.side or common.sender
+        side = common.side or (common.receiver if leaf in OF_RECEIVER else common.sender)
         return tuple(found) if side == "both" else (ends[side],)
     raise UserError(f"crossover: --over {leaf} could be {' or '.join(found)}; write which one")
 
@@ -355,6 +376,17 @@ def _raised(
         if limit.default < asked.high and limit.accepts(asked.high):
             raised[each.service] = asked.high
     return raised
+
+
+def names_of_settings(catalogue: Catalogue) -> list[str]:
+    """The names of all settings that any contender could have, in any lab, whatever their values are."""
+    of_workloads = [(*each.client_settings, *each.service_settings) for each in catalogue.workloads]
+    entries = (*catalogue.designs, *catalogue.primitives, *catalogue.loads)
+    common = [catalogue.server_settings, catalogue.load_settings]
+    settings = [*of_workloads, *(each.settings for each in entries), *common]
+    return list(
+        dict.fromkeys([*(own.name for each in settings for own in each), PROCESSES.name, *QUANTITIES])
+    )
 
 
 def _numeric(common: Common, tables: list[dict[str, Any]]) -> list[str]:

@@ -12,14 +12,16 @@ was.
 
 from __future__ import annotations
 
+import re
 import shlex
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thunderherd.crossover_form import CrossoverSummary, Stage
-from thunderherd.crossover_study import Asked, coarse_study, dense_study
+from thunderherd.crossover_study import Asked, coarse_study, dense_study, range_of
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
@@ -66,10 +68,11 @@ def find_crossover(
     from thunderherd.results import default_directory
 
     offered = catalogue()
-    text = coarse_study(asked, offered)
+    text = coarse_study(asked, offered, fixed)
     directory = out or default_directory("crossover")
     search = _Search(directory, offered, tuple(fixed), tuple(command), resume)
     search.check_place()
+    search.check(text, asked)
     last = coarse = search.stage("coarse", text, seed)
     found = _crossover_of(coarse)
     if found.next_sizes:
@@ -108,6 +111,26 @@ class _Search:
             )
         if inside - {"coarse.toml"}:
             raise UserError(f"{self.directory} exists and is not empty; choose another directory with --out")
+
+    def check(self, text: str, asked: Asked) -> None:
+        """Refuses, as `UserError`, what only the study tells, which the user has not written and is not led
+        to: nothing is there yet."""
+        from thunderherd.crossover_effect import check_effect, first_sizes
+        from thunderherd.study import load_study
+
+        with tempfile.TemporaryDirectory(prefix="thunderherd-") as folder:
+            file = Path(folder) / "coarse.toml"
+            try:
+                file.write_text(first_sizes(text), encoding="utf-8")
+                first = load_study(str(file), SIZE, self.fixed, self.catalogue)
+                range_ = range_of(asked, self.catalogue)
+                check_effect(text, first, asked.over, range_, asked.side, self.catalogue)
+                file.write_text(text, encoding="utf-8")
+                load_study(str(file), SIZE, self.fixed, self.catalogue)
+            except UserError as error:
+                lines = str(error).splitlines()
+                place = re.compile(rf"^{re.escape(str(file))}:\d+: ")
+                raise UserError("\n".join(place.sub("crossover: ", line) for line in lines)) from None
 
     def stage(self, name: Stage, text: str, seed: int | None) -> Summary:
         """The summary of a stage, which is run as far as it has not been run yet."""

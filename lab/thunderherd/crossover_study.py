@@ -17,7 +17,16 @@ from typing import Any
 
 from thunderherd.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.crossover import DENSE_POINTS, grid
-from thunderherd.crossover_contenders import SIDES, Common, Swept, check_directions, contender, swept
+from thunderherd.crossover_contenders import (
+    SIDES,
+    Common,
+    Swept,
+    check_directions,
+    contender,
+    names_of_settings,
+    swept,
+)
+from thunderherd.crossover_effect import DIRECTION
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
@@ -29,13 +38,14 @@ from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
 from thunderherd.study import find_study
 from thunderherd.study_configurations import declared
-from thunderherd.study_file import KeyPath, Problems, TomlFile, flat, unknown
+from thunderherd.study_file import KeyPath, Problems, TomlFile, flat, near, show, unknown
 from thunderherd.study_form import LoadTable, StudyForm, SweepTable, keys_of
+from thunderherd.study_overrides import parse_override
 from thunderherd.study_resolved import CONNECTIONS, KEPT
 from thunderherd.study_shape import shaped
 from thunderherd.toml_text import inline, toml_text
 
-__all__ = ["Asked", "coarse_study", "dense_study", "name_of"]
+__all__ = ["Asked", "coarse_study", "dense_study", "name_of", "range_of"]
 
 ALPHA = 0.05 / 2
 """What each stage may spend."""
@@ -87,13 +97,16 @@ class Asked:
 # The first stage --------------------------------------------------------------------------------------------
 
 
-def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
-    """The study of the first stage. Raises UserError for every mistake that can be told from the words."""
-    range_ = parse_range(asked.over, "crossover: --over", WRITTEN)
+def coarse_study(asked: Asked, catalogue: Catalogue, fixed: Sequence[str] = ()) -> str:
+    """The study of the first stage. Raises UserError for every mistake that can be told from the words.
+
+    `fixed` are `key=value` texts, as for `run --set`, which the study itself does not have.
+    """
+    range_ = range_of(asked, catalogue)
     tables, of_study, sweeps = _taken_over(asked) if asked.study else ({}, {}, [])
     lab = read_lab(asked.lab, command="crossover: ")
     tables["lab"] = {**tables.get("lab", {}), **lab}
-    common = _common(asked, range_, tables, catalogue)
+    common = _common(asked, range_, tables, fixed, catalogue)
     pair = [contender(typed, common, of_study) for typed in (asked.a, asked.b)]
     _check_pair(asked, pair, catalogue)
     given = tables.get("server", {}).get("settings", {})
@@ -137,12 +150,27 @@ def coarse_study(asked: Asked, catalogue: Catalogue) -> str:
     return toml_text({key: value for key, value in study.items() if value})
 
 
+def range_of(asked: Asked, catalogue: Catalogue) -> Range:
+    """What is swept. Of a name that nothing has it is not told which units its values could have."""
+    try:
+        return parse_range(asked.over, "crossover: --over", WRITTEN)
+    except UserError:
+        name, equals, _ = asked.over.partition("=")
+        leaf, known = name.strip().rpartition(".")[2], names_of_settings(catalogue)
+        if equals and leaf and leaf not in known:
+            hint = near(leaf, known) or f"; known: {', '.join(known)}"
+            raise UserError(f"crossover: --over {asked.over}: no such setting {show(leaf)}{hint}") from None
+        raise
+
+
 def name_of(a: str, b: str) -> str:
     """What the study of two contenders is called."""
     return "-".join(["crossover", a.replace("_", "-"), b.replace("_", "-")]).strip("-")
 
 
-def _common(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: Catalogue) -> Common:
+def _common(
+    asked: Asked, range_: Range, tables: Mapping[str, Any], fixed: Sequence[str], catalogue: Catalogue
+) -> Common:
     server, load = tables.get("server", {}), tables.get("load", {})
     workload = asked.workload or server.get("workload") or _workload_with(range_, catalogue)
     _check_known("workload", workload, [each.name for each in catalogue.workloads])
@@ -161,7 +189,16 @@ def _common(asked: Asked, range_: Range, tables: Mapping[str, Any], catalogue: C
         load_way=_way(load),
         side=asked.side,
         lab=tables["lab"].get("kind", USUAL.name),
+        direction=_direction(load, fixed),
     )
+
+
+def _direction(load: Mapping[str, Any], fixed: Sequence[str]) -> object:
+    """Which way the bytes of a stream go, as the study says, or the user, who wins."""
+    said = load.get("settings", {}).get(DIRECTION)
+    for key, value in map(parse_override, fixed):
+        said = value if key.rpartition(".")[2] == DIRECTION else said
+    return said
 
 
 def _way(table: Mapping[str, Any]) -> Way:

@@ -33,6 +33,8 @@ class Quantity:
     """As a command line has it."""
     range_example: str
     """The values that a search may go over, likewise."""
+    least: int = 1
+    """The least that may be given, in the engine's unit, where 0 stands for none at all."""
 
     @property
     def in_toml(self) -> str:
@@ -47,6 +49,7 @@ QUANTITIES: dict[str, Quantity] = {
         {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9},
         "10gbit",
         "100mbit..10gbit",
+        least=8000,  # LEAST_RATE of engine/src/namespace.rs: a byte a millisecond
     ),
     "delay": Quantity("delay_microseconds", {"us": 1, "ms": 10**3, "s": 10**6}, "5ms", "1ms..100ms"),
     "loss": Quantity("loss_per_million", {"%": 10**4}, "0.1%", "0.1%..10%"),
@@ -85,6 +88,8 @@ def parse(key: str, value: object, *, on_command_line: bool = False) -> int:
     if found.denominator != 1:
         unit, least = min(quantity.units.items(), key=lambda each: each[1])
         raise ValueError(f"it is no multiple of {(1 / Decimal(least)).normalize():f}{unit}")
+    if found < quantity.least:
+        raise ValueError(f"it takes {written(key, quantity.least)} at least; for no limit, leave {key} out")
     return int(found)
 
 

@@ -82,7 +82,7 @@ def parse_range(text: str, option: str, own: Mapping[str, Written] = MappingProx
     """`message_bytes=64..4MiB`. Raises UserError, which names the option, for anything else.
 
     `option` may have the command before it, as an error has: `crossover: --over`. `own` are settings with
-    units of their own, by name.
+    units of their own, by name, of which the caller says what is the least.
     """
     name, equals, values = text.partition("=")
     first, dots, last = values.partition("..")
@@ -99,7 +99,8 @@ def parse_range(text: str, option: str, own: Mapping[str, Written] = MappingProx
             f"{option} {text}: {first.strip()} is not below {last.strip()}; write the lower end first, such "
             f"as {typed} {name}={such_as}"
         )
-    if ends[0] < 1:
+    # What has units of its own has a least value of its own too, and its lab knows both.
+    if ends[0] < 1 and name not in own:
         raise UserError(f"{option} {text}: its sizes are spaced by their logarithm; begin at 1 at least")
     return Range(name, ends[0], ends[1])
 

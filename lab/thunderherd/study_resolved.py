@@ -127,6 +127,13 @@ class LoadPlan(_Resolved):
             return self.processes * int(self.settings.get("clients", 1))
         return self.requests_per_trial
 
+    @property
+    def connections_by(self) -> tuple[str, ...]:
+        """The settings whose product is the number of connections of one process."""
+        if self.settings.get(CONNECTIONS) == KEPT:
+            return tuple(name for name in ("clients",) if name in self.settings)
+        return self.requests
+
 
 class Lab(_Resolved):
     """Where server and clients are: a kind of `labs`, what joins them (the engine's settings of a pair of

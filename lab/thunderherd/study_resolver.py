@@ -210,8 +210,8 @@ class Resolver:
         """Whether this machine has the ports that each contender's clients take, and runs anything at all."""
         problems = self.problems
         for each, made in resolved:
-            ports = local_ports(each.lab, self.catalogue)
-            checks.check_ports(each, made.load.requests, made.load.connections_per_trial, ports, problems)
+            load, ports = made.load, local_ports(each.lab, self.catalogue)
+            checks.check_ports(each, load.connections_by, load.connections_per_trial, ports, problems)
         if not resolved and not len(problems):
             problems.add(("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine")
 
