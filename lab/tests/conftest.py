@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from made_machines import MadeMachine, set_up
 from small_studies import head
 
@@ -17,6 +18,10 @@ from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.records import Noise, TrialRecord
 from thunderherd.study import Study, load_study
+
+# How long an example takes says how busy this machine is.
+settings.register_profile("any speed", deadline=None)
+settings.load_profile("any speed")
 
 TESTS = Path(__file__).resolve().parent
 BUILT = [
