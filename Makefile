@@ -71,9 +71,10 @@ test-engine: build
 test-thorough: build ## all that can happen to a server's processes, with every workload (`make test` takes two)
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
 
+# Twice as many workers as CPUs on a small machine: about half of a test's time is waiting.
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
 
