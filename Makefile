@@ -18,7 +18,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers build prerequisites test-tools test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs lock clean
+.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -64,14 +64,17 @@ test-tools: build $(VENV)/.test-tools
 # Tests send signals, which whoever started this may have had ignored, as nohup does; that is inherited.
 NOTHING_IGNORED := $(shell env --default-signal true 2>/dev/null && echo env --default-signal=HUP,INT,QUIT)
 
-test-engine: build
+compiled-tests: build
+	@cargo test --locked --no-run $(MANIFEST)
+
+test-engine: compiled-tests
 	@echo "==> cargo test"
-	@$(NOTHING_IGNORED) cargo test --locked --no-fail-fast $(MANIFEST)
+	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
 test-thorough: build ## all that can happen to a server's processes, with every workload (`make test` takes two)
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
 
-# Twice as many workers as CPUs on a small machine: about half of a test's time is waiting.
+# Twice as many workers as a small machine has CPUs: a third of the tests' time is waiting.
 test-lab: test-tools
 	@echo "==> pytest"
 	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
