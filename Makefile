@@ -41,11 +41,14 @@ build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderhe
 prerequisites:
 	@tools/prerequisites >/dev/null
 
-# Every Python package comes from a lock with hashes. The stamps keep a second `make` short.
+# Every Python package comes from a lock with hashes. The stamps keep a second `make` short. While these come over the
+# network, the CPUs have nothing else to do: cargo begins with what maturin builds, and if it fails, maturin says so.
 $(VENV)/.build-tools: requirements/build.lock | prerequisites
 	@echo "==> Python packages into $(VENV) (some 155 MB, once)"
 	@python=$$(tools/prerequisites) && { $(PYTHON) -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
-	@$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/build.lock
+	@cargo build --release --locked --quiet $(MANIFEST) 2>/dev/null & compiling=$$!; \
+		$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/build.lock; \
+		installed=$$?; wait $$compiling; exit $$installed
 	@touch $@
 
 $(VENV)/.test-tools: requirements/test.lock $(VENV)/.build-tools
