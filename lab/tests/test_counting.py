@@ -55,7 +55,7 @@ class Rig:
         self.said = io.StringIO()
 
     def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
-        del where["engine"], where["site"]
+        del where["engine"], where["site"], where["profiles"]
         name, block, attempt = contender.name, where["block"], where["attempt"]
         if "system_calls" not in study.measure.counters:
             self.judged += 1
