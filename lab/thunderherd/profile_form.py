@@ -28,7 +28,7 @@ class ProfilingTable(ApartTable):
     """Where the time goes, by samples of the call stack in trials of their own: sampling costs."""
 
     frequency: int = Field(
-        default=FREQUENCY, ge=1, le=50_000, description="samples for each second of CPU time of a thread"
+        default=FREQUENCY, ge=1, le=10_000, description="samples for each second of CPU time of a thread"
     )
     event: Literal["auto", "cycles", "cpu-clock"] = Field(
         default="auto",
