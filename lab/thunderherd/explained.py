@@ -144,14 +144,14 @@ def pairs_of(summary: Summary) -> list[tuple[str, str]]:
     return pairs
 
 
-def place_of(contender: ContenderSummary) -> tuple[bool, float]:
-    """By rank; where none is given, by the metric that its verdicts rest on."""
+def place_of(contender: ContenderSummary) -> tuple[int, float]:
+    """By rank; those without one, as a control is, behind them, by the metric that their verdicts rest on."""
     if contender.rank is not None:
-        return False, contender.rank
+        return 0, contender.rank
     found = contender.metrics.get(contender.metric)
     if found is None:
-        return True, 0.0
-    return False, -found.value if metric_named(contender.metric).better == "more" else found.value
+        return 2, 0.0
+    return 1, -found.value if metric_named(contender.metric).better == "more" else found.value
 
 
 def usual_per(summary: Summary, name: str) -> Per:
