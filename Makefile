@@ -18,7 +18,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers build prerequisites test-tools test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs lock clean
+.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -41,11 +41,14 @@ build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderhe
 prerequisites:
 	@tools/prerequisites >/dev/null
 
-# Every Python package comes from a lock with hashes. The stamps keep a second `make` short.
+# Every Python package comes from a lock with hashes. The stamps keep a second `make` short. While these come over the
+# network, the CPUs have nothing else to do: cargo begins with what maturin builds, and if it fails, maturin says so.
 $(VENV)/.build-tools: requirements/build.lock | prerequisites
 	@echo "==> Python packages into $(VENV) (some 155 MB, once)"
 	@python=$$(tools/prerequisites) && { $(PYTHON) -c '' 2>/dev/null || "$$python" -m venv --clear $(VENV); }
-	@$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/build.lock
+	@cargo build --release --locked --quiet $(MANIFEST) 2>/dev/null & compiling=$$!; \
+		$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --requirement requirements/build.lock; \
+		installed=$$?; wait $$compiling; exit $$installed
 	@touch $@
 
 $(VENV)/.test-tools: requirements/test.lock $(VENV)/.build-tools
@@ -64,16 +67,20 @@ test-tools: build $(VENV)/.test-tools
 # Tests send signals, which whoever started this may have had ignored, as nohup does; that is inherited.
 NOTHING_IGNORED := $(shell env --default-signal true 2>/dev/null && echo env --default-signal=HUP,INT,QUIT)
 
-test-engine: build
+compiled-tests: build
+	@cargo test --locked --no-run $(MANIFEST)
+
+test-engine: compiled-tests
 	@echo "==> cargo test"
-	@$(NOTHING_IGNORED) cargo test --locked --no-fail-fast $(MANIFEST)
+	@$(NOTHING_IGNORED) $(PYTHON) tools/engine_tests.py
 
 test-thorough: build ## all that can happen to a server's processes, with every workload (`make test` takes two)
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
 
+# Twice as many workers as a small machine has CPUs: a third of the tests' time is waiting.
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
 

@@ -206,7 +206,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     );
     text += &plan.way.copying_in_words(&result.tally);
     // Of what came only the other end is told by the kernel.
-    if result.window.is_some() || result.figures.contains_key(PAYLOAD_BYTES) {
+    if result.tally.requests > 0 {
         text += "what a server copied that was to send without copying, it says at its own end\n";
     }
     text += &result.readout.in_words(&plan.counters);

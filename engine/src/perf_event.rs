@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
-use perf_event::{Builder, CountAndTime, Counter, Group as ReadAtOnce, GroupData, ReadFormat};
+use perf_event::{Builder, CountAndTime, Counter, Group as ReadAtOnce, ReadFormat};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -270,23 +270,23 @@ impl EventsAtOnce {
 
     /// The first, and those of the others that are counted, in their order.
     pub fn read(&mut self) -> Result<(u64, Vec<u64>)> {
-        let read = self.read_intact()?;
+        let read = intact(|| self.group.read())?;
         let value =
             |counter: &Counter| read.get(counter).map(|entry| entry.value()).context("the kernel left an event out");
         Ok((value(self.group.as_counter())?, self.members.iter().map(value).collect::<Result<_>>()?))
     }
+}
 
-    /// While a thread of the tree is being made or ends, it has the events in part, and the kernel answers ECHILD
-    /// (kernel/events/core.c, __perf_read_group_add): then it is asked again.
-    fn read_intact(&mut self) -> io::Result<GroupData> {
-        for _ in 1..TRIES {
-            match self.group.read() {
-                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => std::thread::sleep(PAUSE),
-                read => return read,
-            }
+/// While a thread of the tree is being made or ends, it has the events in part, and the kernel answers ECHILD
+/// (kernel/events/core.c, __perf_read_group_add): then it is asked again.
+fn intact<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..TRIES {
+        match read() {
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => std::thread::sleep(PAUSE),
+            read => return read,
         }
-        self.group.read()
     }
+    read()
 }
 
 /// Whether an event is not there at all, as against one that cannot be had.
@@ -397,6 +397,54 @@ mod tests {
         let (first, others) = events.read().unwrap();
         assert_eq!((first, others.len()), (others[0], 2));
         assert!(first > 5 * 30 && others[1] > 0, "{first} {others:?}");
+    }
+
+    /// Nothing makes the kernel answer ECHILD when it is wanted: the answers are made up, what is done with them is not.
+    #[test]
+    fn a_reading_is_tried_again_while_a_thread_has_the_events_in_part_and_no_longer_than_that() {
+        let failing = |code: i32, times: usize| {
+            let mut asked = 0;
+            let read = intact(|| {
+                asked += 1;
+                if asked <= times { Err(io::Error::from_raw_os_error(code)) } else { Ok(asked) }
+            });
+            (read.map_err(|error| error.raw_os_error()), asked)
+        };
+        assert_eq!(failing(libc::ECHILD, 0), (Ok(1), 1));
+        assert_eq!(failing(libc::ECHILD, 3), (Ok(4), 4));
+        assert_eq!(failing(libc::ECHILD, usize::MAX), (Err(Some(libc::ECHILD)), TRIES), "it is bounded");
+        assert_eq!(failing(libc::EINVAL, 1), (Err(Some(libc::EINVAL)), 1), "another error is no matter of time");
+    }
+
+    /// The real thing, as far as it comes: events of a tree whose threads come and go are read without a pause.
+    #[test]
+    fn events_of_threads_that_come_and_go_can_be_read_at_any_moment() {
+        let script = "echo waits; read word; for each in $(seq 150); do /bin/true & done; wait";
+        let child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap();
+        let mut said = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        let reaped = &Tally::new(0).unwrap().general().reaped;
+        let tree = Tree { root: Pid::from_raw(child.id() as i32), from: Beginning::Now, reaped };
+        let faults = TreeEvent::software(Software::PAGE_FAULTS);
+        // Many events: so much longer is a child half made.
+        let opened = EventsAtOnce::open(faults, &[faults; 60], &tree);
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let (mut events, _) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                child.wait().unwrap();
+                return println!("skipped: {error:#}");
+            }
+        };
+        let (mut last, mut readings) = (0, 0);
+        while child.try_wait().unwrap().is_none() {
+            let (first, others) = events.read().unwrap();
+            assert!(first >= last && others.len() == 60, "counts only grow: {first} after {last}");
+            (last, readings) = (first, readings + 1);
+        }
+        let (first, _) = events.read().unwrap();
+        assert!(readings > 0 && first > 150 * 20, "{readings} readings, {first} faults of 150 programs");
     }
 
     #[test]

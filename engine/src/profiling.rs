@@ -48,10 +48,15 @@ pub fn event(name: &str) -> Option<Event> {
 /// end with.
 pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
     let shown = plan.output.display();
-    let file = File::create(&plan.output).map_err(|error| {
-        mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there"))
-    })?;
-    let (mut watch, passed) = gate::run(&plan.command, |tree| Watch::begin(plan, &tree))?;
+    let begin = |tree| {
+        let watch = Watch::begin(plan, &tree)?;
+        // Where nothing is sampled, what an earlier one has written is left as it is.
+        let file = File::create(&plan.output).map_err(|error| {
+            mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there"))
+        })?;
+        Ok(Watched { watch, file })
+    };
+    let (Watched { mut watch, file }, passed) = gate::run(&plan.command, begin)?;
     let rest = watch.sampling.rest()?;
     watch.take_in(rest);
     let why_unnamed = symbols::kernel_unknown();
@@ -89,14 +94,20 @@ struct Watch {
     found: Found,
 }
 
-impl Watcher for Watch {
+/// Who watches, and where that will be written.
+struct Watched {
+    watch: Watch,
+    file: File,
+}
+
+impl Watcher for Watched {
     fn interval(&self) -> Option<Duration> {
         Some(INTERVAL)
     }
 
     fn look(&mut self) -> Result<()> {
-        let moments = self.sampling.read()?;
-        self.take_in(moments);
+        let moments = self.watch.sampling.read()?;
+        self.watch.take_in(moments);
         Ok(())
     }
 }

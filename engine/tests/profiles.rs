@@ -203,11 +203,13 @@ fn a_signal_ends_the_command_and_its_profile_is_written() {
 #[test]
 fn where_sampling_is_refused_the_reason_is_told_and_nothing_is_run() {
     let written = Written::new("refused");
+    fs::write(&written.0, "an earlier one").unwrap();
     let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--json"];
     let mut command = engine();
     command.args(["profile", "--output", written.path()]).args(load);
     support::seccomp::forbid(&mut command, libc::SYS_perf_event_open, libc::EPERM);
     one_line(&run(&mut command), 1, &["perf_event_open was refused by a policy"]);
+    assert_eq!(fs::read_to_string(&written.0).unwrap(), "an earlier one");
 
     let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
     if paranoid.trim().parse::<i32>().ok().is_none_or(|value| value < 2) {

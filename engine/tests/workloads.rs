@@ -183,7 +183,8 @@ fn a_machine_full_of_processes_is_read() {
     }
     for design in ["prefork", "prethread"] {
         let server = Server::start(design, "top_processes", &[]);
-        load(server.port, "top_processes", &[]);
+        // Each request reads them all.
+        both_ends::load("top_processes", server.port, "--children 4 --loops 5");
         server.stop().is_good();
     }
     drop(group);

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 from made_machines import MadeMachine, set_up
 from small_studies import head
+from xdist.scheduler import LoadFileScheduling
 
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import find_engine
 from thunderherd.errors import UserError
 from thunderherd.records import Noise, TrialRecord
 from thunderherd.study import Study, load_study
+
+# How long an example takes says how busy this machine is.
+settings.register_profile("any speed", deadline=None)
+settings.load_profile("any speed")
 
 TESTS = Path(__file__).resolve().parent
 BUILT = [
@@ -49,6 +57,21 @@ settings = { pool = 3 }
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+class ByFileAndSource(LoadFileScheduling):
+    """A worker takes all tests of a file, which share fixtures. Of the rows of docs/sources.md,
+    which share runs of studies, it takes those of a source."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        row_of = re.search(r"/test_sources\.py::test_commands\[(\w+-\w+)-", nodeid)
+        return row_of[0] if row_of else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFileAndSource | None:
+    """With `--dist loadfile`. Groups by mark (`--dist loadgroup`) xdist 3.8 does not see under pytest 9.2."""
+    return ByFileAndSource(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

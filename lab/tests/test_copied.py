@@ -286,6 +286,8 @@ def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary
         assert NOT_KNOWN in " ".join(out.getvalue().split()), printed.__name__
     shown = " ".join(render(unknown).replace("&#39;", "'").split())
     assert shown.count(NOT_KNOWN) >= 3
+    designs = shown[shown.index("<h2>The designs</h2>") :]
+    assert NOT_KNOWN in designs[: designs.index("<table")], "beside the table itself, too"
 
 
 def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) -> None:

@@ -20,7 +20,7 @@ from thunderherd.counting import shortened
 from thunderherd.counts import counting_summary
 from thunderherd.engine import catalogue
 from thunderherd.errors import Refusal, UserError
-from thunderherd.explained import best_against_others, explained
+from thunderherd.explained import best_against_others, explained, place_of
 from thunderherd.layout import make_console
 from thunderherd.limits_form import MachineLimits
 from thunderherd.progress import PlainProgress
@@ -55,7 +55,7 @@ class Rig:
         self.said = io.StringIO()
 
     def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
-        del where["engine"], where["site"]
+        del where["engine"], where["site"], where["profiles"]
         name, block, attempt = contender.name, where["block"], where["attempt"]
         if "system_calls" not in study.measure.counters:
             self.judged += 1
@@ -242,6 +242,15 @@ def test_what_is_missing_is_told_with_what_to_type(rig: Rig, capsys: pytest.Capt
             explained(changed, trials, "prefork", "iterative", side="server", where="run")
     uncounted = summary.model_copy(update={"counting": None})
     assert "<h2>Why</h2>" not in render(uncounted)
+
+
+def test_a_control_is_not_the_best_of_a_table(rig: Rig) -> None:
+    summary = rig.run()
+    first, *others = summary.contenders
+    control = first.model_copy(update={"name": "control", "rank": None})
+    ordered = [each.model_copy(update={"rank": rank}) for rank, each in enumerate([first, *others], start=1)]
+    for contenders in ([control, *ordered], [*ordered, control]):
+        assert [each.name for each in sorted(contenders, key=place_of)][-1] == "control"
 
 
 STUDY = head(

@@ -131,7 +131,7 @@ def by_formula(values: Array, weights: Array) -> Array:
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8), st.booleans())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_the_monotone_estimate_is_that_of_the_formula(values: list[float], rises: bool) -> None:
     # One block: its values are the estimates, all of the same weight.
     sizes = [2.0**place for place in range(len(values))]
@@ -213,7 +213,6 @@ def test_a_slope_that_is_not_separated_from_zero_leaves_the_interval_unbounded()
     correlation=st.floats(-0.99, 0.99),
     t=st.floats(0.5, 5),
 )
-@settings(deadline=None)
 def test_the_set_is_bounded_if_and_only_if_the_lower_mean_is_separated(
     a: float, b: float, variances: tuple[float, float], correlation: float, t: float
 ) -> None:
@@ -269,7 +268,7 @@ def everything(sizes: Sequence[float], log_ratios: Array) -> tuple[Crossing, flo
 
 
 @given(**CASES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_who_is_called_a_does_not_matter(at: float, slope: float, noise: float, seed: int) -> None:
     log_ratios = measured(ramp(at, slope), noise=noise, seed=seed)
     ours, theirs = everything(SIZES, log_ratios), everything(SIZES, -log_ratios)
@@ -287,7 +286,7 @@ def test_who_is_called_a_does_not_matter(at: float, slope: float, noise: float, 
 
 
 @given(factor=st.floats(1e-3, 1e3), **CASES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_the_unit_of_the_sizes_does_not_matter(
     factor: float, at: float, slope: float, noise: float, seed: int
 ) -> None:
@@ -302,7 +301,7 @@ def test_the_unit_of_the_sizes_does_not_matter(
 
 
 @given(st.permutations(range(12)), st.integers(0, 1000))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_the_order_of_the_blocks_does_not_matter(order: list[int], seed: int) -> None:
     log_ratios = measured(ramp(3000, 0.08), seed=seed)
     ours, theirs = everything(SIZES, log_ratios), everything(SIZES, log_ratios[order])
@@ -377,7 +376,7 @@ def test_a_grid_over_very_many_numbers_takes_no_more_memory_than_its_points() ->
 
 
 @given(at=st.floats(1.2, 60), seed=st.integers(0, 200))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_whole_numbers_of_a_second_stage(at: float, seed: int) -> None:
     """Each once, within the bracket, three of them where it has as many; none between neighbours."""
     sizes = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

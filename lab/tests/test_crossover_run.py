@@ -34,7 +34,7 @@ class Rig:
         self.invalid: Callable[[str], bool] = lambda name: False
 
     def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
-        for place in ("engine", "site"):
+        for place in ("engine", "site", "profiles"):
             where.pop(place)
         if len(self.ran) >= self.stop_after:
             raise KeyboardInterrupt

@@ -36,7 +36,7 @@ COMMAND = ("      type  ", "      undo  ")
 
 def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "thunderherd", "doctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
 def diagnosed(made_machine: MadeMachine, *studies: StudyHere) -> Diagnosis:

@@ -75,7 +75,7 @@ def test_a_line_a_trial_and_each_on_disk_at_once(small_study: Study, tmp_path: P
 
 
 # Each example writes the file anew, so one directory serves them all.
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1))
 def test_a_run_killed_at_any_byte_loses_at_most_its_last_trial(
     run: Path, small_study: Study, share: float

@@ -44,6 +44,7 @@ class Rig:
 
     def run_trial(self, study: Study, contender: Contender, **where: Any) -> TrialRecord:
         where.pop("engine")
+        assert where.pop("profiles") is None
         assert where.pop("site").listen == "127.0.0.1:0"
         block, attempt = where["block"], where["attempt"]
         if len(self.ran) >= self.stop_after:

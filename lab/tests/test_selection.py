@@ -153,7 +153,7 @@ def test_a_block_in_progress_does_not_count(small_study: Study) -> None:
     assert [block.number for block in blocks_of(trials)] == list(range(1, 11))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noises=st.lists(st.sampled_from([0.0, 0.05, 0.2, 0.4, 0.9]), max_size=22), data=st.data())
 def test_selection_never_takes_anything_back(
     small_full_study: Study, noises: list[float], data: st.DataObject

@@ -28,9 +28,9 @@ from thunderherd.study import bundled_studies
 
 ROOT = Path(__file__).resolve().parents[2]
 THUNDERHERD = Path(sys.executable).with_name("thunderherd")
-LISTENING_SECONDS = 15.0
-COMMAND_SECONDS = 240.0
-STOPPING_SECONDS = 15.0
+LISTENING_SECONDS = 60.0
+COMMAND_SECONDS = 600.0
+STOPPING_SECONDS = 60.0
 
 ROWS = source_rows()
 

@@ -12,7 +12,7 @@ from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, limits_of, pairs_of
 from thunderherd.explanation_form import Explanation, Per
-from thunderherd.explanation_words import legend, print_explanation, reasons, sentence
+from thunderherd.explanation_words import legend, print_explanation, reasons, remarks, sentence
 from thunderherd.flame_graphs import differential, differential_file
 from thunderherd.layout import make_console, prose
 from thunderherd.profile_view import copying_sentences
@@ -65,7 +65,7 @@ def show_explanation(
             prose(console, sentence(each), style="")
             console.print()
     _print_profiles(profiles, console)
-    for line in [*reasons(found), *legend(found[0])]:
+    for line in [*remarks(found), *reasons(found), *legend(found[0])]:
         prose(console, line)
 
 

@@ -34,8 +34,17 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
             between = difference(summary, trials, a, b, side=side, per=per)
             counts = [_counts(summary, name) for name in (a, b)]
             if between is not None and counts[0] and counts[1]:
-                found.append(explain(counts[0], counts[1], summary.limits, between, side=side, per=per))
+                told = explain(counts[0], counts[1], summary.limits, between, side=side, per=per)
+                found.append(told.model_copy(update={"remarks": _remarks(summary, a, b)}))
     return found
+
+
+def _remarks(summary: Summary, a: str, b: str) -> list[str]:
+    """What belongs beside the figures of two contenders: of the main table, and of the sweeps they are in."""
+    sweeps = {each.sweep for each in summary.contenders if each.name in (a, b)}
+    told = [*(summary.study.remarks if None in sweeps else [])]
+    told += [text for sweep in summary.sweeps if sweep.name in sweeps for text in sweep.remarks]
+    return [*dict.fromkeys(told)]
 
 
 def explained(
@@ -64,7 +73,8 @@ def explained(
     between = difference(summary, trials, a, b, side=side, per=per)
     if between is None:
         raise UserError(f"explain: {why_no_difference(summary, a, b, per)}")
-    return explain(counts[a], counts[b], limits, between, side=side, per=per)
+    told = explain(counts[a], counts[b], limits, between, side=side, per=per)
+    return told.model_copy(update={"remarks": _remarks(summary, a, b)})
 
 
 def _another(name: str, names: Sequence[str]) -> str:
@@ -134,14 +144,14 @@ def pairs_of(summary: Summary) -> list[tuple[str, str]]:
     return pairs
 
 
-def place_of(contender: ContenderSummary) -> tuple[bool, float]:
-    """By rank; where none is given, by the metric that its verdicts rest on."""
+def place_of(contender: ContenderSummary) -> tuple[int, float]:
+    """By rank; those without one, as a control is, behind them, by the metric that their verdicts rest on."""
     if contender.rank is not None:
-        return False, contender.rank
+        return 0, contender.rank
     found = contender.metrics.get(contender.metric)
     if found is None:
-        return True, 0.0
-    return False, -found.value if metric_named(contender.metric).better == "more" else found.value
+        return 2, 0.0
+    return 1, -found.value if metric_named(contender.metric).better == "more" else found.value
 
 
 def usual_per(summary: Summary, name: str) -> Per:

@@ -101,6 +101,9 @@ class Explanation(_Record):
     difference: Difference
     causes: list[Cause] = Field(description="the largest amount first, the rest last")
     trials: tuple[int, int] = Field(description="counted trials of a and of b")
+    remarks: list[str] = Field(
+        default_factory=list, description="beside each figure: what was copied after all, and the like"
+    )
 
     @property
     def rest(self) -> Cause:

@@ -279,6 +279,12 @@ def _price(cause: Cause) -> str:
     return f"{number(cause.price.value, 2)} s"
 
 
+def remarks(explanations: Sequence[Explanation]) -> list[str]:
+    """What belongs beside their figures, each once."""
+    told = dict.fromkeys(text for each in explanations for text in each.remarks)
+    return [printable(f"Beside each figure: {'; '.join(told)}.")] if told else []
+
+
 def legend(explanation: Explanation) -> list[str]:
     """How to read it: what the prices are, what they leave out, and what the intervals are."""
     confidence = explanation.difference.confidence

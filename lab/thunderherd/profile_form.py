@@ -28,7 +28,7 @@ class ProfilingTable(ApartTable):
     """Where the time goes, by samples of the call stack in trials of their own: sampling costs."""
 
     frequency: int = Field(
-        default=FREQUENCY, ge=1, le=50_000, description="samples for each second of CPU time of a thread"
+        default=FREQUENCY, ge=1, le=10_000, description="samples for each second of CPU time of a thread"
     )
     event: Literal["auto", "cycles", "cpu-clock"] = Field(
         default="auto",
@@ -69,8 +69,8 @@ class SideProfile(_Record):
     samples: int
     covered: float | None = Field(
         description="samples by what their frequency and the CPU time of the trials would make them: less "
-        "than 1 where processes and threads live shorter than the time between two samples, more where the "
-        "kernel begins each with too many; null: no CPU time"
+        "than 1 where processes and threads live shorter than the time between two samples and each is "
+        "sampled by itself, or where a CPU has fewer cycles than as the sampling began; null: no CPU time"
     )
     why_not_cpus: str | None = Field(description="why samples were not taken on every CPU, which misses none")
     of_sampling: float = Field(

@@ -21,7 +21,7 @@ KINDS: dict[CopyKind, str] = {
 NAMED = 5
 """Functions that a row names."""
 COVERED_FROM, COVERED_TO = 0.8, 1.25
-"""Of the CPU time: where less is covered, something is missing; where more, something is there too often."""
+"""Of the CPU time: where less is covered, or more, that is to be explained."""
 LEAST_PERCENT = (0.1, 0.2, 0.5, 1.0, 2.0)
 """The narrowest frames that the report draws, the first at which all flame graphs have room."""
 MOST_CHARACTERS = 5_000_000
@@ -48,6 +48,8 @@ class ProfileTable:
 
     heading: str
     rows: list[ProfileRow]
+    has_moved: bool
+    """Whether samples were counted for callers."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
     if profiles is None:
         return None
     tables = [
-        ProfileTable(f"{words}: where the CPU time goes, by samples", rows)
+        ProfileTable(
+            f"{words}: where the CPU time goes, by samples", rows, any(row.moved != ABSENT for row in rows)
+        )
         for side, words in SIDES.items()
         if (rows := [_row(each, each.sides[side]) for each in profiles.contenders if side in each.sides])
     ]
@@ -155,16 +159,21 @@ def _of_interrupts(every: Sequence[SideProfile]) -> Iterator[str]:
 
 
 def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
-    covered = [each.covered for each in every if each.covered is not None]
     reasons = dict.fromkeys(each.why_not_cpus for each in every if each.why_not_cpus)
-    if reasons or any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
+    covered = [each.covered for each in every if each.covered is not None]
+    if reasons:
         yield (
-            "Samples: beside them how much of the CPU time they cover. Where that is little, processes or "
-            "threads live shorter than the time between two samples, and what they do is missing here. Where "
-            "it is more than all, the kernel samples the beginning of each too often."
+            "Samples: beside them how much of the CPU time they cover. Processes and threads that live "
+            "shorter than the time between two samples are not met: where little is covered, what they do "
+            "is missing here."
         )
-        for why in reasons:
-            yield printable(f"Samples on every CPU, which miss nothing, are not to be had: {why}.")
+    elif any(not COVERED_FROM <= each <= COVERED_TO for each in covered):
+        yield (
+            "Samples: beside them how much of the CPU time they cover. By cycles that is less than all where "
+            "a CPU was slower than when the sampling began, or was taken away (steal)."
+        )
+    for why in reasons:
+        yield printable(f"Samples on every CPU, which miss nothing, are not to be had: {why}.")
     unnamed = max((each.unnamed or 0.0 for each in every), default=0.0)
     if unnamed:
         yield (

@@ -123,6 +123,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         title=printable(summary.study.title),
         per=tables.per_connections(summary),
         caption=tables.main_caption(summary),
+        beside=printable("; ".join(summary.study.remarks)),
         heading=tables.heading_of(summary),
         has_control=shows_process_control(summary),
         rows=tables.study_rows(summary, between=" to "),

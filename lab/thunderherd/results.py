@@ -70,7 +70,8 @@ run.json        what was run: the study with every default filled in, seed, mach
 trials.jsonl    the raw observations: one JSON object a line, one line a trial (schema: trial.schema.json
                 in Thunderherd's docs/reference)
 trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
-trials.csv      the same table as text
+trials.csv      the same table as text; where server.completions is 0 or empty, server.copied_share is of the
+                server's whole life
 limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their

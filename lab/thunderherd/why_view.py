@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.counting_form import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
-from thunderherd.explanation_words import Decomposition, decomposition, how_often, legend
+from thunderherd.explanation_words import Decomposition, decomposition, how_often, legend, remarks
 from thunderherd.figures import ABSENT, count, extrapolated, printable
 from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records import Summary
@@ -47,7 +47,9 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
         return None
     return WhyView(
         explanations=[decomposition(each) for each in summary.explanations],
-        legend=legend(summary.explanations[0]) if summary.explanations else [],
+        legend=[*remarks(summary.explanations), *legend(summary.explanations[0])]
+        if summary.explanations
+        else [],
         counted=[table for side in SIDES for table in _tables(counting, side)] if counting else [],
         counted_legend=_legend(counting) if counting else [],
         reasons=list(dict.fromkeys(_reasons(summary, counting))) if counting else [],

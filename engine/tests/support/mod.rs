@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long anything may take before a test says that it will never happen. Only failures take so long.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test.
 pub const ENGINE: &str = env!("CARGO_BIN_EXE_thunderherd-engine");
