@@ -93,8 +93,8 @@ def test_it_is_of_the_end_that_makes_use_of_it(
         (
             "recv readv --over receive_bytes=1KiB..64KiB --side client",
             "receive_bytes=1KiB..64KiB: receive_bytes of the client would have no effect: the stream "
-            'goes to the server (direction = "to_server"), and the client receives nothing of it; leave --side '
-            f"client out, or, for a stream the other way, add --set {BACK}",
+            'goes to the server (direction = "to_server"), and the client receives nothing of it; leave '
+            f"--side client out, or, for a stream the other way, add --set {BACK}",
         ),
         (
             "sendmsg send_each --over load.settings.receive_bytes=1k..64k",
