@@ -394,4 +394,5 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
     if "client.cpu_cycles_per_byte" in sweep.unavailable:
         assert sweep.substitutes["client.cpu_cycles_per_byte"] == "client.task_clock_per_byte"
         assert all(line[5] == "" and line[10].startswith("cycles") for line in lines[1:])
-    assert found["one_copy@sizes_1=64"]["cpu_per_byte"].value > 0
+    if not any("figures of its own are left out" in each for each in summary.study.notes):
+        assert found["one_copy@sizes_1=64"]["cpu_per_byte"].value > 0

@@ -17,7 +17,9 @@ from thunderherd.engine_lines import (
     LoadResult,
     Mark,
     Namespaces,
+    Profile,
     Ready,
+    SampledStack,
     ServerSummary,
     Snapshot,
     Tally,
@@ -28,7 +30,8 @@ SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "reference" / "engine_lines.schema.json").read_text()
 )
 LINES: list[type[EngineLine]] = [
-    Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Namespaces, Limits, LimitRound, LimitUnavailable,
+    Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, SampledStack, Namespaces, Limits,
+    LimitRound, LimitUnavailable,
 ]  # fmt: skip
 
 
@@ -64,7 +67,7 @@ def test_a_line_has_the_keys_that_its_model_reads(line: type[EngineLine]) -> Non
 
 def test_what_was_used_stands_in_the_line_itself() -> None:
     lines = [line for line in LINES if issubclass(line, Used)]
-    assert lines == [ServerSummary, LoadResult, Life]
+    assert lines == [ServerSummary, LoadResult, Life, Profile]
     for line in lines:
         assert Used.model_fields.keys() <= set(published(line)["required"])
 

@@ -89,6 +89,8 @@ SAID_IN_THE_LAB = {
     },
     ("explanation", "bytes"): "the unit of what is copied",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
+    ("metrics", "bytes"): "the unit of memory",
+    ("sampled_symbols", "memcpy"): "a function that copies (memcpy(3))",
 }
 """Names that a module of the laboratory may say, with the reason."""
 

@@ -404,7 +404,8 @@ def test_explain_says_how_much_is_copying_and_draws_a_pair(
     said = " ".join(capsys.readouterr().out.split())
     assert "Not by cause: " in said and "no limits of the machine" in said
     assert "% of the server's" in said and "samples are copying (95 % interval" in said
-    assert drawn.name in said and drawn.read_bytes() == before
+    # A long path is broken at the edge of the page.
+    assert drawn.name in said.replace(" ", "") and drawn.read_bytes() == before
     assert run_command(["explain", str(real_run), "prefork", "prefrok"]) == 2
     assert "did you mean 'prefork'" in capsys.readouterr().err
     assert run_command(["explain", str(real_run), "prefork", "iterative", "--json"]) == 2
