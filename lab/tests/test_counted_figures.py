@@ -15,10 +15,10 @@ from thunderherd.catalogue import (
     figures_of_counters,
     states_of_counters,
 )
-from thunderherd.counters import unavailable_counters, why_unavailable
 from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
+from thunderherd.paper_counters import unavailable_counters, why_unavailable
 from thunderherd.readouts import scaled_in_words, scaled_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study

@@ -10,7 +10,7 @@ import pytest
 from thunderherd import engine
 from thunderherd.catalogue import Catalogue
 from thunderherd.claims_file import load_claims, load_questions
-from thunderherd.counters import load_counters
+from thunderherd.paper_counters import load_counters
 from thunderherd.records import Summary
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study

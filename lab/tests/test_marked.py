@@ -16,12 +16,12 @@ from rich.console import Console
 
 from thunderherd import engine
 from thunderherd.claim_tables import print_claims
-from thunderherd.counted_matrix import counted_matrices
 from thunderherd.counting_form import CountingSummary, CountingTable
 from thunderherd.counts import contender_counts
 from thunderherd.extrapolation import scaled_notes
 from thunderherd.figures import time_share
 from thunderherd.matrices import Matrix, sweep_matrices
+from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records import Summary, SweepSummary
 from thunderherd.report import render
 from thunderherd.source_csv import text_of

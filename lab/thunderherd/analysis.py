@@ -18,13 +18,13 @@ from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
-from thunderherd.counters import counted, not_told, unavailable_counters, why_unavailable
 from thunderherd.crossover_summary import crossover
 from thunderherd.extrapolation import scaled_metrics, scaled_notes
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import in_order, metric_names, rungs_below
 from thunderherd.metrics import metric as metric_named
 from thunderherd.observation import connections_of, read_late
+from thunderherd.paper_counters import counted, not_told, unavailable_counters, why_unavailable
 from thunderherd.questions import answers
 from thunderherd.readouts import TOO_FEW
 from thunderherd.records import (

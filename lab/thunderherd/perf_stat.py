@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thunderherd.counted_form import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.figures import printable
 from thunderherd.matrices import Reasons, shown
+from thunderherd.paper_counters_form import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records import Summary
 
 __all__ = ["LEGEND", "PerfStat", "perf_stats"]

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from thunderherd.counted_form import CountedSummary
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
@@ -20,6 +19,7 @@ from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS, Better
+from thunderherd.paper_counters_form import CountedSummary
 from thunderherd.profile_form import ProfilingSummary
 
 SchemaNumber = Literal[4]

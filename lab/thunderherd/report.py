@@ -28,10 +28,10 @@ from markupsafe import Markup
 
 from thunderherd import (
     claim_tables,
-    counted_matrix,
     crossover_plot,
     drawing,
     matrices,
+    paper_counters_matrix,
     plots,
     repeated_runs,
     tables,
@@ -154,11 +154,11 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         sweeps_legend=matrices.sweeps_legend(summary),
         main_further=matrices.main_further(summary, between=" to "),
         main_runs=repeated_runs.main_runs(summary),
-        counted_title=printable(counted_matrix.counted_title(summary)),
-        counted=counted_matrix.counted_matrices(summary, between=" to "),
+        counted_title=printable(paper_counters_matrix.counted_title(summary)),
+        counted=paper_counters_matrix.counted_matrices(summary, between=" to "),
         perf_stats=perf_stats(summary),
         perf_stats_legend=LEGEND,
-        counted_legend=counted_matrix.counted_legend(summary),
+        counted_legend=paper_counters_matrix.counted_legend(summary),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
         palette={
             "ink": drawing.INK,

@@ -67,7 +67,7 @@ def run_and_show(
         resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue(), words)
 
     from thunderherd.claims_file import load_source
-    from thunderherd.counters import load_counters
+    from thunderherd.paper_counters import load_counters
 
     # Mistakes in what the source says are told before the first trial, not after the last.
     load_source(resolved)

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
-from thunderherd.counters_form import PaperCountersTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.metrics import Better
+from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable

@@ -8,13 +8,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.catalogue import Makes, SettingValue
-from thunderherd.counters_form import PaperCountersTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, in_words
 from thunderherd.labs import USUAL
 from thunderherd.metrics import AskedCounters, Better
+from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.counted_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.crossover_words import sentences
 from thunderherd.figures import ABSENT, printable
 from thunderherd.layout import Layout, divided, fits, print_first_that_fits, prose
@@ -19,6 +18,7 @@ from thunderherd.matrices import (
     sweep_matrices,
     sweeps_legend,
 )
+from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from thunderherd.counted_form import CountedCell
 from thunderherd.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
 from thunderherd.matrices import Cell, Matrix, Reasons, not_tiny, shown
+from thunderherd.paper_counters_form import CountedCell
 from thunderherd.papers import as_printed
 from thunderherd.records import Summary
 

@@ -13,8 +13,6 @@ from thunderherd.contrasts_file import (
     left_out_here,
     points_of,
 )
-from thunderherd.counted_form import CountedCell, CountedProgram, CountedSummary, Derived
-from thunderherd.counters_form import PaperCountersTable
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
 from thunderherd.metrics import (
@@ -27,6 +25,8 @@ from thunderherd.metrics import (
     metric,
     metric_names,
 )
+from thunderherd.paper_counters_file import PaperCountersTable
+from thunderherd.paper_counters_form import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.readouts import unavailable_of_sides
 from thunderherd.records import ContenderSummary, TrialRecord
 from thunderherd.study import Study
