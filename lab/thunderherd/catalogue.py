@@ -430,13 +430,16 @@ class Catalogue(_Part):
 
         `makes` is what the design makes for every connection, `spins` whether an end never sleeps, `copies`
         how often a byte on its way from one program to the other is copied at least: once where it is sent
-        and once where it is received, if no primitive does without. Unknown names have no say.
+        and once where it is received, if no primitive does without. `calls` is whether its server makes a
+        system call for whatever it does, as one does that does not wait for completions. Unknown names have
+        no say.
         """
         own = self.design(design)
         movers = [mover for way in ways for name in way if (mover := self.primitive(name))]
         return {
             "makes": own.makes if own else None,
             "spins": any(mover.spins for mover in movers),
+            "calls": own is None or own.waits != "for_completion",
             "copies": 2 - len({mover.moves for mover in movers if not mover.copies}),
         }
 

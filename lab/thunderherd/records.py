@@ -17,7 +17,7 @@ from thunderherd.estimates import Interval as Interval
 from thunderherd.estimates import Record as Record
 from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
-from thunderherd.limits_form import BoundSummary, MachineLimits
+from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.metrics import METRICS, Better
 from thunderherd.paper_counters_form import CountedSummary
 from thunderherd.profile_form import ProfilingSummary
@@ -430,6 +430,9 @@ class Summary(Record):
     limits: MachineLimits | None = Field(default=None, description="null: they were not measured")
     bounds: list[BoundSummary] = Field(
         default_factory=list, description="how far the best results are from them"
+    )
+    without_bounds: list[NoBoundSummary] = Field(
+        default_factory=list, description="tables that are judged by what no limit bounds, and why"
     )
     contenders: list[ContenderSummary]
     unavailable: dict[str, str] = Field(
