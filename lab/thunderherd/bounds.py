@@ -121,7 +121,7 @@ def without_bounds(
     cpus: Sequence[int],
 ) -> list[NoBoundSummary]:
     """Of each table, the main one and those of sweeps, whose own metric has no bound: why."""
-    judged = {None: study.measure.metric} if study.main else {}
+    judged: dict[str | None, str] = {None: study.measure.metric} if study.main else {}
     judged |= {sweep.name: sweep.metric for sweep in study.sweeps}
     bounded: set[str | None] = set()
     reasons: dict[str | None, str] = {}
@@ -340,8 +340,8 @@ def _calls(case: _Case) -> Bound | str:
     return Bound(
         calls * price.value * NANOSECOND,
         CALL,
-        f"its {calls:.3g} system calls a connection (accept, receive, send, close), each at the {price.value:.3g} "
-        "ns of an empty one",
+        f"its {calls:.3g} system calls a connection (accept, receive, send, close), each at the "
+        f"{price.value:.3g} ns of an empty one",
     )
 
 

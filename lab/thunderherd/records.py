@@ -373,6 +373,16 @@ class SweepSummary(Record):
         default_factory=list, description="of each metric that is shown and each contender"
     )
     crossover: CrossoverSummary | None = Field(default=None, description="null: the study does not ask")
+    counted_points: list[str] = Field(
+        default_factory=list,
+        description="where two contenders or more were counted, so that it can be told why one costs more "
+        "than another; `explanations` of the summary have it",
+    )
+    why_elsewhere: str | None = Field(
+        default=None,
+        description="at its other points nothing was counted, and the command that counts there; null: there "
+        "are none",
+    )
 
 
 ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
