@@ -372,10 +372,9 @@ def _task_clock(case: _Case) -> Bound | str:
     calls, opened = _calls(case), case.figures.get("connections")
     if isinstance(calls, str) or not opened:
         return calls
+    words = f"{calls.why}, of {opened:,.0f} connection{'' if opened == 1 else 's'}"
     if case.contender.trial == "whole_life":
-        words = f"{calls.why}, {opened:,.0f} connections; its start and its end have no price"
-    else:
-        words = f"{calls.why}, {opened:,.0f} connections"
+        words += "; its start and its end have no price"
     return calls._replace(value=calls.value * opened, why=words)
 
 

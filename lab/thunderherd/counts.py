@@ -24,6 +24,7 @@ COPIED = "bytes_copied"
 """Bytes that a side copied between its program and the kernel, as it sent and as it received."""
 
 SIDES: tuple[CountedSide, ...] = ("server", "client", "both")
+NOT_TOLD = "the server was read late, or the kernel does not tell it (METHODOLOGY.md, counters)"
 NO_TRIAL = "the run ended before it was counted"
 
 
@@ -114,6 +115,9 @@ def _side(
             for name, share in shares.items() if side_of in sides else ():
                 scaled[name] = min(share, scaled.get(name, 1.0))
     told = _states(side, metrics, states)
+    for name in states if side != "both" else ():
+        if name not in told and name.partition(".")[0] not in reasons:
+            reasons.setdefault(name, NOT_TOLD)
     return SideCounts(
         counts=counts,
         states=told,

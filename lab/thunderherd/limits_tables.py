@@ -158,25 +158,26 @@ def bounds_in_words(summary: Summary) -> list[str]:
 
 def _in_words(each: BoundSummary, summary: Summary) -> str:
     study, is_control = summary.study, each.metric == PROCESS_CONTROL
-    if is_control:
-        unit = Unit(1, f"s per {study.normalise_connections:,} connections")
-    else:
-        unit = unit_of(each.metric, study.normalise_connections, [each.value, each.bound], study.counters)
-    values = [unit.of(each.value), unit.of(each.bound)]
-    value, bound = (f"{number(one, decimals([one]))} {unit.name}".rstrip() for one in values)
+    told = []
+    for one in (each.value, each.bound):
+        unit = unit_of(each.metric, study.normalise_connections, [one], study.counters)
+        if is_control:
+            unit = Unit(1, f"s per {study.normalise_connections:,} connections")
+        told.append(f"{number(unit.of(one), decimals([unit.of(one)]))} {unit.name}".rstrip())
+    value, bound = told
     share = _percent(each.share)
     if is_control or better_of(each.metric) == "less":
-        told = (
+        verdict = (
             f"{value} is below the bound, {bound}, which is {share} of it"
             if each.share > 1
             else f"of {value} the bound, {bound}, is {share}"
         )
     elif each.share > 1:
-        told = f"{value} is above the bound: {share} of it, {bound}"
+        verdict = f"{value} is above the bound: {share} of it, {bound}"
     else:
-        told = f"{value} is {share} of the bound, {bound}"
+        verdict = f"{value} is {share} of the bound, {bound}"
     words = "process control" if is_control else words_of(each.metric)
-    return f"{words}, {each.contender}: {told} ({each.why})"
+    return f"{words}, {each.contender}: {verdict} ({each.why})"
 
 
 def _percent(share: float) -> str:

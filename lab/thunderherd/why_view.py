@@ -17,6 +17,7 @@ from thunderherd.explanation_words import (
     sentence,
 )
 from thunderherd.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
+from thunderherd.metrics import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records import ContenderSummary, Summary
 
@@ -123,7 +124,8 @@ def _states(told: Sequence[ContenderCounts], side: CountedSide) -> Iterator[tupl
     for name in dict.fromkeys(name for each in told for name in each.sides[side].states):
         found = [each.sides[side].states.get(name) for each in told]
         known = [each for each in found if each]
-        unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: known[0].unit})
+        told_in = NANOSECONDS if known[0].unit == "seconds" else known[0].unit
+        unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: told_in})
         digits = decimals([unit.of(each.value) for each in known])
         cells = [ABSENT if each is None else number(unit.of(each.value), digits) for each in found]
         of_what = unit.name or known[0].unit
