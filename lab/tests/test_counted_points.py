@@ -1,4 +1,4 @@
-"""Which points of sweeps are counted, what is said of the others, and what counted trials tell of a moment."""
+"""Which points of sweeps are counted, what is said of others; and what counted trials tell of a moment."""
 
 from __future__ import annotations
 
