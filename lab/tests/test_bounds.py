@@ -184,6 +184,18 @@ def test_system_calls_that_were_counted_are_paid_for(study: Study) -> None:
     assert bound(study, metric, {metric: 50e-6, **CALLED}, calls=False) is None, "a ring makes none for each"
 
 
+def test_server_cpu_of_a_request_is_its_share_of_that(study: Study) -> None:
+    metric = "server_cpu_per_request"
+    found = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
+    assert found is not None and found.bound == pytest.approx(4 * 200e-9), "three calls, and half of two"
+    kept = {name: value for name, value in CALLED.items() if name != "connections"}
+    calls = bound(study, metric, {metric: 50e-6, **kept})
+    assert calls is not None and calls.bound == pytest.approx(3 * 200e-9)
+    forked = bound(study, metric, {metric: 500e-6, **CALLED, "requests": 2000.0}, name="fork_per_client")
+    assert forked is not None and forked.bound == pytest.approx(50e-6 + 4 * 200e-9)
+    assert bound(study, metric, {metric: 50e-6, **kept}, calls=False) is None
+
+
 def test_what_is_made_for_every_connection_is_paid_for(study: Study) -> None:
     metric = "server_cpu_per_connection"
     found = bound(study, metric, {metric: 125e-6, **CALLED}, name="fork_per_client")

@@ -171,7 +171,7 @@ def _bound(case: _Case, name: str) -> Bound | str:
         return "there is no result"
     if name in BOUNDS:
         return BOUNDS[name](case)
-    return "what the limits measure are times of work and rates of copying, and neither bounds it"
+    return "no limit that is measured bounds it: they are times of bare operations, and rates of copying"
 
 
 def _cpus_of(contender: Contender, usable: Sequence[int]) -> int:
@@ -327,21 +327,52 @@ def _server_cpu(case: _Case) -> Bound | str:
 
 def _calls(case: _Case) -> Bound | str:
     """Of a connection. A server that waits for completions has the kernel work without a call for each."""
-    price = case.limits.figure(CALL)
-    counted = [case.figures.get(f"server.{name}_per_request") for name in ("send_calls", "receive_calls")]
+    price, counted = case.limits.figure(CALL), _counted_calls(case)
     opened, requests = case.figures.get("connections"), case.figures.get("requests")
-    if not case.contender.calls:
-        return "its server waits for completions, and has the kernel work without a system call for each"
-    if not opened or not requests or None in counted:
-        return "its system calls were not counted"
+    if isinstance(counted, str):
+        return counted
+    if not opened or not requests:
+        return "no connection was opened in the window"
     if price is None:
         return _unknown(CALL, case.limits)
-    calls = sum(each or 0.0 for each in counted) * requests / opened + CALLS_OF_A_CONNECTION
+    calls = counted * requests / opened + CALLS_OF_A_CONNECTION
     return Bound(
         calls * price.value * NANOSECOND,
         CALL,
-        f"its {calls:.3g} system calls a connection (accept, receive, send, close), each at the "
+        f"its {f'{calls:.3g}' if calls < 100 else f'{calls:,.0f}'} system calls a connection (accept, receive, send, close), each at the "
         f"{price.value:.3g} ns of an empty one",
+    )
+
+
+def _counted_calls(case: _Case) -> float | str:
+    """Those by which its server receives and sends a request, or why they are not known."""
+    if not case.contender.calls:
+        return "its server waits for completions, and has the kernel work without a system call for each"
+    counted = [case.figures.get(f"server.{name}_per_request") for name in ("send_calls", "receive_calls")]
+    known = [each for each in counted if each is not None]
+    return sum(known) if len(known) == len(counted) else "its system calls were not counted"
+
+
+def _server_cpu_per_request(case: _Case) -> Bound | str:
+    """The same for a request; over connections that are kept only its own calls."""
+    price, counted = case.limits.figure(CALL), _counted_calls(case)
+    if case.figures.get("connections"):
+        found = _server_cpu(case)
+        share = case.figures["connections"] / (case.figures.get("requests") or 1)
+        if isinstance(found, str):
+            return found
+        return found._replace(
+            value=found.value * share, why=f"{found.why}; {share:.3g} connections a request"
+        )
+    if isinstance(counted, str):
+        return counted
+    if price is None:
+        return _unknown(CALL, case.limits)
+    return Bound(
+        counted * price.value * NANOSECOND,
+        CALL,
+        f"its {counted:.3g} calls to receive and to send a request, each at the {price.value:.3g} ns of an "
+        "empty one",
     )
 
 
@@ -387,6 +418,7 @@ BOUNDS: Mapping[str, Callable[[_Case], Bound | str]] = {
     "latency_mean_seconds": _round_trip,
     "latency_p50_seconds": _round_trip,
     CPU_PER_CONNECTION: _server_cpu,
+    "server_cpu_per_request": _server_cpu_per_request,
     PROCESS_CONTROL: _process_control,
     f"server.{TASK_CLOCK}": _task_clock,
 }
