@@ -336,10 +336,11 @@ def _calls(case: _Case) -> Bound | str:
     if price is None:
         return _unknown(CALL, case.limits)
     calls = counted * requests / opened + CALLS_OF_A_CONNECTION
+    shown = f"{calls:.3g}" if calls < 100 else f"{calls:,.0f}"
     return Bound(
         calls * price.value * NANOSECOND,
         CALL,
-        f"its {f'{calls:.3g}' if calls < 100 else f'{calls:,.0f}'} system calls a connection (accept, receive, send, close), each at the "
+        f"its {shown} system calls a connection (accept, receive, send, close), each at the "
         f"{price.value:.3g} ns of an empty one",
     )
 
@@ -356,14 +357,12 @@ def _counted_calls(case: _Case) -> float | str:
 def _server_cpu_per_request(case: _Case) -> Bound | str:
     """The same for a request; over connections that are kept only its own calls."""
     price, counted = case.limits.figure(CALL), _counted_calls(case)
-    if case.figures.get("connections"):
-        found = _server_cpu(case)
-        share = case.figures["connections"] / (case.figures.get("requests") or 1)
+    if opened := case.figures.get("connections"):
+        found, share = _server_cpu(case), opened / (case.figures.get("requests") or opened)
         if isinstance(found, str):
             return found
-        return found._replace(
-            value=found.value * share, why=f"{found.why}; {share:.3g} connections a request"
-        )
+        part = "" if share == 1 else f"; a request is {share:.3g} of a connection"
+        return found._replace(value=found.value * share, why=f"{found.why}{part}")
     if isinstance(counted, str):
         return counted
     if price is None:
