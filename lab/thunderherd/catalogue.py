@@ -428,15 +428,16 @@ class Catalogue(_Part):
     def facts_of(self, design: str, *ways: Way) -> dict[str, Any]:
         """What is known of a server of this design and clients, who move their bytes in these ways.
 
-        `makes` is what the design makes for every connection, `spins` whether an end never sleeps, `copies`
-        how often a byte on its way from one program to the other is copied at least: once where it is sent
-        and once where it is received, if no primitive does without. Unknown names have no say.
+        `makes` is what the design makes for every connection, `calls` whether its server makes a system call
+        for whatever it does, `spins` whether an end never sleeps, `copies` how often a byte on its way is
+        copied at least: where it is sent and where it is received. Unknown names have no say.
         """
         own = self.design(design)
         movers = [mover for way in ways for name in way if (mover := self.primitive(name))]
         return {
             "makes": own.makes if own else None,
             "spins": any(mover.spins for mover in movers),
+            "calls": own is None or own.waits != "for_completion",
             "copies": 2 - len({mover.moves for mover in movers if not mover.copies}),
         }
 

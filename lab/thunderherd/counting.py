@@ -78,7 +78,12 @@ def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) ->
     if not study.counting.is_asked_for:
         return None
     lending = {each.name for each in offered.primitives if each.lends}
-    return counting_summary(study.counting, study.contenders, _counted(study, directory).done, lending)
+    asked = study.counting.counters
+    units = figures_of_counters(asked, offered)
+    states = {name: units[name] for name in states_of_counters(asked, offered)}
+    return counting_summary(
+        study.counting, study.contenders, _counted(study, directory).done, lending, states
+    )
 
 
 def with_counters(study: Study, offered: Catalogue) -> Study:

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
-from thunderherd.explained import SIDES, counts_of, explained, limits_of, pairs_of
+from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.explanation_form import Explanation, Per
 from thunderherd.explanation_words import legend, print_explanation, reasons, remarks, sentence
+from thunderherd.figures import printable
 from thunderherd.flame_graphs import differential, differential_file
 from thunderherd.layout import make_console, prose
 from thunderherd.profile_view import copying_sentences
@@ -59,11 +60,14 @@ def show_explanation(
     console = make_console()
     console.print()
     for each in found:
-        if a is not None or each.side == SIDES[0]:
+        if a is not None or (each.side == SIDES[0] and is_first(summary, each.a)):
             print_explanation(each, console)
         else:
             prose(console, sentence(each), style="")
             console.print()
+    for sweep in summary.sweeps if a is None else ():
+        if sweep.why_elsewhere is not None:
+            prose(console, printable(f"Sweep {sweep.name}: {sweep.why_elsewhere}."))
     _print_profiles(profiles, console)
     for line in [*remarks(found), *reasons(found), *legend(found[0])]:
         prose(console, line)

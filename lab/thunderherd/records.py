@@ -17,7 +17,7 @@ from thunderherd.estimates import Interval as Interval
 from thunderherd.estimates import Record as Record
 from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
-from thunderherd.limits_form import BoundSummary, MachineLimits
+from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.metrics import METRICS, Better
 from thunderherd.paper_counters_form import CountedSummary
 from thunderherd.profile_form import ProfilingSummary
@@ -373,6 +373,16 @@ class SweepSummary(Record):
         default_factory=list, description="of each metric that is shown and each contender"
     )
     crossover: CrossoverSummary | None = Field(default=None, description="null: the study does not ask")
+    counted_points: list[str] = Field(
+        default_factory=list,
+        description="where two contenders or more were counted, so that it can be told why one costs more "
+        "than another; `explanations` of the summary have it",
+    )
+    why_elsewhere: str | None = Field(
+        default=None,
+        description="at its other points nothing was counted, and the command that counts there; null: there "
+        "are none",
+    )
 
 
 ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
@@ -430,6 +440,9 @@ class Summary(Record):
     limits: MachineLimits | None = Field(default=None, description="null: they were not measured")
     bounds: list[BoundSummary] = Field(
         default_factory=list, description="how far the best results are from them"
+    )
+    without_bounds: list[NoBoundSummary] = Field(
+        default_factory=list, description="tables that are judged by what no limit bounds, and why"
     )
     contenders: list[ContenderSummary]
     unavailable: dict[str, str] = Field(

@@ -57,6 +57,7 @@ from thunderherd.results import load
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study import typed
 from thunderherd.sweep_plots import sweep_chart
+from thunderherd.where_counted import why_lines
 from thunderherd.why_view import why_view
 
 __all__ = ["render", "write_report"]
@@ -232,6 +233,7 @@ class _Sweep:
     matrices: list[Matrix]
     slopes: Matrix | None
     runs: repeated_runs.Runs | None
+    why: list[str]
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
@@ -270,6 +272,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
         slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
+        why=why_lines(sweep),
     )
 
 

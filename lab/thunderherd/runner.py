@@ -17,7 +17,7 @@ from thunderherd import __version__, analysis, machine, noise, progress, source_
 from thunderherd.counting import count_run, counted_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, limit_lines
 from thunderherd.errors import Refusal, UserError
-from thunderherd.explained import best_against_others
+from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.figures import count
 from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
@@ -313,7 +313,7 @@ class _Run:
             limits=self.limits,
         )
         counting = counted_so_far(self.study, self.directory, catalogue(self.engine))
-        summary = summary.model_copy(update={"counting": counting})
+        summary = with_counted_points(summary.model_copy(update={"counting": counting}))
         why = best_against_others(summary, self.directory.trials)
         summary = self._with_profiles(summary.model_copy(update={"explanations": why}))
         self.directory.finish(summary)

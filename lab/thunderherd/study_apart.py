@@ -26,8 +26,9 @@ def set_apart(
     """The table of that name with the names of those that take part in this run; what does not exist is a
     problem.
 
-    Without names: those of the main table; of sweeps alone, those at the last point of each. `absent`:
-    declared contenders that do not take part.
+    Without names: those of the main table; of what is counted also those at the first and at the last point
+    of each sweep, of what is sampled only where there is no main table, those at the last. `absent`: declared
+    contenders that do not take part.
     """
     names = [each.name for each in contenders]
     for index, each in enumerate(table.contenders):
@@ -38,11 +39,17 @@ def set_apart(
     if table.contenders:
         chosen = [*dict.fromkeys(each for each in table.contenders if each in names)]
     else:
-        last = {sweep.name: sweep.points[-1].name for sweep in sweeps if sweep.points}
         main = [each.name for each in contenders if each.sweep is None]
-        chosen = main or [
-            each.name for each in contenders if each.sweep and last.get(each.sweep) == each.point
+        has_ends = isinstance(table, CountingTable)
+        points = {
+            sweep.name: {sweep.points[place].name for place in ((0, -1) if has_ends else (-1,))}
+            for sweep in sweeps
+            if sweep.points
+        }
+        at_points = [
+            each.name for each in contenders if each.sweep and each.point in points.get(each.sweep, ())
         ]
+        chosen = [*main, *at_points] if has_ends else main or at_points
     return table.model_copy(update={"contenders": chosen})
 
 
