@@ -213,9 +213,6 @@ def test_the_page_names_the_modules_of_the_engine() -> None:
 
 # Both -------------------------------------------------------------------------------------------------------
 
-TOO_LONG = {"lab/tests/test_study.py": "one file for one module; to be divided with its next change"}
-"""Files that may be longer, with the reason."""
-
 
 def all_files() -> list[Path]:
     rust = [*ENGINE.rglob("*.rs"), *(ROOT / "engine" / "tests").rglob("*.rs")]
@@ -225,10 +222,7 @@ def all_files() -> list[Path]:
 @pytest.mark.parametrize("path", all_files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_are_short(path: Path) -> None:
     length = len(path.read_text(encoding="utf-8").splitlines())
-    if str(path.relative_to(ROOT)) in TOO_LONG:
-        assert length > LONGEST_FILE, "an exception that nothing needs any more"
-    else:
-        assert length <= LONGEST_FILE, f"{length} lines, at most {LONGEST_FILE} are allowed: divide it"
+    assert length <= LONGEST_FILE, f"{length} lines, at most {LONGEST_FILE} are allowed: divide it"
 
 
 def place_of(module: str, floors: list[list[str]]) -> tuple[int, int]:

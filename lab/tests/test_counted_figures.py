@@ -21,12 +21,12 @@ from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snap
 from thunderherd.errors import UserError
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
-from thunderherd.paper_counters import unavailable_counters, why_unavailable
 from thunderherd.readouts import scaled_in_words, scaled_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import Measure
 from thunderherd.trial_metrics import Counting, of_side
+from thunderherd.unavailable import unavailable_counters, why_unavailable
 
 COUNTERS = {"instructions": "instructions", "tcp_info.rtt": "nanoseconds", "task_clock": "nanoseconds"}
 

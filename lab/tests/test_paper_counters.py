@@ -12,10 +12,11 @@ from test_sweep_tables import printed
 from thunderherd.engine_lines import Life
 from thunderherd.errors import UserError
 from thunderherd.matrices import Matrix
-from thunderherd.paper_counters import load_counters, unavailable_counters
+from thunderherd.paper_counters import load_counters
 from thunderherd.paper_counters_form import CountedCell, CountedSummary
 from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records import Summary
+from thunderherd.unavailable import unavailable_counters
 
 EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from swept import STUDY, loaded, refused
-from test_study import GOOD
-from test_study import loaded as loaded_main
+from written_study import GOOD
+from written_study import loaded as loaded_main
 
 LONG = """[[sweeps.paper]]
 file = "cells.csv"

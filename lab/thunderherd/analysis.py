@@ -24,7 +24,7 @@ from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import in_order, metric_names, rungs_below
 from thunderherd.metrics import metric as metric_named
 from thunderherd.observation import connections_of, read_late
-from thunderherd.paper_counters import counted, not_told, unavailable_counters, why_unavailable
+from thunderherd.paper_counters import counted
 from thunderherd.questions import answers
 from thunderherd.readouts import TOO_FEW
 from thunderherd.records import (
@@ -48,6 +48,7 @@ from thunderherd.statistics import (
     hodges_lehmann,
 )
 from thunderherd.study import Contender, Study, Sweep, asked_for
+from thunderherd.unavailable import not_told, unavailable_counters, why_unavailable
 from thunderherd.verdicts import (
     MetricValues,
     columns_of,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,20 +20,17 @@ from thunderherd.metrics import (
     PER_CPU_SECOND,
     SIDES,
     UNITS_OF_TIME,
-    counters_of,
-    made_of,
     metric,
     metric_names,
 )
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.paper_counters_form import CountedCell, CountedProgram, CountedSummary, Derived
-from thunderherd.readouts import unavailable_of_sides
-from thunderherd.records import ContenderSummary, TrialRecord
+from thunderherd.records import ContenderSummary
 from thunderherd.study import Study
 from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
 from thunderherd.study_paper import read_table
 
-__all__ = ["PaperCounters", "counted", "load_counters", "unavailable_counters", "why_unavailable"]
+__all__ = ["PaperCounters", "counted", "load_counters"]
 
 NOT_COUNTED = "this program does not count it yet"
 HERE: KeyPath = ("paper_counters",)
@@ -185,35 +182,6 @@ def _check_file(
 
 
 # What came out ----------------------------------------------------------------------------------------------
-
-
-def unavailable_counters(study: Study, trials: Iterable[TrialRecord]) -> dict[str, str]:
-    """Why this machine does not offer a metric, by metric, as the engine said it in the trials."""
-    names = metric_names(study.measure.asked)
-    reasons: dict[str, str] = {}
-    for side, counter, why in dict.fromkeys(_unavailable(trials)):
-        for name in made_of(side, counter, names):
-            reasons.setdefault(name, why)
-    return reasons
-
-
-def _unavailable(trials: Iterable[TrialRecord]) -> Iterator[tuple[str, str, str]]:
-    """Side, counter and reason."""
-    for trial in trials:
-        for side, counters in unavailable_of_sides(trial).items():
-            yield from ((side, name, why) for name, why in counters.items())
-
-
-def why_unavailable(name: str, study: Study, unavailable: Mapping[str, str]) -> str | None:
-    """Why a metric cannot be had: the machine does not offer it, or the engine has no such counter yet."""
-    needed = (study.measure.uncounted.get(counter) for counter in counters_of(name))
-    return unavailable.get(name) or next((why for why in needed if why), None)
-
-
-def not_told(study: Study, unavailable: Mapping[str, str]) -> dict[str, str]:
-    """By side and counter that is asked for, why it cannot be had."""
-    names = (f"{side}.{figure}" for side in SIDES for figure in study.measure.counters_named)
-    return {name: why for name in names if (why := why_unavailable(name, study, unavailable))}
 
 
 def counted(
