@@ -26,8 +26,9 @@ use crate::lines;
 use crate::load::Load;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
+use crate::named_event::FORMS;
 use crate::namespace;
-use crate::output::{remark, say, unless_closed};
+use crate::output::{remark, say, unless_closed, warn};
 use crate::primitive::Primitive;
 use crate::primitives::PRIMITIVES;
 use crate::probing;
@@ -151,12 +152,15 @@ fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
     matches.get_one::<String>(name).expect("it is required or has a default")
 }
 
-/// The counters asked for, each once.
+/// The counters asked for, each once. Whoever misspelled the name of an event is told at once.
 fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     let mut asked: Vec<&'static Entry<Counter>> = Vec::new();
-    for &entry in matches.get_many::<&'static Entry<Counter>>("count").into_iter().flatten() {
+    for &entry in matches.get_many::<Vec<&'static Entry<Counter>>>("count").into_iter().flatten().flatten() {
         if !asked.iter().any(|other| other.name == entry.name) {
             asked.push(entry);
+            if let Err(reason) = entry.item.find() {
+                warn(&format!("--count {} will be unavailable: {reason:#}", entry.name));
+            }
         }
     }
     asked
@@ -408,12 +412,23 @@ fn list(matches: &ArgMatches) -> Result<()> {
                 _ => "",
             };
             text += &format!("  {:24} {moves}{} ({})\n", field("name"), field("summary"), field("source"));
+            if let Some(names) = entry["names_of_perf"].as_array().filter(|names| !names.is_empty()) {
+                text += &format!("  {:24} perf: {}\n", "", listed(names));
+            }
             if let Some(reason) = entry["reason"].as_str() {
                 text += &format!("  {:24} not available here: {reason}\n", "");
             }
         }
+        if *kind == "counters" {
+            let more = catalogue["events_of_perf"].as_array().map(|names| listed(names)).unwrap_or_default();
+            text += &format!("  any event by its name: {FORMS}\n  perf's names beside those above: {more}\n");
+        }
     }
     say(&text)
+}
+
+fn listed(names: &[serde_json::Value]) -> String {
+    names.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The user's mistake, as clap has found it. An option that there is not, and that is like no other or is another's, is told

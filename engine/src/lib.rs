@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod about;
+pub mod absent;
 pub mod address;
 pub mod address_space;
 pub mod asking;
@@ -41,8 +42,10 @@ pub mod outbox;
 pub mod output;
 pub mod pattern;
 pub mod perf_event;
+pub mod perf_names;
 pub mod perf_record;
 pub mod pipes;
+pub mod pmu;
 pub mod pool;
 pub mod primitive;
 pub mod primitives;
@@ -64,6 +67,7 @@ pub mod symbols;
 pub mod sys;
 pub mod tally;
 pub mod tcp;
+pub mod tracefs;
 pub mod used;
 pub mod veth;
 pub mod workload;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::about::{About, Entry};
 use crate::address::Family;
 use crate::channel::Way;
-use crate::counters::COUNTERS;
+use crate::counters::{self, COUNTERS};
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::holes;
@@ -165,10 +165,11 @@ pub fn catalogue() -> Value {
             let reason = counter.available().err().map(|error| format!("{error:#}"));
             (counter.about, json!({
                 "unit": counter.unit, "countable": counter.is_countable(),
-                "kind": counter.kind, "parts": (counter.parts)(),
+                "kind": counter.kind, "parts": (counter.parts)(), "names_of_perf": counters::names_of_perf(counter),
                 "available": reason.is_none(), "reason": reason,
             }))
         }),
+        "events_of_perf": counters::events_of_perf(),
         "limits": list(LIMITS, |limit: &Limit| {
             (limit.about, json!({"figure": limit.figure, "sizes": limit.sizes, "places": limit.places}))
         }),

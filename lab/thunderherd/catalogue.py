@@ -7,7 +7,6 @@ not.
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -308,6 +307,8 @@ class Counter(_Part):
     kind: Literal["count", "state"] = "count"
     """Whether a window's figure is the difference of two readings, or how it was at its end."""
     parts: tuple[CounterPart, ...] = ()
+    names_of_perf: tuple[str, ...] = ()
+    """What perf-list(1) calls it."""
     available: bool
     reason: str | None = None
 
@@ -386,6 +387,8 @@ class Catalogue(_Part):
     workloads: tuple[Workload, ...]
     loads: tuple[Load, ...]
     counters: tuple[Counter, ...] = ()
+    events_of_perf: tuple[str, ...] = ()
+    """Names that perf-list(1) has for further events: any of them may be asked for, as a counter may."""
     limits: tuple[Limit, ...] = ()
     limit_settings: tuple[Setting, ...] = ()
     server_settings: tuple[Setting, ...] = ()
@@ -470,24 +473,6 @@ class Catalogue(_Part):
     def _settings_of(self, way: Iterable[str]) -> list[Setting]:
         movers = [self.primitive(name) for name in way]
         return [setting for mover in movers if mover for setting in mover.settings]
-
-
-EVENT_OF_A_MACHINE = re.compile(r"[\w-]+(:[\w-]+|/[\w-]+/?)")
-"""A tracepoint or an event of a PMU (`sched:sched_switch`, `cpu/cache-misses/`): a machine has them by name,
-and the engine says which it has when it is asked."""
-
-
-def figures_of_counters(names: Iterable[str], catalogue: Catalogue) -> dict[str, str]:
-    """Every figure of these counters, the parts of those with several too, and its unit."""
-    known = {each.name: each for each in catalogue.counters}
-    found = [known[name].units if name in known else {name: ""} for name in names]
-    return {name: unit for units in found for name, unit in units.items()}
-
-
-def states_of_counters(names: Iterable[str], catalogue: Catalogue) -> list[str]:
-    """Those of them that tell of one moment."""
-    states = {each.name for each in catalogue.counters if each.kind == "state"}
-    return [name for name in figures_of_counters(names, catalogue) if name.partition(".")[0] in states]
 
 
 def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:

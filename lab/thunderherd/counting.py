@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from thunderherd.catalogue import USUAL_DESIGN, Catalogue, figures_of_counters, states_of_counters
+from thunderherd.catalogue import USUAL_DESIGN, Catalogue
+from thunderherd.counter_names import figures_of_counters, states_of_counters
 from thunderherd.counting_form import CountingSummary
 from thunderherd.counts import counting_summary
 from thunderherd.engine import EngineError, Server, catalogue

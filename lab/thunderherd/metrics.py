@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from thunderherd.catalogue import Catalogue, figures_of_counters, states_of_counters
+from thunderherd.catalogue import Catalogue
+from thunderherd.counter_names import figures_of_counters, states_of_counters
 
 Better = Literal["less", "more"]
 """Which of two values of a metric is the better one."""
@@ -350,6 +351,8 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
 
 
 def _spelled(name: str) -> str:
+    if ":" in name or "/" in name:
+        return name  # an event is called as the machine calls it
     return " ".join(ABBREVIATIONS.get(part, part) for part in name.split("_"))
 
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from thunderherd.apart_form import ApartTable
-from thunderherd.catalogue import EVENT_OF_A_MACHINE, Catalogue
+from thunderherd.catalogue import Catalogue
+from thunderherd.counter_names import called
 from thunderherd.counting_form import CountingTable
+from thunderherd.study_checks import check_counter
 from thunderherd.study_file import Problems, unknown
 from thunderherd.study_resolved import Contender, Sweep
 
@@ -53,9 +55,10 @@ def set_apart(
     return table.model_copy(update={"contenders": chosen})
 
 
-def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> None:
-    """Whether the counters of counted trials exist, where there are such trials."""
-    offered = [each.name for each in catalogue.counters if each.countable]
+def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> CountingTable:
+    """The table with its counters under the names that the engine tells them by. Where there are counted
+    trials, what may not be asked for is a problem."""
     for index, name in enumerate(table.counters if table.trials else ()):
-        if name not in offered and not EVENT_OF_A_MACHINE.fullmatch(name):
-            problems.add(("counting", "counters", index), unknown("counter", name, offered))
+        check_counter(name, ("counting", "counters", index), catalogue, problems)
+    names = dict.fromkeys(called(name, catalogue) for name in table.counters)
+    return table.model_copy(update={"counters": [*names]})
