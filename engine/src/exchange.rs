@@ -35,6 +35,11 @@ impl Failure {
         }
     }
 
+    /// A connection cannot be waited for.
+    pub fn waiting(error: &io::Error) -> Self {
+        Failure::system("waiting for a connection", error)
+    }
+
     /// Nothing came of doing this in time.
     pub fn timed_out(doing: &str) -> Self {
         let message = format!("{doing}: no progress within the time allowed (--timeout-milliseconds)");

@@ -18,6 +18,7 @@ pub mod counters;
 pub mod counting;
 pub mod course;
 pub mod cpu_time;
+pub mod crowd;
 pub mod design;
 pub mod designs;
 pub mod exchange;
