@@ -48,10 +48,12 @@ impl<'run> Course<'run> {
 
     /// The same of one that has so many which are not over.
     pub fn goes_on_beside(&self, requests: u64, at: u64) -> bool {
-        self.left > requests
-            && self.failures < FAILURES_IN_A_ROW
-            && !self.run.window.is_over(at)
-            && !signal::interrupted()
+        self.left > requests && self.perseveres() && !self.run.window.is_over(at)
+    }
+
+    /// Whether the client has not given up.
+    pub fn perseveres(&self) -> bool {
+        self.failures < FAILURES_IN_A_ROW && !signal::interrupted()
     }
 
     /// A reply came and was right. It counts if that was within the load's window.
@@ -66,12 +68,17 @@ impl<'run> Course<'run> {
 
     /// A request failed, or the connection that was made for it.
     pub fn failed(&mut self, failure: &Failure) {
-        self.slot.error(failure.kind);
+        self.failed_together(1, failure);
+    }
+
+    /// So many requests failed with the connection that they were sent over: in a row, that is one failure.
+    pub fn failed_together(&mut self, requests: u64, failure: &Failure) {
+        self.slot.errors(failure.kind, requests);
         self.run.first_error.note(&failure.message);
         if let Some(show) = &self.run.show {
             show.failed(self.number, &failure.message);
         }
-        self.left -= 1;
+        self.left -= requests;
         self.failures += 1;
     }
 
@@ -94,7 +101,7 @@ impl<'run> Course<'run> {
             Failure::system("preparing a connection", &error)
         })?;
         let shown = self.run.show.as_ref().map(|show| show.client(self.number));
-        Ok(Caller::new(channel, self.run.client.open(), shown, &self.run.window))
+        Ok(Caller::new(channel, self.run.client.as_ref(), shown, &self.run.window))
     }
 }
 
@@ -222,7 +229,7 @@ impl<'run> Edges<'run> {
             return Edges { run, began, to_come: Vec::new() };
         }
         let milliseconds = |setting: &str| run.settings.integer(setting) * 1_000_000;
-        let started = began + milliseconds(WARM_UP.name);
+        let started = began + run.ramp() + milliseconds(WARM_UP.name);
         run.window.set(started..started + milliseconds(MILLISECONDS.name));
         Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::course::Course;
 use crate::exchange::{Attempt, Caller};
+use crate::scheduled::Moments;
 
 /// A client.
 pub struct Member<Watch> {
@@ -21,6 +22,8 @@ pub struct Member<Watch> {
     pub requests: VecDeque<Request>,
     /// How many of them have been sent, or begun to be.
     pub sent: usize,
+    /// How many requests its connection has been used for.
+    pub made: u64,
     /// How many requests it may still have at a time: those that it has, and those that it waits to be given.
     pub slots: usize,
 }
@@ -39,11 +42,20 @@ pub enum Place {
     Home,
 }
 
-/// A request that has become due.
+/// A request that has become due, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
-    /// When it was sent (CLOCK_MONOTONIC, nanoseconds).
+    /// When it became due, when there was a client for it, and when that sent it or began to connect for it.
+    pub moments: Moments,
+    /// When it was sent.
     pub asked: u64,
+}
+
+impl Request {
+    /// One that was due at a moment, given to a client that was free since another.
+    pub fn new(due: u64, free: u64) -> Self {
+        Request { moments: Moments { due, free, begun: 0 }, asked: 0 }
+    }
 }
 
 impl<Watch: Default> Member<Watch> {
@@ -57,6 +69,7 @@ impl<Watch: Default> Member<Watch> {
             knocking: None,
             requests: VecDeque::new(),
             sent: 0,
+            made: 0,
             slots,
         }
     }
@@ -64,10 +77,5 @@ impl<Watch: Default> Member<Watch> {
     /// Takes it out of its place, for whoever puts it into the next.
     pub fn leave(&mut self) -> Place {
         std::mem::replace(&mut self.place, Place::Apart)
-    }
-
-    /// Whether it makes another request at this moment, beside those that it has.
-    pub fn goes_on(&self, at: u64) -> bool {
-        self.course.goes_on_beside(self.requests.len() as u64, at)
     }
 }

@@ -7,63 +7,71 @@ use anyhow::Result;
 
 use super::back_end::BackEnd;
 use super::member::{Member, Place, Request};
-use super::pace::{Due, Kind, Pace};
-use crate::course::{Course, RAMP, requests_each};
-use crate::exchange::{Attempt, Attempted, Caller, Failure, Progress};
+use super::pace::{Due, Kind, Pace, Share};
+use super::settings::Use;
+use super::usage::Usage;
+use crate::course::{Course, requests_each};
+use crate::exchange::{Caller, Failure, Progress};
 use crate::load::LoadRun;
 use crate::measure::{Measure, now};
 use crate::sys::descriptor::PollFlags;
-
-/// Connections that are being made at the same time: as many as the shortest backlog in common use has places (SOMAXCONN
-/// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
-/// second until TCP knocks again, while the server catches up.
-const CONNECTING_AT_A_TIME: usize = 128;
-
-/// Time until a client tries again that found a Unix listener's queue full.
-const KNOCK: u64 = 1_000_000;
+use crate::tally::ErrorKind;
 
 /// The longest that the loop waits, so that an interrupt that comes just before is noticed.
 const NAP: u64 = 50_000_000;
 
 /// The event loop.
 pub struct Turns<B: BackEnd> {
-    run: &'static LoadRun,
-    back_end: B,
+    pub(super) run: &'static LoadRun,
+    pub(super) back_end: B,
+    pub(super) share: Share,
+    kind: Kind,
     pace: Pace,
-    measure: Measure<'static>,
+    pub(super) usage: Use,
+    pub(super) measure: Measure<'static>,
+    used: Usage,
     /// The time by the clock, read anew before whatever needs it exactly.
-    at: u64,
-    members: Vec<Member<B::Watch>>,
+    pub(super) at: u64,
+    pub(super) members: Vec<Member<B::Watch>>,
     /// Clients that have not reached their end.
     going: usize,
     /// Every kept connection has been made.
-    asking: bool,
-    connecting: usize,
+    pub(super) asking: bool,
+    pub(super) connecting: usize,
     /// Clients that are to connect.
-    waiting: VecDeque<usize>,
+    pub(super) waiting: VecDeque<usize>,
     /// Not before that moment, while the kept connections are made.
-    next_connect: u64,
+    pub(super) next_connect: u64,
     /// Not before that moment, since the listener's queue was full.
-    next_knock: u64,
-    timeout: u64,
+    pub(super) next_knock: u64,
+    pub(super) timeout: u64,
     /// When to look next whose time is over. That is found out a tenth of the time late, for the sake of a loop that keeps
     /// no timer for each request.
     sweep: u64,
 }
 
 impl<B: BackEnd> Turns<B> {
-    /// Clients that have not begun.
-    pub fn new(run: &'static LoadRun, back_end: B, kind: Kind, clients: usize) -> Self {
+    /// This thread's share of so many clients, which have not begun.
+    pub fn new(run: &'static LoadRun, back_end: B, kind: Kind, usage: Use, share: Share, clients: usize) -> Self {
         let requests = requests_each(run);
-        let member = |number| Member::new(Course::new(run, run.tally.shared(), number, requests), 1);
+        let slot = run.tally.worker(share.thread);
+        let member = |number| Member::new(Course::new(run, slot, number, requests), usage.pipeline);
+        let members: Vec<_> = (share.thread + 1..=clients).step_by(share.threads).map(member).collect();
         Turns {
             run,
             back_end,
-            pace: Pace::new(kind),
-            measure: Measure::new(&run.window),
+            share,
+            kind,
+            pace: Pace::new(kind, share, run),
+            usage,
+            measure: match kind {
+                Kind::Closed { .. } => Measure::new(&run.window),
+                Kind::Open { .. } => Measure::of_schedule(&run.window),
+            },
+            used: Usage::default(),
             at: now(),
-            members: (1..=clients).map(member).collect(),
-            going: clients,
+            going: members.len(),
+            members,
             asking: false,
             connecting: 0,
             waiting: VecDeque::new(),
@@ -74,21 +82,10 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// Makes the connections that are kept.
-    pub fn connect_all(&mut self) -> Result<()> {
-        if self.run.keeps() {
-            (0..self.members.len()).for_each(|index| self.queue(index));
-            while self.connecting > 0 || !self.waiting.is_empty() {
-                self.step(None)?;
-            }
-        }
-        Ok(())
-    }
-
     /// From this moment on clients ask.
     pub fn begin(&mut self, at: u64) {
         self.asking = true;
-        self.pace.begin(self.members.len(), at);
+        self.pace.begin(self.members.len(), self.usage.pipeline, at, self.run.ramp());
         self.at = now();
         self.serve();
     }
@@ -103,43 +100,62 @@ impl<B: BackEnd> Turns<B> {
         self.at
     }
 
-    /// What was measured.
-    pub fn measure(&self) -> &Measure<'static> {
-        &self.measure
+    /// What was measured, all clients having reached their end.
+    pub fn finish(mut self) -> Measure<'static> {
+        self.at = now();
+        self.used.look(self.at, &self.run.window);
+        self.measure.generator = self.used.of_window();
+        for due in self.pace.left() {
+            self.measure.due(due);
+            self.measure.never_sent(due);
+        }
+        self.measure
     }
 
     /// Once around the loop; waits for events no longer than until that moment.
     pub fn step(&mut self, until: Option<u64>) -> Result<()> {
-        while self.connecting < CONNECTING_AT_A_TIME
-            && (self.asking || self.at >= self.next_connect)
-            && self.at >= self.next_knock
-            && let Some(index) = self.waiting.pop_front()
-        {
-            self.next_connect = self.at + RAMP.as_nanos() as u64;
-            self.connect(index);
-        }
+        self.connect_those_that_wait();
         self.at = now();
-        let due = [until, self.next_attempt(), self.pace.next(), Some(self.sweep)];
-        let due = due.into_iter().flatten().fold(self.at + NAP, u64::min);
-        self.back_end.wait(Duration::from_nanos(due.saturating_sub(self.at)))?;
+        self.used.look(self.at, &self.run.window);
+        let moments =
+            [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.used.next(&self.run.window)];
+        let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
+        let spins = self.asking && matches!(self.kind, Kind::Open { spins: true, .. });
+        let time = if spins { 0 } else { next.saturating_sub(self.at) };
+        self.back_end.wait(Duration::from_nanos(time))?;
+        let began = self.at;
+        self.at = now();
+        self.used.waited(self.at - began);
+        // What was due while the loop slept comes before what has become ready.
+        self.serve();
         while let Some((index, ready)) = self.back_end.next() {
             self.at = now();
             self.ready(index, ready);
             self.serve();
         }
-        self.at = now();
-        self.serve();
         if self.at >= self.sweep {
             self.sweep = self.at + (self.timeout / 10).max(1_000_000);
             self.time_out();
+            self.serve();
+        }
+        if self.asking && self.is_open() && self.at >= self.run.window.edges().end.saturating_add(self.timeout) {
+            self.end_all();
         }
         Ok(())
     }
 
-    /// When the next of those that wait for it may connect.
-    fn next_attempt(&self) -> Option<u64> {
-        let may = self.connecting < CONNECTING_AT_A_TIME && !self.waiting.is_empty();
-        may.then_some(if self.asking { self.next_knock } else { self.next_connect.max(self.next_knock) })
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.kind, Kind::Open { .. })
+    }
+
+    /// Whether a client is to be given another request: in an open loop those that are due before the window's end are made
+    /// after it, too.
+    fn goes_on(is_open: bool, member: &Member<B::Watch>, at: u64) -> bool {
+        if is_open {
+            member.course.perseveres()
+        } else {
+            member.course.goes_on_beside(member.requests.len() as u64, at)
+        }
     }
 
     /// Gives what is due to whom it is for.
@@ -147,7 +163,8 @@ impl<B: BackEnd> Turns<B> {
         if !self.asking {
             return;
         }
-        while let Some(due) = self.pace.due(self.at, |index| self.members[index].goes_on(self.at)) {
+        let is_open = self.is_open();
+        while let Some(due) = self.pace.due(self.at, |index| Self::goes_on(is_open, &self.members[index], self.at)) {
             match due {
                 Due::Ask(index, request) => self.assign(index, request),
                 Due::Retire(index) => self.retire(index),
@@ -157,6 +174,9 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn assign(&mut self, index: usize, request: Request) {
+        if self.is_open() {
+            self.measure.due(request.moments.due);
+        }
         let member = &mut self.members[index];
         member.requests.push_back(request);
         match member.leave() {
@@ -167,14 +187,8 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// The client waits for its turn to connect.
-    fn queue(&mut self, index: usize) {
-        self.members[index].place = Place::Waiting;
-        self.waiting.push_back(index);
-    }
-
     /// One request less that the client may have at a time; without any it has reached its end.
-    fn retire(&mut self, index: usize) {
+    pub(super) fn retire(&mut self, index: usize) {
         let member = &mut self.members[index];
         member.slots -= 1;
         if member.slots > 0 {
@@ -189,90 +203,70 @@ impl<B: BackEnd> Turns<B> {
 
     /// A request of the client's is over, well or not.
     fn freed(&mut self, index: usize) {
-        if self.members[index].goes_on(self.at) {
+        if Self::goes_on(self.is_open(), &self.members[index], self.at) {
             self.pace.freed(index, self.at);
         } else {
             self.retire(index);
         }
     }
 
-    fn connect(&mut self, index: usize) {
-        let member = &mut self.members[index];
-        // Those that it was to make beside this one are not made either.
-        if self.asking && !member.course.goes_on(self.at) {
-            member.place = Place::Apart;
-            for _ in member.requests.drain(..).collect::<Vec<_>>() {
-                self.retire(index);
-            }
-            return;
+    /// The first of the client's requests leaves the system; `None` where it has none.
+    fn take_first(&mut self, index: usize) -> Option<Request> {
+        let request = self.members[index].requests.pop_front()?;
+        if self.is_open() || request.asked > 0 {
+            self.measure.goes(self.at);
         }
-        if !member.course.goes_on(self.at) {
-            return member.place = Place::Apart;
-        }
-        self.connecting += 1;
-        let attempt = match Attempt::begin(&self.run.target) {
-            Ok(attempt) if attempt.found_no_room() => {
-                if self.at - *member.knocking.get_or_insert(self.at) < self.timeout {
-                    self.connecting -= 1;
-                    self.next_knock = self.at + KNOCK;
-                    return self.waiting.push_front(index);
-                }
-                attempt.give_up()
-            }
-            attempt => attempt.map(Attempted::Again),
-        };
-        member.knocking = None;
-        self.attempted(index, attempt);
+        Some(request)
     }
 
-    fn attempted(&mut self, index: usize, attempted: Result<Attempted<'static>, Failure>) {
-        let member = &mut self.members[index];
-        let failure = match attempted {
-            Ok(Attempted::Again(attempt)) => {
-                member.watch = B::Watch::default();
-                member.moved = self.at;
-                match self.back_end.watch(index, &mut member.watch, attempt.socket(), PollFlags::POLLOUT) {
-                    Ok(()) => return member.place = Place::Connecting(attempt),
-                    Err(error) => Failure::waiting(&error),
-                }
+    /// Those of the client's requests that have not been begun will not be made.
+    pub(super) fn drop_requests(&mut self, index: usize) {
+        while let Some(request) = self.members[index].requests.pop_front() {
+            if self.is_open() {
+                self.measure.never_sent(request.moments.due);
             }
-            Ok(Attempted::Connected(socket)) => {
-                self.measure.connected(self.at);
-                let opened =
-                    member.course.open(socket, |socket, slot| self.back_end.open(&mut member.watch, socket, slot));
-                match opened {
-                    Ok(caller) => {
-                        self.connecting -= 1;
-                        return self.connected(index, Box::new(caller));
-                    }
-                    Err(failure) => failure,
-                }
-            }
-            Err(failure) => failure,
-        };
-        self.connecting -= 1;
-        self.failed(index, &failure);
-    }
-
-    fn connected(&mut self, index: usize, caller: Box<Caller<'static>>) {
-        if self.asking {
-            return self.ask(index, caller);
+            self.retire(index);
         }
-        self.settle(index, caller, PollFlags::POLLIN);
     }
 
-    /// Sends the requests that are due.
-    fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+    /// The next request of the client begins, with its connection or with its first byte.
+    pub(super) fn begin_request(&mut self, index: usize) {
         let member = &mut self.members[index];
-        let Some(request) = member.requests.get_mut(member.sent) else {
-            return member.place = Place::Connected(caller);
-        };
-        request.asked = self.at;
-        member.sent += 1;
-        match caller.ask() {
-            Ok(Progress::Blocked(flags) | Progress::Yields(flags)) => self.settle(index, caller, flags),
-            Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
-            Err(failure) => self.lose(index, caller, &failure),
+        if let Some(request) = member.requests.get_mut(member.sent)
+            && request.moments.begun == 0
+        {
+            request.moments.begun = self.at;
+            if matches!(self.kind, Kind::Open { .. }) {
+                self.measure.sent(request.moments);
+            }
+        }
+    }
+
+    /// Sends the requests that are due, as far as the connection takes them, and waits for what it waits for.
+    pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+        let mut flags = PollFlags::POLLIN;
+        loop {
+            let member = &mut self.members[index];
+            let has_another = member.sent < member.requests.len() && member.made < self.usage.requests;
+            if caller.is_sending() {
+                flags |= PollFlags::POLLOUT;
+            }
+            if !has_another || caller.is_sending() {
+                return self.settle(index, caller, flags);
+            }
+            self.begin_request(index);
+            let member = &mut self.members[index];
+            member.requests[member.sent].asked = self.at;
+            member.sent += 1;
+            member.made += 1;
+            if !self.is_open() {
+                self.measure.comes(self.at);
+            }
+            match caller.ask() {
+                Ok(Progress::Blocked(wanted) | Progress::Yields(wanted)) => flags = wanted,
+                Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
+                Err(failure) => return self.lose(index, caller, &failure),
+            }
         }
     }
 
@@ -286,11 +280,7 @@ impl<B: BackEnd> Turns<B> {
                     // Completions are no failure; a failure is met by the next call.
                     let _ = caller.reap();
                 }
-                match caller.advance() {
-                    Ok(Progress::Blocked(flags) | Progress::Yields(flags)) => self.settle(index, caller, flags),
-                    Ok(Progress::Answered { open }) => self.answered(index, caller, open),
-                    Err(failure) => self.lose(index, caller, &failure),
-                }
+                self.advance(index, caller);
             }
             Place::Connected(caller) => {
                 // The peer has closed, or speaks unasked: the next request will meet it, as that of a client does that
@@ -302,23 +292,61 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    fn answered(&mut self, index: usize, mut caller: Box<Caller<'static>>, open: bool) {
+    /// Takes the replies that have come, one after another.
+    fn advance(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+        loop {
+            match caller.advance() {
+                Err(failure) => return self.lose(index, caller, &failure),
+                // Meanwhile all may have been sent that kept others from being sent.
+                Ok(Progress::Blocked(_)) if !caller.is_sending() => return self.ask(index, caller),
+                Ok(Progress::Blocked(flags) | Progress::Yields(flags)) => return self.settle(index, caller, flags),
+                Ok(Progress::Answered { open }) => {
+                    self.answered(index, &mut caller);
+                    let member = &mut self.members[index];
+                    let stays = open && (member.sent > 0 || member.made < self.usage.requests);
+                    if !stays {
+                        return self.part(index, caller);
+                    }
+                    if !caller.is_behind() {
+                        let flags = if caller.is_sending() { POLLED_WHILE_SENDING } else { PollFlags::POLLIN };
+                        self.settle(index, caller, flags);
+                        return self.freed(index);
+                    }
+                    self.freed(index);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, index: usize, caller: &mut Caller<'static>) {
         self.at = now();
+        let request = self.take_first(index).expect("a reply is to a request");
         let member = &mut self.members[index];
-        let request = member.requests.pop_front().expect("a reply is to a request");
         member.sent -= 1;
-        self.measure.answered(request.asked, self.at);
-        member.course.answered(&mut caller, self.at);
-        if open && self.run.keeps() {
-            member.place = Place::Connected(caller);
+        member.course.answered(caller, self.at);
+        if self.is_open() {
+            self.measure.answered_by_schedule(request.moments, self.at);
         } else {
-            self.back_end.close(&mut member.watch, caller, self.run.target.patience);
+            self.measure.answered(request.asked, self.at);
+        }
+    }
+
+    /// The connection that brought the last reply takes no more requests.
+    fn part(&mut self, index: usize, caller: Box<Caller<'static>>) {
+        let member = &mut self.members[index];
+        self.back_end.close(&mut member.watch, caller, self.run.target.patience);
+        member.made = 0;
+        if member.sent > 0 {
+            let message = "the server closed behind a reply, and requests were under way behind that".to_owned();
+            self.failed(index, &Failure { kind: ErrorKind::Truncated, message });
+        } else if !member.requests.is_empty() {
+            self.queue(index);
         }
         self.freed(index);
     }
 
     /// The connection waits for this, if the back end can do that.
-    fn settle(&mut self, index: usize, caller: Box<Caller<'static>>, flags: PollFlags) {
+    pub(super) fn settle(&mut self, index: usize, caller: Box<Caller<'static>>, flags: PollFlags) {
         let member = &mut self.members[index];
         member.moved = self.at;
         match self.back_end.watch(index, &mut member.watch, caller.socket(), flags) {
@@ -332,15 +360,27 @@ impl<B: BackEnd> Turns<B> {
         self.failed(index, failure);
     }
 
-    /// The client has no connection any more, and what it had asked over it has failed.
-    fn failed(&mut self, index: usize, failure: &Failure) {
+    /// The client has no connection any more. What it had asked over it has failed, or what it was to ask first.
+    pub(super) fn failed(&mut self, index: usize, failure: &Failure) {
         let member = &mut self.members[index];
-        member.course.failed(failure);
-        member.sent = 0;
-        if member.requests.pop_front().is_some() {
+        member.made = 0;
+        let lost = std::mem::take(&mut member.sent).max(usize::from(!member.requests.is_empty()));
+        member.course.failed_together(lost.max(1) as u64, failure);
+        for _ in 0..lost {
+            self.fail_first(index);
             self.freed(index);
-        } else if member.course.goes_on(self.at) {
+        }
+        let member = &self.members[index];
+        if self.asking && !member.course.perseveres() {
+            self.drop_requests(index);
+        } else if !member.requests.is_empty() || !self.asking && member.course.goes_on(self.at) {
             self.queue(index);
+        }
+    }
+
+    fn fail_first(&mut self, index: usize) {
+        if let Some(request) = self.take_first(index) {
+            self.measure.failed(request.moments.due);
         }
     }
 
@@ -363,4 +403,43 @@ impl<B: BackEnd> Turns<B> {
             }
         }
     }
+
+    /// The time is over that replies are waited for behind the window: what is under way has failed, and what is not is never
+    /// sent.
+    fn end_all(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            match member.leave() {
+                Place::Home => {
+                    member.place = Place::Home;
+                    continue;
+                }
+                Place::Connecting(attempt) => {
+                    self.connecting -= 1;
+                    self.back_end.forget(&mut member.watch, attempt.socket());
+                }
+                Place::Connected(caller) => {
+                    self.back_end.close(&mut member.watch, caller, self.run.target.patience);
+                }
+                Place::Apart | Place::Waiting => {}
+            }
+            let begun = member.requests.iter().filter(|request| request.moments.begun > 0).count();
+            if begun > 0 {
+                let failure = Failure::timed_out("awaiting replies behind the window");
+                member.course.failed_together(begun as u64, &failure);
+            }
+            for _ in 0..begun {
+                self.fail_first(index);
+                self.retire(index);
+            }
+            self.drop_requests(index);
+            while self.members[index].slots > 0 {
+                self.retire(index);
+            }
+        }
+        self.waiting.clear();
+    }
 }
+
+/// Of a connection that receives replies to earlier requests while it sends.
+const POLLED_WHILE_SENDING: PollFlags = PollFlags::POLLIN.union(PollFlags::POLLOUT);

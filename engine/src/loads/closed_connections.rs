@@ -1,9 +1,9 @@
-//! A closed load of very many connections from one process: an event loop with epoll, level-triggered.
+//! A closed load of very many connections from one process: an event loop a thread.
 
 use crate::about::About;
 use crate::course::pause;
-use crate::crowd::{self, Kind};
-use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, THINK, WARM_UP};
+use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, THREADS};
+use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
 use crate::primitive::Waits;
 
 pub static ENTRY: Load = Load {
@@ -12,8 +12,20 @@ pub static ENTRY: Load = Load {
         source: "epoll(7)",
     },
     waits: Waits::ForReadiness,
-    settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
-    workers: |_| 0,
+    settings: &[
+        CLIENTS,
+        CONNECTIONS,
+        LOOPS,
+        MILLISECONDS,
+        WARM_UP,
+        RAMP_UP,
+        THINK,
+        THREADS,
+        PIPELINE,
+        REQUESTS_PER_CONNECTION,
+        CLOSING,
+    ],
+    workers: |settings| settings.integer(THREADS.name) as usize,
     requests: &[CLIENTS, LOOPS],
     duration: Some(&MILLISECONDS),
     run: |run| crowd::run(run, Kind::Closed { pause: pause(run) }),
