@@ -9,9 +9,10 @@ use crate::about::Entry;
 use crate::address::{Address, Target};
 use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
-use crate::lines::{self, Latency, LoadResult, Mark, MarkKind, SCHEMA};
+use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
 use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT};
+use crate::load_lines::{self, Latency};
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
 use crate::process_tree::Tree;
@@ -94,6 +95,8 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let readout = locked(&counting).since(&counted_before)?;
     let measured = locked(&run.measured);
+    let (window, counted) = (window(&measured), run.tally.counts());
+    let edges = measured.window.as_ref();
     Ok(LoadResult {
         schema: SCHEMA,
         workload: plan.workload.name,
@@ -103,12 +106,14 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         settings: plan.settings.values().clone(),
         measured_by: run.client.measured_by(),
         expected_requests,
-        tally: run.tally.counts(),
+        scheduled: load_lines::scheduled(&measured, edges, &plan.settings)?,
+        validity: load_lines::validity(&measured, edges, &plan.settings, &counted),
+        tally: counted,
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
-        window: window(&measured),
-        latency: latency(&measured)?,
+        window,
+        latency: Latency::of(&measured)?,
         used: (&usage).into(),
         readout,
         account: run.client.account(),
@@ -158,24 +163,6 @@ fn window(measured: &Measured) -> Option<lines::Window> {
 
 const UNMAPPED: &str = "shared memory could not be mapped";
 
-/// How long replies took; `None` where the load did not measure it, or no reply came.
-fn latency(measured: &Measured) -> Result<Option<Latency>> {
-    let latency = &measured.latency;
-    if latency.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(Latency {
-        requests: latency.len(),
-        mean_ns: latency.mean(),
-        p50_ns: measured.percentile(0.5),
-        p90_ns: measured.percentile(0.9),
-        p99_ns: measured.percentile(0.99),
-        p999_ns: measured.percentile(0.999),
-        maximum_ns: latency.max(),
-        histogram: measured.encoded()?,
-    }))
-}
-
 fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     let seconds = result.elapsed_ns as f64 / 1e9;
     let expected = result.expected_requests.map(|expected| format!(" of {expected}")).unwrap_or_default();
@@ -196,7 +183,10 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         text += &counted_in_words(&window.counted);
     }
     if let Some(latency) = &result.latency {
-        text += &latency_in_words(latency);
+        text += &load_lines::latency_in_words(latency);
+    }
+    if let Some(scheduled) = &result.scheduled {
+        text += &load_lines::scheduled_in_words(scheduled);
     }
     text += &figures_in_words(&result.figures, counted_for(result));
     text += &format!(
@@ -223,6 +213,9 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     text += &disagreement_in_words(plan, result);
     if result.interrupted {
         text += "stopped by an interrupt before its end\n";
+    }
+    if let Some(validity) = &result.validity {
+        text += &load_lines::validity_in_words(validity);
     }
     text
 }
@@ -281,18 +274,4 @@ fn figures_in_words(figures: &Figures, counted_for: u64) -> String {
         text += &format!("payload: {bytes} bytes, {rate:.3} Gbit/s\n");
     }
     text
-}
-
-fn latency_in_words(latency: &Latency) -> String {
-    let milliseconds = |nanoseconds: u64| format!("{:.3} ms", nanoseconds as f64 / 1e6);
-    let known = [
-        ("half within", latency.p50_ns),
-        ("90 % within", latency.p90_ns),
-        ("99 % within", latency.p99_ns),
-        ("99.9 % within", latency.p999_ns),
-        ("all within", Some(latency.maximum_ns)),
-    ];
-    let known: Vec<String> =
-        known.iter().filter_map(|(name, value)| Some(format!("{name} {}", milliseconds((*value)?)))).collect();
-    format!("replies (closed loop): {}\n", known.join(", "))
 }

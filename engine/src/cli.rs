@@ -275,6 +275,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let (all, tally) = (result.expected_requests, &result.tally);
     let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;
+    let is_valid = result.validity.as_ref().is_none_or(|validity| validity.valid != Some(false));
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
     } else {
@@ -287,6 +288,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),
         (true, true) => bail!("stopped by an interrupt before its end"),
+        (true, false) if !is_valid => bail!("the load did not keep its schedule, so the result is not valid"),
         (true, false) => Ok(()),
     }
 }

@@ -1,13 +1,13 @@
 //! A client's course through a closed load: it asks, waits for the reply, pauses, and asks again, until its requests are
 //! made, the window is over, or there is no server to be measured.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::channel::Openers;
+use crate::channel::{Channel, Openers};
 use crate::exchange::{Caller, Failure, connect};
 use crate::load::{Edge, LOOPS, LoadRun, MILLISECONDS, THINK, WARM_UP};
 use crate::measure::{Measure, now};
@@ -43,7 +43,17 @@ impl<'run> Course<'run> {
 
     /// Whether the client makes another request at this moment.
     pub fn goes_on(&self, at: u64) -> bool {
-        self.left > 0 && self.failures < FAILURES_IN_A_ROW && !self.run.window.is_over(at) && !signal::interrupted()
+        self.goes_on_beside(0, at)
+    }
+
+    /// The same of one that has so many which are not over.
+    pub fn goes_on_beside(&self, requests: u64, at: u64) -> bool {
+        self.left > requests && self.perseveres() && !self.run.window.is_over(at)
+    }
+
+    /// Whether the client has not given up.
+    pub fn perseveres(&self) -> bool {
+        self.failures < FAILURES_IN_A_ROW && !signal::interrupted()
     }
 
     /// A reply came and was right. It counts if that was within the load's window.
@@ -58,26 +68,40 @@ impl<'run> Course<'run> {
 
     /// A request failed, or the connection that was made for it.
     pub fn failed(&mut self, failure: &Failure) {
-        self.slot.error(failure.kind);
+        self.failed_together(1, failure);
+    }
+
+    /// So many requests failed with the connection that they were sent over: in a row, that is one failure.
+    pub fn failed_together(&mut self, requests: u64, failure: &Failure) {
+        self.slot.errors(failure.kind, requests);
         self.run.first_error.note(&failure.message);
         if let Some(show) = &self.run.show {
             show.failed(self.number, &failure.message);
         }
-        self.left -= 1;
+        self.left -= requests;
         self.failures += 1;
     }
 
     /// A connection that has just been made.
-    pub fn caller(&self, socket: std::os::fd::OwnedFd, openers: &mut Openers) -> Result<Caller<'run>, Failure> {
+    pub fn caller(&self, socket: OwnedFd, openers: &mut Openers) -> Result<Caller<'run>, Failure> {
+        self.open(socket, |socket, slot| openers.open(socket, slot))
+    }
+
+    /// The same, of which a channel is made in this way.
+    pub fn open(
+        &self,
+        socket: OwnedFd,
+        open: impl FnOnce(OwnedFd, &'static Slot) -> std::io::Result<Channel>,
+    ) -> Result<Caller<'run>, Failure> {
         self.run.tally.general().first_connection.note(socket.as_fd());
-        let channel = openers.open(socket, self.slot).map_err(|error| {
+        let channel = open(socket, self.slot).map_err(|error| {
             // It was made all the same, and the server counts it.
             self.slot.connections.fetch_add(1, Relaxed);
             self.slot.closed.fetch_add(1, Relaxed);
             Failure::system("preparing a connection", &error)
         })?;
         let shown = self.run.show.as_ref().map(|show| show.client(self.number));
-        Ok(Caller::new(channel, self.run.client.open(), shown, &self.run.window))
+        Ok(Caller::new(channel, self.run.client.as_ref(), shown, &self.run.window))
     }
 }
 
@@ -192,6 +216,7 @@ fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
 /// The edges of a load's window as they come.
 pub struct Edges<'run> {
     run: &'run LoadRun,
+    began: u64,
     to_come: Vec<Edge>,
 }
 
@@ -199,13 +224,19 @@ impl<'run> Edges<'run> {
     /// To be called when every client is about to ask: the warm-up begins, and then the window of a load that ends by
     /// time. The edges are fixed here, so a request is in the window or not however late a thread comes to its CPU.
     pub fn begin(run: &'run LoadRun) -> Self {
+        let began = now();
         if !run.is_timed() {
-            return Edges { run, to_come: Vec::new() };
+            return Edges { run, began, to_come: Vec::new() };
         }
         let milliseconds = |setting: &str| run.settings.integer(setting) * 1_000_000;
-        let started = now() + milliseconds(WARM_UP.name);
+        let started = began + run.ramp() + milliseconds(WARM_UP.name);
         run.window.set(started..started + milliseconds(MILLISECONDS.name));
-        Edges { run, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
+        Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
+    }
+
+    /// When clients begin to ask.
+    pub fn began(&self) -> u64 {
+        self.began
     }
 
     /// When the next edge comes, if one does.

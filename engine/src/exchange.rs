@@ -1,6 +1,7 @@
 //! A load's connection and what goes over it: the asking end of what [`crate::connection`] is to the serving end. Clients
 //! that wait in their calls and clients of an event loop run this same code; they differ in when they call it.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,12 +11,13 @@ use socket2::{Socket, Type};
 
 use crate::address::{Address, Target};
 use crate::channel::Channel;
+use crate::inbox::CAPACITY;
 use crate::measure::Window;
 use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
-use crate::workload::{Answer, Conversation, Input, More};
+use crate::workload::{Answer, Client, Conversation, Input, More};
 
 /// A request that failed: the kind that is counted, and the words for the user.
 #[derive(Debug)]
@@ -33,6 +35,11 @@ impl Failure {
             ErrorKind::TimedOut => Failure::timed_out(doing),
             kind => Failure { kind, message: format!("{doing}: {error}") },
         }
+    }
+
+    /// A connection cannot be waited for.
+    pub fn waiting(error: &io::Error) -> Self {
+        Failure::system("waiting for a connection", error)
     }
 
     /// Nothing came of doing this in time.
@@ -160,7 +167,11 @@ impl<'run> Attempt<'run> {
 /// One connection of a load.
 pub struct Caller<'run> {
     channel: Channel,
-    conversation: Box<dyn Conversation>,
+    client: &'run dyn Client,
+    /// One for each request under way, in their order, and then those that are free.
+    conversations: VecDeque<Box<dyn Conversation>>,
+    /// Requests under way.
+    asked: usize,
     shown: Option<Shown<'run>>,
     window: &'run Window,
     want: Want,
@@ -168,6 +179,8 @@ pub struct Caller<'run> {
     unsent: bool,
     /// A request was answered, and nothing has come since.
     at_rest: bool,
+    /// What came behind the last reply is in the inbox: the beginning of the next, or all of it.
+    left_over: bool,
 }
 
 /// Why [`Caller::ask`] or [`Caller::advance`] came back.
@@ -186,16 +199,22 @@ pub enum Progress {
 
 impl<'run> Caller<'run> {
     /// Takes a channel of a connected socket, which blocks or not, for a load with this window.
-    pub fn new(
-        channel: Channel,
-        conversation: Box<dyn Conversation>,
-        shown: Option<Shown<'run>>,
-        window: &'run Window,
-    ) -> Self {
+    pub fn new(channel: Channel, client: &'run dyn Client, shown: Option<Shown<'run>>, window: &'run Window) -> Self {
         if let Some(shown) = &shown {
             shown.connected(channel.socket());
         }
-        Caller { channel, conversation, shown, window, want: Want::AtMost(0), unsent: false, at_rest: false }
+        Caller {
+            channel,
+            client,
+            conversations: VecDeque::from([client.open()]),
+            asked: 0,
+            shown,
+            window,
+            want: Want::AtMost(0),
+            unsent: false,
+            at_rest: false,
+            left_over: false,
+        }
     }
 
     /// Asks, and waits for the reply in the calls of a blocking socket, whose own time limit ends the waiting. Says
@@ -214,9 +233,16 @@ impl<'run> Caller<'run> {
         }
     }
 
-    /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet.
+    /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet. Whatever was to be
+    /// sent before must have been ([`Caller::is_sending`]).
     pub fn ask(&mut self) -> Result<Progress, Failure> {
-        self.want = self.conversation.ask(&mut self.channel.outbox);
+        if self.asked == self.conversations.len() {
+            self.conversations.push_back(self.client.open());
+        }
+        let want = self.conversations[self.asked].ask(&mut self.channel.outbox);
+        // Several replies may come together.
+        self.want = if self.asked == 0 { want } else { Want::AtMost(CAPACITY) };
+        self.asked += 1;
         if let Some(shown) = &mut self.shown {
             shown.asks(&self.channel.outbox);
         }
@@ -226,7 +252,19 @@ impl<'run> Caller<'run> {
 
     /// The request that was answered last counts.
     pub fn counts(&mut self) {
-        self.conversation.counts();
+        if let Some(last) = self.conversations.back_mut() {
+            last.counts();
+        }
+    }
+
+    /// Whether a request has not been sent in full.
+    pub fn is_sending(&self) -> bool {
+        self.unsent
+    }
+
+    /// Whether something is to be done without waiting for the socket: more than one reply has come.
+    pub fn is_behind(&self) -> bool {
+        self.left_over
     }
 
     /// Goes on as far as the socket allows.
@@ -237,7 +275,7 @@ impl<'run> Caller<'run> {
     /// A server that closes after its reply is met by the next request of whoever keeps the connection.
     fn explained(&self, failure: Failure) -> Failure {
         let closed = matches!(failure.kind, ErrorKind::Truncated | ErrorKind::Reset | ErrorKind::BrokenPipe);
-        match self.conversation.kept_by().filter(|_| closed && self.at_rest) {
+        match self.conversations[0].kept_by().filter(|_| closed && self.at_rest) {
             None => failure,
             Some(option) => Failure {
                 message: format!(
@@ -253,47 +291,72 @@ impl<'run> Caller<'run> {
     fn go_on(&mut self) -> Result<Progress, Failure> {
         if self.unsent {
             let progress = self.send()?;
-            if self.unsent {
+            // Earlier requests may have been answered: a server that cannot send its replies receives nothing more.
+            if self.unsent && self.asked == 1 {
                 return Ok(progress);
             }
         }
         for _ in 0..RECEIVES_IN_A_TURN {
-            let received = self.channel.receive(self.want).map_err(|error| Failure::system(RECEIVING, &error))?;
-            let (stored, not_stored, ended) = match received {
-                Received::Bytes(bytes) => (bytes, 0, false),
-                Received::Discarded(bytes) | Received::Mapped(bytes) => (0, bytes, false),
-                Received::End => (0, 0, true),
-                Received::Blocked => {
-                    self.channel.inbox.give_back();
-                    return Ok(Progress::Blocked(PollFlags::POLLIN));
+            let (not_stored, ended) = if std::mem::take(&mut self.left_over) {
+                (0, false)
+            } else {
+                match self.channel.receive(self.want).map_err(|error| Failure::system(RECEIVING, &error))? {
+                    Received::Bytes(_) => (0, false),
+                    Received::Discarded(bytes) | Received::Mapped(bytes) => (bytes, false),
+                    Received::End => (0, true),
+                    Received::Blocked => {
+                        self.channel.inbox.give_back();
+                        return Ok(Progress::Blocked(self.waits_for()));
+                    }
                 }
             };
             self.at_rest &= ended;
-            if let Some(shown) = &mut self.shown {
-                let unread = self.channel.inbox.unread();
-                shown.receives(&unread[unread.len() - stored..], not_stored);
+            match self.take(not_stored, ended)? {
+                Answer::Receive(want) => self.want = if self.asked == 1 { want } else { Want::AtMost(CAPACITY) },
+                Answer::Complete => return self.answered(ended),
+                Answer::Last => return self.answered(true),
             }
-            let calls = self.channel.take_calls();
-            let answer = self.conversation.receive(&mut Input::new(&mut self.channel.inbox, calls, not_stored, ended));
-            let kind = if ended { ErrorKind::Truncated } else { ErrorKind::WrongReply };
-            let last = match answer.map_err(|message| Failure { kind, message })? {
-                Answer::Receive(want) => {
-                    self.want = want;
-                    continue;
-                }
-                Answer::Complete => ended,
-                Answer::Last => true,
-            };
-            self.nothing_is_left()?;
-            self.at_rest = true;
-            self.channel.inbox.give_back();
-            self.channel.slot().requests.fetch_add(1, Relaxed);
-            if let Some(shown) = &mut self.shown {
-                shown.replied();
-            }
-            return Ok(Progress::Answered { open: !last });
         }
-        Ok(Progress::Yields(PollFlags::POLLIN))
+        Ok(Progress::Yields(self.waits_for()))
+    }
+
+    fn waits_for(&self) -> PollFlags {
+        if self.unsent { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
+    }
+
+    /// Gives what has come to the conversation that it is for.
+    fn take(&mut self, not_stored: usize, ended: bool) -> Result<Answer, Failure> {
+        let unread = self.channel.inbox.unread();
+        let before = self.shown.is_some().then(|| unread.to_vec());
+        let calls = self.channel.take_calls();
+        let mut input = Input::new(&mut self.channel.inbox, calls, not_stored, ended);
+        input.more_follow = self.asked > 1;
+        let answer = self.conversations[0].receive(&mut input);
+        let left = input.bytes().len();
+        if let (Some(shown), Some(before)) = (&mut self.shown, before) {
+            shown.receives(&before[..before.len() - left], not_stored);
+        }
+        let kind = if ended { ErrorKind::Truncated } else { ErrorKind::WrongReply };
+        answer.map_err(|message| Failure { kind, message })
+    }
+
+    /// The first of the requests under way was answered.
+    fn answered(&mut self, last: bool) -> Result<Progress, Failure> {
+        self.asked -= 1;
+        self.conversations.rotate_left(1);
+        if self.asked == 0 {
+            self.nothing_is_left()?;
+            self.channel.inbox.give_back();
+        } else {
+            self.left_over = !self.channel.inbox.unread().is_empty();
+            self.want = Want::AtMost(CAPACITY);
+        }
+        self.at_rest = !self.left_over;
+        self.channel.slot().requests.fetch_add(1, Relaxed);
+        if let Some(shown) = &mut self.shown {
+            shown.replied();
+        }
+        Ok(Progress::Answered { open: !last })
     }
 
     /// The socket, for whoever waits for it.
@@ -323,7 +386,7 @@ impl<'run> Caller<'run> {
             if self.channel.send().map_err(failure)? == Sent::Blocked {
                 return Ok(Progress::Blocked(PollFlags::POLLOUT));
             }
-            match self.conversation.more(&mut self.channel.outbox, self.window) {
+            match self.conversations[self.asked - 1].more(&mut self.channel.outbox, self.window) {
                 More::Part => {
                     if let Some(shown) = &mut self.shown {
                         shown.goes_on(&self.channel.outbox);

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
+use crate::load_lines::{Latency, Scheduled, Validity};
 use crate::profile_lines::{Profile, Stack};
 use crate::setting::Value;
 use crate::tally::Counts;
@@ -190,9 +191,14 @@ pub struct LoadResult {
     pub ended_monotonic_ns: u64,
     /// The measured part of a load that ends by time.
     pub window: Option<Window>,
-    /// From the sending of a request to the end of its reply, each client waiting for its reply before it asks again:
-    /// what a stall keeps from being asked is not in it. Of the window where there is one.
+    /// How long replies took, of the window where there is one. In a closed loop from the sending of a request, each client
+    /// waiting for its reply before it asks again: what a stall keeps from being asked is not in it. In an open loop from
+    /// when a request was due.
     pub latency: Option<Latency>,
+    /// What became of the schedule of an open loop.
+    pub scheduled: Option<Scheduled>,
+    /// Whether a load with an event loop that ends by time measured its server.
+    pub validity: Option<Validity>,
     /// What the load used, children included.
     #[serde(flatten)]
     pub used: Used,
@@ -263,28 +269,6 @@ pub struct Counted {
     pub send_calls: u64,
     /// Receive calls.
     pub receive_calls: u64,
-}
-
-/// How long replies took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
-/// would be a matter of single requests.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Latency {
-    /// Requests that it is of.
-    pub requests: u64,
-    /// Arithmetic mean.
-    pub mean_ns: f64,
-    /// Median.
-    pub p50_ns: Option<u64>,
-    /// 90th percentile.
-    pub p90_ns: Option<u64>,
-    /// 99th percentile.
-    pub p99_ns: Option<u64>,
-    /// 99.9th percentile.
-    pub p999_ns: Option<u64>,
-    /// The largest.
-    pub maximum_ns: u64,
-    /// All of them: an HdrHistogram (V2, deflated, base64), which other tools read and which can be added to others.
-    pub histogram: String,
 }
 
 /// The whole life of a server or a load, its supervisor and all that it forked included: from exec to exit.

@@ -29,7 +29,7 @@ pub struct Load {
     /// How many workers of it count apart.
     pub workers: fn(&Settings) -> usize,
     /// The settings whose product is the number of requests that it makes when nothing fails; the last of them is the number
-    /// of each client.
+    /// of each client. None where it always ends by time.
     pub requests: &'static [Setting],
     /// The setting that ends it by time where it is not 0: then the last of [`Load::requests`] says nothing, and their
     /// number is not known beforehand.
@@ -47,13 +47,24 @@ impl Load {
 
     /// How many clients there are.
     pub fn clients(&self, settings: &Settings) -> usize {
+        if self.settings.contains(&CLIENTS) {
+            return clients(settings);
+        }
         let others = self.requests.split_last().map_or(&[][..], |(_, others)| others);
         others.iter().map(|setting| settings.integer(setting.name) as usize).product()
     }
 
     /// Refuses what would go without effect: to be told both when to end and how many requests to make, or to warm up
-    /// without a window that begins afterwards.
+    /// without a window that begins afterwards. Refuses what would not end.
     pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
+        if let (Some(duration), []) = (self.duration, self.requests)
+            && settings.integer(duration.name) == 0
+        {
+            let option = duration.option();
+            return Err(mistake(format!(
+                "the load ends by time, and by nothing else: give --{option}, for instance 5000"
+            )));
+        }
         let (Some(duration), Some(each)) = (self.duration, self.requests.last()) else { return Ok(()) };
         let is_timed = settings.integer(duration.name) > 0;
         if is_timed && given(each.name) {
@@ -123,6 +134,14 @@ pub const WARM_UP: Setting = Setting {
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
 };
 
+/// Over which time the load grows.
+pub const RAMP_UP: Setting = Setting {
+    name: "ramp_up_milliseconds",
+    help: "Time before the warm-up, every kept connection made, over which clients begin one after another, or the rate rises",
+    unit: Some("milliseconds"),
+    kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+};
+
 /// How long a client waits between two requests.
 pub const THINK: Setting = Setting {
     name: "think_microseconds",
@@ -185,6 +204,12 @@ impl LoadRun {
     /// Whether the load ends by time; panics where the load has no such setting.
     pub fn is_timed(&self) -> bool {
         self.settings.integer(MILLISECONDS.name) > 0
+    }
+
+    /// Nanoseconds over which the load grows; 0 where it has no such setting.
+    pub fn ramp(&self) -> u64 {
+        let milliseconds = |_| self.settings.integer(RAMP_UP.name);
+        self.settings.values().get(RAMP_UP.name).map_or(0, milliseconds) * 1_000_000
     }
 
     /// Makes room in this process for a connection of each client, or says what is in the way: before the first

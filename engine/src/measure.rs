@@ -6,14 +6,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
+use crate::histograms::{histogram, record};
+use crate::scheduled::{Moments, Scheduled};
 pub use crate::sys::process::monotonic_nanoseconds as now;
 use crate::tally::Counts;
-
-/// Digits of a latency that are kept: a recorded value is wrong by a thousandth at most.
-const DIGITS: u8 = 3;
+use crate::validity::Generator;
 
 /// The part of a load's life that is counted. What happens is in it by the moment at which it is complete.
 pub struct Window {
@@ -66,12 +65,30 @@ pub struct Measure<'run> {
     connections: u64,
     // 32 bits, and no larger than its largest value needs: there may be thousands of threads.
     latency: Histogram<u32>,
+    population: Population,
+    /// Of an open loop.
+    scheduled: Option<Box<Scheduled>>,
+    /// What the thread itself used in the window, once that is over.
+    pub generator: Option<Generator>,
 }
 
 impl<'run> Measure<'run> {
     /// Nothing yet.
     pub fn new(window: &'run Window) -> Self {
-        Measure { window, requests: 0, connections: 0, latency: histogram() }
+        Measure {
+            window,
+            requests: 0,
+            connections: 0,
+            latency: histogram(),
+            population: Population::default(),
+            scheduled: None,
+            generator: None,
+        }
+    }
+
+    /// Nothing yet, of an open loop: its latencies are those of the requests that were due in the window.
+    pub fn of_schedule(window: &'run Window) -> Self {
+        Measure { scheduled: Some(Box::default()), ..Measure::new(window) }
     }
 
     /// A connection was made.
@@ -83,14 +100,85 @@ impl<'run> Measure<'run> {
     pub fn answered(&mut self, asked: u64, at: u64) {
         if self.window.contains(at) {
             self.requests += 1;
-            // It grows as it must.
-            self.latency.record(at.saturating_sub(asked)).expect("there is a bucket for every number");
+            record(&mut self.latency, at.saturating_sub(asked));
+        }
+    }
+
+    /// A request comes into the system.
+    pub fn comes(&mut self, at: u64) {
+        self.population.comes(&self.window.edges(), at);
+    }
+
+    /// A request leaves it, well or not.
+    pub fn goes(&mut self, at: u64) {
+        self.population.goes(&self.window.edges(), at);
+    }
+
+    /// What was measured by the schedule, for a request that was due in the window.
+    fn of_window(&mut self, due: u64) -> Option<&mut Scheduled> {
+        self.scheduled.as_deref_mut().filter(|_| self.window.contains(due))
+    }
+
+    /// A request is due; it comes into the system whether or not there is a connection for it.
+    pub fn due(&mut self, due: u64) {
+        self.comes(due);
+        if let Some(scheduled) = self.of_window(due) {
+            scheduled.due += 1;
+        }
+    }
+
+    /// A request of a schedule was sent, or its connection begun.
+    pub fn sent(&mut self, moments: Moments) {
+        if let Some(scheduled) = self.of_window(moments.due) {
+            scheduled.sent(moments);
+        }
+    }
+
+    /// A reply came to a request of a schedule.
+    pub fn answered_by_schedule(&mut self, moments: Moments, at: u64) {
+        self.requests += u64::from(self.window.contains(at));
+        if let Some(scheduled) = self.of_window(moments.due) {
+            scheduled.answered(moments, at);
+        }
+    }
+
+    /// A request of a schedule failed.
+    pub fn failed(&mut self, due: u64) {
+        if let Some(scheduled) = self.of_window(due) {
+            scheduled.failed += 1;
+        }
+    }
+
+    /// It is too late to send a request that was due.
+    pub fn never_sent(&mut self, due: u64) {
+        self.goes(u64::MAX);
+        if let Some(scheduled) = self.of_window(due) {
+            scheduled.never_sent += 1;
         }
     }
 }
 
-fn histogram<T: hdrhistogram::Counter>() -> Histogram<T> {
-    Histogram::new(DIGITS).expect("a histogram can have so many digits")
+/// The number of requests in the system, summed over the time of the window: counted as they come and go, whichever they
+/// are, so that it can be held against what their latencies say.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Population {
+    // The sum over all who went of when, less that over all who came: as the moments of a life, in nanoseconds.
+    area: i128,
+}
+
+impl Population {
+    fn comes(&mut self, window: &Range<u64>, at: u64) {
+        self.area -= i128::from(at.max(window.start).min(window.end));
+    }
+
+    fn goes(&mut self, window: &Range<u64>, at: u64) {
+        self.area += i128::from(at.max(window.start).min(window.end));
+    }
+
+    /// The mean number over a window of such a length, when all have gone.
+    pub fn mean(&self, nanoseconds: u64) -> f64 {
+        self.area as f64 / nanoseconds as f64
+    }
 }
 
 /// The sums over all threads of a load.
@@ -103,13 +191,28 @@ pub struct Measured {
     pub connections: u64,
     /// How long replies took; empty where the load does not measure it.
     pub latency: Histogram<u64>,
+    /// How many requests were in the system; of loads with an event loop.
+    pub population: Population,
+    /// Of an open loop.
+    pub scheduled: Option<Box<Scheduled>>,
+    /// What each thread that asks used in the window.
+    pub generators: Vec<Generator>,
     /// What the load had counted at the edges of the window, each with the moment at which it was read.
     pub at_edges: Vec<(u64, Counts)>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Measured { window: None, requests: 0, connections: 0, latency: histogram(), at_edges: Vec::new() }
+        Measured {
+            window: None,
+            requests: 0,
+            connections: 0,
+            latency: histogram(),
+            population: Population::default(),
+            scheduled: None,
+            generators: Vec::new(),
+            at_edges: Vec::new(),
+        }
     }
 }
 
@@ -118,31 +221,17 @@ impl Measured {
     pub fn add(&mut self, measure: &Measure<'_>) {
         self.requests += measure.requests;
         self.connections += measure.connections;
+        self.population.area += measure.population.area;
+        self.generators.extend(measure.generator.clone());
+        if let Some(scheduled) = &measure.scheduled {
+            self.scheduled.get_or_insert_default().add(scheduled);
+        }
         for step in measure.latency.iter_recorded() {
             let (value, count) = (step.value_iterated_to(), step.count_since_last_iteration());
             self.latency.record_n(value, count).expect("there is a bucket for every number");
         }
     }
-
-    /// A percentile; `None` where fewer than [`BEYOND`] requests lie beyond it.
-    pub fn percentile(&self, quantile: f64) -> Option<u64> {
-        // The little more makes up for the binary fractions, 1 - 0.9 being less than 0.1.
-        let beyond = ((1.0 - quantile) * self.latency.len() as f64 + 1e-6) as u64;
-        (beyond >= BEYOND).then(|| self.latency.value_at_quantile(quantile))
-    }
-
-    /// All latencies, as other tools read them: V2, deflated, base64.
-    pub fn encoded(&self) -> Result<String> {
-        use base64::Engine;
-        use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&self.latency, &mut bytes).context("the histogram cannot be encoded")?;
-        Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
-    }
 }
-
-/// So many requests must be slower than a percentile for it to be known: with fewer it is a matter of single requests.
-pub const BEYOND: u64 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -165,26 +254,44 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_needs_ten_requests_beyond_it() {
+    fn the_number_in_the_system_is_that_of_the_window() {
         let window = Window::whole_life();
+        window.set(100..200);
         let mut measure = Measure::new(&window);
-        for latency in 1..1000 {
-            measure.answered(0, latency);
+        for (comes, goes) in [(50, 150), (120, 140), (90, 95), (190, 900), (300, 400)] {
+            measure.comes(comes);
+            measure.goes(goes);
         }
-        let known = |measure: &Measure<'_>| {
-            let mut sums = Measured::default();
-            sums.add(measure);
-            [0.5, 0.9, 0.99, 0.999].map(|quantile| sums.percentile(quantile))
-        };
-        measure.answered(0, 1000);
-        assert_eq!(known(&measure), [Some(500), Some(900), Some(990), None]);
-        assert_eq!(known(&Measure::new(&window)), [None; 4]);
-        let mut few = Measure::new(&window);
-        for latency in 1..=19 {
-            few.answered(0, latency);
+        let mut sums = Measured::default();
+        sums.add(&measure);
+        assert!((sums.population.mean(100) - (50.0 + 20.0 + 10.0) / 100.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn requests_of_a_schedule_count_by_the_moment_at_which_they_were_due() {
+        let window = Window::whole_life();
+        window.set(100..200);
+        let mut measure = Measure::of_schedule(&window);
+        for (due, answered) in [(90, 150), (110, 160), (190, 250)] {
+            let moments = Moments { due, free: 0, begun: due };
+            measure.due(due);
+            measure.sent(moments);
+            measure.answered_by_schedule(moments, answered);
+            measure.goes(answered);
         }
-        assert_eq!(known(&few), [None; 4]);
-        few.answered(0, 20);
-        assert_eq!(known(&few), [Some(10), None, None, None]);
+        for due in [195, 205] {
+            measure.due(due);
+            measure.never_sent(due);
+        }
+        measure.due(199);
+        measure.failed(199);
+        measure.goes(300);
+        let mut sums = Measured::default();
+        sums.add(&measure);
+        let scheduled = sums.scheduled.unwrap();
+        assert_eq!((sums.requests, scheduled.due, scheduled.sent, scheduled.answered), (2, 4, 2, 2));
+        assert_eq!((scheduled.failed, scheduled.never_sent), (1, 1));
+        assert_eq!((scheduled.latency.min(), scheduled.latency.max()), (50, 60));
+        assert!((sums.population.mean(100) - (50.0 + 50.0 + 10.0 + 5.0 + 1.0) / 100.0).abs() < 1e-12);
     }
 }

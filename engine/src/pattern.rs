@@ -71,13 +71,14 @@ impl Reception {
         Want::AtMost(if due < inbox::CAPACITY { due + 1 } else { inbox::CAPACITY - 1 })
     }
 
-    /// Takes all of the input as the next part of the reply.
+    /// Takes all of the input as the next part of the reply; of what may have other replies behind it, no more than is due.
     pub fn receive(&mut self, input: &mut Input<'_>) -> Result<Answer, String> {
         let Reception { bytes, expected, .. } = &self;
         if input.ended {
             return Err(format!("the reply ended after {} of {bytes} bytes", self.received));
         }
-        let part = input.bytes();
+        let due = if input.more_follow { bytes - self.received } else { usize::MAX };
+        let part = &input.bytes()[..input.bytes().len().min(due)];
         let received = self.received + part.len() + input.not_stored;
         if received > *bytes {
             return Err(format!("the reply has more than the {bytes} bytes that were asked for"));
@@ -93,7 +94,8 @@ impl Reception {
                 ));
             }
         }
-        input.take(input.bytes().len());
+        let length = part.len();
+        input.take(length);
         self.received = received;
         Ok(if received == self.bytes { Answer::Complete } else { Answer::Receive(self.want()) })
     }
@@ -119,6 +121,22 @@ mod tests {
             answer = reception.receive(&mut Input::new(&mut inbox, 1, 0, false))?;
         }
         if ended { reception.receive(&mut Input::new(&mut inbox, 1, 0, true)) } else { Ok(answer) }
+    }
+
+    #[test]
+    fn what_may_be_the_next_reply_is_left() {
+        let settings = Settings::new([&BYTES, &CHECK], &BTreeMap::from([("bytes", Value::Integer(4))]));
+        let (mut reception, mut inbox) = (Reception::new(&settings), Inbox::default());
+        let two = [&pattern(4)[..], &pattern(4)[..2]].concat();
+        inbox.room(two.len()).copy_from_slice(&two);
+        inbox.filled(two.len());
+        reception.begin();
+        let mut input = Input::new(&mut inbox, 1, 0, false);
+        input.more_follow = true;
+        assert_eq!(reception.receive(&mut input), Ok(Answer::Complete));
+        reception.begin();
+        assert_eq!(reception.receive(&mut input), Ok(Answer::Receive(Want::AtMost(3))));
+        assert_eq!(inbox.unread(), b"");
     }
 
     #[test]

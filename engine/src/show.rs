@@ -69,8 +69,6 @@ impl Shown<'_> {
 
     /// A request, or its beginning, is about to be sent.
     pub fn asks(&mut self, outbox: &Outbox) {
-        self.reply.clear();
-        (self.left_out, self.not_stored) = (0, 0);
         let request: Vec<u8> = outbox.message().flat_map(|piece| piece.slice().to_vec()).collect();
         self.show.say(self.number, &format!("request sent: \"{}\"\n", printable(&request, Place::Quoted)));
     }
@@ -102,6 +100,8 @@ impl Shown<'_> {
             text.push('\n');
         }
         self.show.say(self.number, &text);
+        self.reply.clear();
+        (self.left_out, self.not_stored) = (0, 0);
     }
 }
 

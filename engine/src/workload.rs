@@ -237,6 +237,12 @@ pub trait Client: Send + Sync {
         Account::new()
     }
 
+    /// Whether a connection can have several requests under way: a conversation for each takes its reply from the input, and
+    /// leaves what comes behind it where [`Input::more_follow`] says that it may.
+    fn pipelines(&self) -> bool {
+        false
+    }
+
     /// What is counted in the load's window.
     fn measured_by(&self) -> MeasuredBy {
         MeasuredBy::Requests
@@ -341,12 +347,14 @@ pub struct Input<'a> {
     pub not_stored: usize,
     /// The peer will send no more.
     pub ended: bool,
+    /// Behind this reply may come others, to requests that were sent before it was there.
+    pub more_follow: bool,
 }
 
 impl<'a> Input<'a> {
     /// A view of what the inbox holds.
     pub fn new(inbox: &'a mut Inbox, calls: u64, not_stored: usize, ended: bool) -> Self {
-        Input { inbox, calls, not_stored, ended }
+        Input { inbox, calls, not_stored, ended, more_follow: false }
     }
 
     /// The bytes not yet taken.

@@ -74,6 +74,8 @@ SAID_IN_THE_LAB = {
     ("catalogue", "send_each"): "how bytes are sent where nothing is said of it, as the engine has it",
     ("catalogue", "recv"): "how they are received, likewise",
     ("catalogue", "closed"): "who asks, likewise",
+    ("questions", "open"): "a question that the data does not decide, and no load",
+    ("questions_file", "open"): "likewise",
     ("catalogue", "thread_per_client"): "the server of two primitives, where the user names none",
     ("limits", "pipe_round_trip"): "what the prices of a switch and of a wake-up are differences of",
     ("limits", "pipe_transfer"): "likewise",

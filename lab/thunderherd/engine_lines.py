@@ -202,8 +202,8 @@ class Window(EngineLine):
     counted: Counted | None = None
 
 
-class Latency(EngineLine):
-    """From a request's first byte to its reply's last, in a closed loop."""
+class Times(EngineLine):
+    """How long something took, of so many requests."""
 
     requests: int
     mean_ns: float | None = None
@@ -213,6 +213,60 @@ class Latency(EngineLine):
     p999_ns: int | None = None
     maximum_ns: int | None = None
     histogram: str | None = Field(default=None, description="HdrHistogram V2, deflated, base64")
+
+
+class Latency(Times):
+    """How long replies took: in a closed loop from a request's first byte, in an open one from the moment at
+    which the request was due, to the last byte of the reply."""
+
+    starts: Literal["sent", "intended"] = Field(default="sent", alias="from")
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+
+class Scheduled(EngineLine):
+    """What became of the requests of an open loop that were due in the window."""
+
+    due: int
+    sent: int
+    answered: int
+    failed: int
+    never_sent: int = Field(description="no connection was free for them until it was too late")
+    waited: int = Field(description="of those that were sent, how many had to wait for a free connection")
+    offered_per_second: int
+    achieved_per_second: float
+    service_time: Times | None = Field(default=None, description="from the sending to the reply")
+    send_lag: Times | None = Field(default=None, description="the load's own lateness")
+    connection_wait: Times | None = None
+    gaps: Times | None = Field(default=None, description="between two sendings of the same thread")
+    gap_variation: float | None = Field(default=None, description="their standard deviation over their mean")
+
+
+class Check(EngineLine):
+    """One thing that a valid measurement needs."""
+
+    name: str
+    value: float | None = None
+    limit: float
+    holds: bool | None = Field(default=None, description="null: there was too little to judge by")
+    words: str
+
+
+class Generator(EngineLine):
+    """What one thread that asks did in the window."""
+
+    elapsed_ns: int
+    cpu_ns: int
+    waited_ns: int
+
+
+class Validity(EngineLine):
+    """Whether a load with an event loop measured its server."""
+
+    valid: bool | None = Field(default=None, description="null: a closed loop, which has no schedule to keep")
+    checks: list[Check]
+    generators: list[Generator]
+    in_system: float = Field(description="mean number of requests that were due and not answered")
 
 
 MeasuredBy = Literal["requests", "bytes_to_server", "bytes_to_clients"]
@@ -253,6 +307,8 @@ class LoadResult(Used, Readout):
     interrupted: bool = False
     window: Window | None = Field(default=None, description="null: all of it is measured")
     latency: Latency | None = Field(default=None, description="of the window, where there is one")
+    scheduled: Scheduled | None = Field(default=None, description="null: no open loop")
+    validity: Validity | None = Field(default=None, description="null: no event loop, or no window")
     account: dict[str, int] = Field(default_factory=dict, description="what the clients' own books say")
     figures: dict[str, int] = Field(
         default_factory=dict,

@@ -108,7 +108,8 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
 }
 
 fn in_every_load_that_keeps(test: impl Fn(&str, &Load)) {
-    let keeping = |load: &Load| load.settings.iter().any(|setting| setting.name == "connections");
+    let has = |load: &Load, name: &str| load.settings.iter().any(|setting| setting.name == name);
+    let keeping = |load: &Load| has(load, "connections") && has(load, "loops");
     let loads: Vec<_> = LOADS.iter().filter(|entry| keeping(entry.item)).collect();
     assert!(loads.len() > 1);
     loads.iter().for_each(|entry| test(entry.name, entry.item));

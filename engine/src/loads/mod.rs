@@ -11,5 +11,6 @@ crate::register! {
         closed,
         closed_threads,
         closed_connections,
+        open,
     }
 }

@@ -172,11 +172,11 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     server.write_all(&[1; 4000]).unwrap();
     let workload = bytes_workload();
     let given = BTreeMap::from([("check", Value::Word("pattern".to_owned()))]);
-    let conversation = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap().open();
+    let asker = (workload.client)(&Settings::new(workload.client_settings, &given)).unwrap();
     let tally = Tally::new(0).unwrap();
     let channel = openers("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
     let window = Window::whole_life();
-    let mut caller = Caller::new(channel, conversation, None, &window);
+    let mut caller = Caller::new(channel, asker.as_ref(), None, &window);
     assert!(caller.exchange().is_ok());
     assert_eq!(tally.shared().bytes_received.load(Relaxed), 4000);
 }

@@ -55,16 +55,33 @@ impl Epoll {
     ) -> io::Result<impl Iterator<Item = (RawFd, PollFlags)> + use<'a>> {
         let timeout = if waiting { EpollTimeout::NONE } else { EpollTimeout::ZERO };
         let count = retry(|| self.0.wait(events, timeout).map_err(io::Error::from))?;
-        Ok(ready(&events[..count]))
+        Ok(events[..count].iter().map(ready))
     }
 
-    /// As [`Epoll::wait`], for so long at most; a signal ends the waiting too.
-    pub fn wait_at_most<'a>(
-        &self,
-        events: &'a mut Events,
-        time: Duration,
-    ) -> io::Result<impl Iterator<Item = (RawFd, PollFlags)> + use<'a>> {
-        // epoll_wait counts whole milliseconds, so it is let wait for most of the time, and ppoll for the end of it.
+    /// As [`Epoll::wait`], for so long at most; a signal ends the waiting too. Says how many events have come
+    /// (epoll_pwait2(2)).
+    pub fn wait_at_most(&self, events: &mut Events, time: Duration) -> io::Result<usize> {
+        let length = events.len() as libc::c_int;
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        // SAFETY: nix's events are the kernel's, which writes no more than there is room for, and only reads the time.
+        let result = unsafe {
+            let (epoll, events) = (self.0.0.as_raw_fd(), events.as_mut_ptr());
+            libc::syscall(libc::SYS_epoll_pwait2, epoll, events, length, &raw const timeout, std::ptr::null::<u8>(), 0)
+        };
+        match Errno::result(result) {
+            Ok(count) => Ok(count as usize),
+            Err(Errno::EINTR) => Ok(0),
+            Err(Errno::ENOSYS) => self.wait_at_most_as_before(events, time),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same before Linux 5.11: epoll_wait counts whole milliseconds, so it is let wait for most of the time, and ppoll
+    /// for the end of it.
+    fn wait_at_most_as_before(&self, events: &mut Events, time: Duration) -> io::Result<usize> {
         let whole = time.as_millis().saturating_sub(1);
         if whole == 0 && !time.is_zero() {
             let mut this = [PollFd::new(self.0.0.as_fd(), PollFlags::POLLIN)];
@@ -75,16 +92,16 @@ impl Epoll {
             }
         }
         match self.0.wait(events, EpollTimeout::try_from(whole).unwrap_or(EpollTimeout::MAX)) {
-            Ok(count) => Ok(ready(&events[..count])),
-            Err(Errno::EINTR) => Ok(ready(&events[..0])),
+            Ok(count) => Ok(count),
+            Err(Errno::EINTR) => Ok(0),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-fn ready(events: &[EpollEvent]) -> impl Iterator<Item = (RawFd, PollFlags)> + use<'_> {
-    let flags = |event: &EpollEvent| PollFlags::from_bits_retain(event.events().bits() as libc::c_short);
-    events.iter().map(move |event| (event.data() as RawFd, flags(event)))
+/// Which descriptor an event is of, and what that is ready for.
+pub fn ready(event: &EpollEvent) -> (RawFd, PollFlags) {
+    (event.data() as RawFd, PollFlags::from_bits_retain(event.events().bits() as libc::c_short))
 }
 
 fn event(descriptor: &impl AsFd, flags: EpollFlags) -> EpollEvent {

@@ -29,6 +29,12 @@ pub fn spawn_detached_with_stack(bytes: usize, body: impl FnOnce() + Send + 'sta
     }
 }
 
+/// How late the kernel may let this thread's timers expire, in nanoseconds, so that it need not wake up for each
+/// (PR_SET_TIMERSLACK); 50,000 where nobody says otherwise.
+pub fn set_timer_slack(nanoseconds: u64) -> io::Result<()> {
+    Ok(nix::sys::prctl::set_timerslack(nanoseconds)?)
+}
+
 /// Makes a thread with default attributes that does nothing, and waits for its end (pthread_join(3)).
 pub fn create_and_join() -> io::Result<()> {
     extern "C" fn end(_: *mut libc::c_void) -> *mut libc::c_void {

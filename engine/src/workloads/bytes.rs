@@ -129,6 +129,10 @@ impl Client for Asker {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
     }
+
+    fn pipelines(&self) -> bool {
+        true
+    }
 }
 
 impl Conversation for Asker {

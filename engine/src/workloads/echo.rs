@@ -121,6 +121,10 @@ impl Client for Asker {
         Box::new(self.clone())
     }
 
+    fn pipelines(&self) -> bool {
+        true
+    }
+
     fn account(&self) -> Account {
         self.echoed.account()
     }

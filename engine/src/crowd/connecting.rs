@@ -1,0 +1,130 @@
+//! How clients come to their connections: not too many at a time, and kept ones one after another.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use socket2::SockRef;
+
+use super::back_end::BackEnd;
+use super::member::Place;
+use super::turns::Turns;
+use crate::course::RAMP;
+use crate::exchange::{Attempt, Attempted, Failure};
+use crate::measure::now;
+use crate::sys::descriptor::PollFlags;
+
+/// Connections that a load makes at the same time: as many as the shortest backlog in common use has places (SOMAXCONN
+/// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
+/// second until TCP knocks again, while the server catches up.
+const CONNECTING_AT_A_TIME: usize = 128;
+
+/// Time until a client tries again that found a Unix listener's queue full.
+const KNOCK: u64 = 1_000_000;
+
+impl<B: BackEnd> Turns<B> {
+    /// Makes the connections that are kept, for as long as `goes_on` says that the load does.
+    pub fn connect_all(&mut self, goes_on: impl Fn() -> bool) -> Result<()> {
+        if self.run.keeps() {
+            (0..self.members.len()).for_each(|index| self.queue(index));
+            while (self.connecting > 0 || !self.waiting.is_empty()) && goes_on() {
+                self.step(None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The client waits for its turn to connect.
+    pub(super) fn queue(&mut self, index: usize) {
+        self.members[index].place = Place::Waiting;
+        self.waiting.push_back(index);
+    }
+
+    /// Those begin to connect whose turn it is.
+    pub(super) fn connect_those_that_wait(&mut self) {
+        while self.may_connect()
+            && (self.asking || self.at >= self.next_connect)
+            && self.at >= self.next_knock
+            && let Some(index) = self.waiting.pop_front()
+        {
+            self.next_connect = self.at + RAMP.as_nanos() as u64 * self.share.threads as u64;
+            self.connect(index);
+            self.at = now();
+        }
+    }
+
+    fn may_connect(&self) -> bool {
+        self.connecting < (CONNECTING_AT_A_TIME / self.share.threads).max(1)
+    }
+
+    /// When the next of those that wait for it may connect.
+    pub(super) fn next_attempt(&self) -> Option<u64> {
+        let may = self.may_connect() && !self.waiting.is_empty();
+        may.then_some(if self.asking { self.next_knock } else { self.next_connect.max(self.next_knock) })
+    }
+
+    fn connect(&mut self, index: usize) {
+        let is_open = self.is_open();
+        let member = &mut self.members[index];
+        let goes_on = if is_open && self.asking { member.course.perseveres() } else { member.course.goes_on(self.at) };
+        if !goes_on {
+            member.place = Place::Apart;
+            if self.asking {
+                self.drop_requests(index);
+            }
+            return;
+        }
+        self.connecting += 1;
+        self.begin_request(index);
+        let member = &mut self.members[index];
+        let attempt = match Attempt::begin(&self.run.target) {
+            Ok(attempt) if attempt.found_no_room() => {
+                if self.at - *member.knocking.get_or_insert(self.at) < self.timeout {
+                    self.connecting -= 1;
+                    self.next_knock = self.at + KNOCK;
+                    return self.waiting.push_front(index);
+                }
+                attempt.give_up()
+            }
+            attempt => attempt.map(Attempted::Again),
+        };
+        member.knocking = None;
+        self.attempted(index, attempt);
+    }
+
+    /// What became of an attempt to connect.
+    pub(super) fn attempted(&mut self, index: usize, attempted: Result<Attempted<'static>, Failure>) {
+        let member = &mut self.members[index];
+        // Whatever comes of it, until then the client is nowhere.
+        member.place = Place::Apart;
+        let failure = match attempted {
+            Ok(Attempted::Again(attempt)) => {
+                member.watch = B::Watch::default();
+                member.moved = self.at;
+                match self.back_end.watch(index, &mut member.watch, attempt.socket(), PollFlags::POLLOUT) {
+                    Ok(()) => return member.place = Place::Connecting(attempt),
+                    Err(error) => Failure::waiting(&error),
+                }
+            }
+            Ok(Attempted::Connected(socket)) => {
+                self.measure.connected(self.at);
+                let resets = self.usage.resets;
+                let opened = member.course.open(socket, |socket, slot| {
+                    if resets {
+                        SockRef::from(&socket).set_linger(Some(Duration::ZERO))?;
+                    }
+                    self.back_end.open(&mut member.watch, socket, slot)
+                });
+                match opened {
+                    Ok(caller) => {
+                        self.connecting -= 1;
+                        return self.ask(index, Box::new(caller));
+                    }
+                    Err(failure) => failure,
+                }
+            }
+            Err(failure) => failure,
+        };
+        self.connecting -= 1;
+        self.failed(index, &failure);
+    }
+}

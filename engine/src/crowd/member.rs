@@ -1,0 +1,81 @@
+//! One client of the crowd and where it stands.
+
+use std::collections::VecDeque;
+
+use crate::course::Course;
+use crate::exchange::{Attempt, Caller};
+use crate::scheduled::Moments;
+
+/// A client.
+pub struct Member<Watch> {
+    /// How it decides.
+    pub course: Course<'static>,
+    /// Where it stands.
+    pub place: Place,
+    /// What the back end keeps of its socket.
+    pub watch: Watch,
+    /// When it last came further.
+    pub moved: u64,
+    /// Since when it has found the listener's queue full.
+    pub knocking: Option<u64>,
+    /// Its requests that are not over, in the order in which they became due.
+    pub requests: VecDeque<Request>,
+    /// How many of them have been sent, or begun to be.
+    pub sent: usize,
+    /// How many requests its connection has been used for.
+    pub made: u64,
+    /// How many requests it may still have at a time: those that it has, and those that it waits to be given.
+    pub slots: usize,
+}
+
+/// Where a client stands.
+pub enum Place {
+    /// It has no connection, and need not have one.
+    Apart,
+    /// It waits for its turn to connect.
+    Waiting,
+    /// It connects.
+    Connecting(Attempt<'static>),
+    /// It has a connection.
+    Connected(Box<Caller<'static>>),
+    /// It has reached its end.
+    Home,
+}
+
+/// A request that has become due, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// When it became due, when there was a client for it, and when that sent it or began to connect for it.
+    pub moments: Moments,
+    /// When it was sent.
+    pub asked: u64,
+}
+
+impl Request {
+    /// One that was due at a moment, given to a client that was free since another.
+    pub fn new(due: u64, free: u64) -> Self {
+        Request { moments: Moments { due, free, begun: 0 }, asked: 0 }
+    }
+}
+
+impl<Watch: Default> Member<Watch> {
+    /// One that has not begun.
+    pub fn new(course: Course<'static>, slots: usize) -> Self {
+        Member {
+            course,
+            place: Place::Apart,
+            watch: Watch::default(),
+            moved: 0,
+            knocking: None,
+            requests: VecDeque::new(),
+            sent: 0,
+            made: 0,
+            slots,
+        }
+    }
+
+    /// Takes it out of its place, for whoever puts it into the next.
+    pub fn leave(&mut self) -> Place {
+        std::mem::replace(&mut self.place, Place::Apart)
+    }
+}

@@ -1,0 +1,139 @@
+//! Very many clients of one process: threads with an event loop each, in which clients connect, ask and are answered,
+//! whoever decides when they ask (`pace`) and whatever tells that a socket is ready (`back_end`).
+//!
+//! Kept connections are all made before the first request. Where the load ends by time, that comes before its warm-up.
+
+mod arrivals;
+mod back_end;
+mod connecting;
+mod epoll;
+mod member;
+mod pace;
+mod settings;
+mod start;
+mod turns;
+mod usage;
+
+use std::sync::PoisonError;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::course::Edges;
+use crate::load::{LoadRun, clients};
+use crate::sys::{signal, thread};
+
+pub use arrivals::{Process, Schedule};
+use back_end::BackEnd;
+use epoll::Readiness;
+pub use pace::Kind;
+use pace::Share;
+pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, THREADS};
+use settings::{Use, threads};
+use start::Start;
+use turns::Turns;
+
+/// Runs a load of such clients to its end.
+pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
+    let (threads, usage) = (threads(run)?, Use::of(run)?);
+    run.make_room(clients(&run.settings))?;
+    signal::note_interrupts()?;
+    let start = Start::new(threads);
+    let part = |thread| {
+        let plan = Plan { run, kind, usage, share: Share { thread, threads }, start: &start };
+        plan.ask()
+    };
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        for thread in 1..threads {
+            let body = move || part(thread);
+            match std::thread::Builder::new().spawn_scoped(scope, body) {
+                Ok(other) => others.push(other),
+                Err(error) => {
+                    start.lose();
+                    let context = format!("thread {} of {threads} could not be made (fewer --threads)", thread + 1);
+                    return Err(anyhow!(error).context(context));
+                }
+            }
+        }
+        let own = part(0);
+        let results =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
+        // The first that has a reason.
+        results.fold(own, Result::and)
+    })
+}
+
+/// What a thread of the load needs to know.
+struct Plan<'a> {
+    run: &'static LoadRun,
+    kind: Kind,
+    usage: Use,
+    share: Share,
+    start: &'a Start,
+}
+
+impl Plan<'_> {
+    fn ask(&self) -> Result<()> {
+        let guard = Guard(self.start);
+        thread::set_timer_slack(1).context("the timer slack cannot be set")?;
+        self.ask_with(Readiness::new(self.run)?)?;
+        std::mem::forget(guard);
+        Ok(())
+    }
+
+    fn ask_with<B: BackEnd>(&self, back_end: B) -> Result<()> {
+        let Plan { run, kind, usage, share, start } = *self;
+        let mut turns = Turns::new(run, back_end, kind, usage, share, clients(&run.settings));
+        turns.connect_all(|| !start.is_lost())?;
+        let mut edges = None;
+        let began = if share.thread == 0 {
+            let led = start.lead(|| {
+                let edges = Edges::begin(run);
+                (edges.began(), edges)
+            });
+            led.map(|(began, own)| {
+                edges = Some(own);
+                began
+            })
+        } else {
+            start.follow()
+        };
+        // Another thread has failed, and says why.
+        let Some(began) = began else { return Ok(()) };
+        turns.begin(began);
+        let mut is_counted = true;
+        let mut goes_on = |turns: &Turns<B>| {
+            if is_counted && !turns.go_on() {
+                is_counted = false;
+                start.finished();
+            }
+            !start.is_lost() && (turns.go_on() || share.thread == 0 && start.goes_on())
+        };
+        while goes_on(&turns) && !signal::interrupted() {
+            turns.step(edges.as_ref().and_then(Edges::next))?;
+            if let Some(edges) = &mut edges {
+                edges.look(turns.at());
+            }
+        }
+        if let Some(edges) = &mut edges {
+            edges.cut();
+            start.close();
+        }
+        while goes_on(&turns) {
+            turns.step(None)?;
+        }
+        start.wait_until_closed();
+        let measure = turns.finish();
+        run.measured.lock().unwrap_or_else(PoisonError::into_inner).add(&measure);
+        Ok(())
+    }
+}
+
+/// Of a thread that ends before its time, by a panic too: nobody is to wait for it.
+struct Guard<'a>(&'a Start);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.lose();
+    }
+}

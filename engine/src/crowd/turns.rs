@@ -1,0 +1,445 @@
+//! All clients of a thread, and whose turn is when: each connects, asks, is answered, and asks again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::back_end::BackEnd;
+use super::member::{Member, Place, Request};
+use super::pace::{Due, Kind, Pace, Share};
+use super::settings::Use;
+use super::usage::Usage;
+use crate::course::{Course, requests_each};
+use crate::exchange::{Caller, Failure, Progress};
+use crate::load::LoadRun;
+use crate::measure::{Measure, now};
+use crate::sys::descriptor::PollFlags;
+use crate::tally::ErrorKind;
+
+/// The longest that the loop waits, so that an interrupt that comes just before is noticed.
+const NAP: u64 = 50_000_000;
+
+/// The event loop.
+pub struct Turns<B: BackEnd> {
+    pub(super) run: &'static LoadRun,
+    pub(super) back_end: B,
+    pub(super) share: Share,
+    kind: Kind,
+    pace: Pace,
+    pub(super) usage: Use,
+    pub(super) measure: Measure<'static>,
+    used: Usage,
+    /// The time by the clock, read anew before whatever needs it exactly.
+    pub(super) at: u64,
+    pub(super) members: Vec<Member<B::Watch>>,
+    /// Clients that have not reached their end.
+    going: usize,
+    /// Every kept connection has been made.
+    pub(super) asking: bool,
+    pub(super) connecting: usize,
+    /// Clients that are to connect.
+    pub(super) waiting: VecDeque<usize>,
+    /// Not before that moment, while the kept connections are made.
+    pub(super) next_connect: u64,
+    /// Not before that moment, since the listener's queue was full.
+    pub(super) next_knock: u64,
+    pub(super) timeout: u64,
+    /// When to look next whose time is over. That is found out a tenth of the time late, for the sake of a loop that keeps
+    /// no timer for each request.
+    sweep: u64,
+}
+
+impl<B: BackEnd> Turns<B> {
+    /// This thread's share of so many clients, which have not begun.
+    pub fn new(run: &'static LoadRun, back_end: B, kind: Kind, usage: Use, share: Share, clients: usize) -> Self {
+        let requests = requests_each(run);
+        let slot = run.tally.worker(share.thread);
+        let member = |number| Member::new(Course::new(run, slot, number, requests), usage.pipeline);
+        let members: Vec<_> = (share.thread + 1..=clients).step_by(share.threads).map(member).collect();
+        Turns {
+            run,
+            back_end,
+            share,
+            kind,
+            pace: Pace::new(kind, share, run),
+            usage,
+            measure: match kind {
+                Kind::Closed { .. } => Measure::new(&run.window),
+                Kind::Open { .. } => Measure::of_schedule(&run.window),
+            },
+            used: Usage::default(),
+            at: now(),
+            going: members.len(),
+            members,
+            asking: false,
+            connecting: 0,
+            waiting: VecDeque::new(),
+            next_connect: 0,
+            next_knock: 0,
+            timeout: run.target.patience.as_nanos() as u64,
+            sweep: 0,
+        }
+    }
+
+    /// From this moment on clients ask.
+    pub fn begin(&mut self, at: u64) {
+        self.asking = true;
+        self.pace.begin(self.members.len(), self.usage.pipeline, at, self.run.ramp());
+        self.at = now();
+        self.serve();
+    }
+
+    /// Whether a client has not reached its end.
+    pub fn go_on(&self) -> bool {
+        self.going > 0
+    }
+
+    /// The time as the loop last read it.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// What was measured, all clients having reached their end.
+    pub fn finish(mut self) -> Measure<'static> {
+        self.at = now();
+        self.used.look(self.at, &self.run.window);
+        self.measure.generator = self.used.of_window();
+        for due in self.pace.left() {
+            self.measure.due(due);
+            self.measure.never_sent(due);
+        }
+        self.measure
+    }
+
+    /// Once around the loop; waits for events no longer than until that moment.
+    pub fn step(&mut self, until: Option<u64>) -> Result<()> {
+        self.connect_those_that_wait();
+        self.at = now();
+        self.used.look(self.at, &self.run.window);
+        let moments =
+            [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.used.next(&self.run.window)];
+        let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
+        let spins = self.asking && matches!(self.kind, Kind::Open { spins: true, .. });
+        let time = if spins { 0 } else { next.saturating_sub(self.at) };
+        self.back_end.wait(Duration::from_nanos(time))?;
+        let began = self.at;
+        self.at = now();
+        self.used.waited(self.at - began);
+        // What was due while the loop slept comes before what has become ready.
+        self.serve();
+        while let Some((index, ready)) = self.back_end.next() {
+            self.at = now();
+            self.ready(index, ready);
+            self.serve();
+        }
+        if self.at >= self.sweep {
+            self.sweep = self.at + (self.timeout / 10).max(1_000_000);
+            self.time_out();
+            self.serve();
+        }
+        if self.asking && self.is_open() && self.at >= self.run.window.edges().end.saturating_add(self.timeout) {
+            self.end_all();
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.kind, Kind::Open { .. })
+    }
+
+    /// Whether a client is to be given another request: in an open loop those that are due before the window's end are made
+    /// after it, too.
+    fn goes_on(is_open: bool, member: &Member<B::Watch>, at: u64) -> bool {
+        if is_open {
+            member.course.perseveres()
+        } else {
+            member.course.goes_on_beside(member.requests.len() as u64, at)
+        }
+    }
+
+    /// Gives what is due to whom it is for.
+    fn serve(&mut self) {
+        if !self.asking {
+            return;
+        }
+        let is_open = self.is_open();
+        while let Some(due) = self.pace.due(self.at, |index| Self::goes_on(is_open, &self.members[index], self.at)) {
+            match due {
+                Due::Ask(index, request) => self.assign(index, request),
+                Due::Retire(index) => self.retire(index),
+            }
+            self.at = now();
+        }
+    }
+
+    fn assign(&mut self, index: usize, request: Request) {
+        if self.is_open() {
+            self.measure.due(request.moments.due);
+        }
+        let member = &mut self.members[index];
+        member.requests.push_back(request);
+        match member.leave() {
+            Place::Apart => self.queue(index),
+            Place::Connected(caller) => self.ask(index, caller),
+            // As soon as it is connected.
+            place => member.place = place,
+        }
+    }
+
+    /// One request less that the client may have at a time; without any it has reached its end.
+    pub(super) fn retire(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        member.slots -= 1;
+        if member.slots > 0 {
+            return;
+        }
+        if let Place::Connected(caller) = member.leave() {
+            self.back_end.close(&mut member.watch, caller, self.run.target.patience);
+        }
+        member.place = Place::Home;
+        self.going -= 1;
+    }
+
+    /// A request of the client's is over, well or not.
+    fn freed(&mut self, index: usize) {
+        if Self::goes_on(self.is_open(), &self.members[index], self.at) {
+            self.pace.freed(index, self.at);
+        } else {
+            self.retire(index);
+        }
+    }
+
+    /// The first of the client's requests leaves the system; `None` where it has none.
+    fn take_first(&mut self, index: usize) -> Option<Request> {
+        let request = self.members[index].requests.pop_front()?;
+        if self.is_open() || request.asked > 0 {
+            self.measure.goes(self.at);
+        }
+        Some(request)
+    }
+
+    /// Those of the client's requests that have not been begun will not be made.
+    pub(super) fn drop_requests(&mut self, index: usize) {
+        while let Some(request) = self.members[index].requests.pop_front() {
+            if self.is_open() {
+                self.measure.never_sent(request.moments.due);
+            }
+            self.retire(index);
+        }
+    }
+
+    /// The next request of the client begins, with its connection or with its first byte.
+    pub(super) fn begin_request(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        if let Some(request) = member.requests.get_mut(member.sent)
+            && request.moments.begun == 0
+        {
+            request.moments.begun = self.at;
+            if matches!(self.kind, Kind::Open { .. }) {
+                self.measure.sent(request.moments);
+            }
+        }
+    }
+
+    /// Sends the requests that are due, as far as the connection takes them, and waits for what it waits for.
+    pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+        let mut flags = PollFlags::POLLIN;
+        loop {
+            let member = &mut self.members[index];
+            let has_another = member.sent < member.requests.len() && member.made < self.usage.requests;
+            if caller.is_sending() {
+                flags |= PollFlags::POLLOUT;
+            }
+            if !has_another || caller.is_sending() {
+                return self.settle(index, caller, flags);
+            }
+            self.begin_request(index);
+            let member = &mut self.members[index];
+            member.requests[member.sent].asked = self.at;
+            member.sent += 1;
+            member.made += 1;
+            if !self.is_open() {
+                self.measure.comes(self.at);
+            }
+            match caller.ask() {
+                Ok(Progress::Blocked(wanted) | Progress::Yields(wanted)) => flags = wanted,
+                Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
+                Err(failure) => return self.lose(index, caller, &failure),
+            }
+        }
+    }
+
+    /// A connection is ready for something.
+    fn ready(&mut self, index: usize, ready: PollFlags) {
+        let member = &mut self.members[index];
+        match member.leave() {
+            Place::Connecting(attempt) => self.attempted(index, attempt.finish()),
+            Place::Connected(mut caller) if member.sent > 0 => {
+                if ready.contains(PollFlags::POLLERR) {
+                    // Completions are no failure; a failure is met by the next call.
+                    let _ = caller.reap();
+                }
+                self.advance(index, caller);
+            }
+            Place::Connected(caller) => {
+                // The peer has closed, or speaks unasked: the next request will meet it, as that of a client does that
+                // waits in its calls. Until then it is not to wake the loop again and again.
+                self.back_end.ignore(&mut member.watch, caller.socket());
+                member.place = Place::Connected(caller);
+            }
+            place @ (Place::Apart | Place::Waiting | Place::Home) => member.place = place,
+        }
+    }
+
+    /// Takes the replies that have come, one after another.
+    fn advance(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+        loop {
+            match caller.advance() {
+                Err(failure) => return self.lose(index, caller, &failure),
+                // Meanwhile all may have been sent that kept others from being sent.
+                Ok(Progress::Blocked(_)) if !caller.is_sending() => return self.ask(index, caller),
+                Ok(Progress::Blocked(flags) | Progress::Yields(flags)) => return self.settle(index, caller, flags),
+                Ok(Progress::Answered { open }) => {
+                    self.answered(index, &mut caller);
+                    let member = &mut self.members[index];
+                    let stays = open && (member.sent > 0 || member.made < self.usage.requests);
+                    if !stays {
+                        return self.part(index, caller);
+                    }
+                    if !caller.is_behind() {
+                        let flags = if caller.is_sending() { POLLED_WHILE_SENDING } else { PollFlags::POLLIN };
+                        self.settle(index, caller, flags);
+                        return self.freed(index);
+                    }
+                    self.freed(index);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, index: usize, caller: &mut Caller<'static>) {
+        self.at = now();
+        let request = self.take_first(index).expect("a reply is to a request");
+        let member = &mut self.members[index];
+        member.sent -= 1;
+        member.course.answered(caller, self.at);
+        if self.is_open() {
+            self.measure.answered_by_schedule(request.moments, self.at);
+        } else {
+            self.measure.answered(request.asked, self.at);
+        }
+    }
+
+    /// The connection that brought the last reply takes no more requests.
+    fn part(&mut self, index: usize, caller: Box<Caller<'static>>) {
+        let member = &mut self.members[index];
+        self.back_end.close(&mut member.watch, caller, self.run.target.patience);
+        member.made = 0;
+        if member.sent > 0 {
+            let message = "the server closed behind a reply, and requests were under way behind that".to_owned();
+            self.failed(index, &Failure { kind: ErrorKind::Truncated, message });
+        } else if !member.requests.is_empty() {
+            self.queue(index);
+        }
+        self.freed(index);
+    }
+
+    /// The connection waits for this, if the back end can do that.
+    pub(super) fn settle(&mut self, index: usize, caller: Box<Caller<'static>>, flags: PollFlags) {
+        let member = &mut self.members[index];
+        member.moved = self.at;
+        match self.back_end.watch(index, &mut member.watch, caller.socket(), flags) {
+            Ok(()) => member.place = Place::Connected(caller),
+            Err(error) => self.lose(index, caller, &Failure::waiting(&error)),
+        }
+    }
+
+    fn lose(&mut self, index: usize, caller: Box<Caller<'static>>, failure: &Failure) {
+        self.back_end.close(&mut self.members[index].watch, caller, self.run.target.patience);
+        self.failed(index, failure);
+    }
+
+    /// The client has no connection any more. What it had asked over it has failed, or what it was to ask first.
+    pub(super) fn failed(&mut self, index: usize, failure: &Failure) {
+        let member = &mut self.members[index];
+        member.made = 0;
+        let lost = std::mem::take(&mut member.sent).max(usize::from(!member.requests.is_empty()));
+        member.course.failed_together(lost.max(1) as u64, failure);
+        for _ in 0..lost {
+            self.fail_first(index);
+            self.freed(index);
+        }
+        let member = &self.members[index];
+        if self.asking && !member.course.perseveres() {
+            self.drop_requests(index);
+        } else if !member.requests.is_empty() || !self.asking && member.course.goes_on(self.at) {
+            self.queue(index);
+        }
+    }
+
+    fn fail_first(&mut self, index: usize) {
+        if let Some(request) = self.take_first(index) {
+            self.measure.failed(request.moments.due);
+        }
+    }
+
+    fn time_out(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            if self.at.saturating_sub(member.moved) < self.timeout {
+                continue;
+            }
+            match member.leave() {
+                Place::Connecting(attempt) => {
+                    self.back_end.forget(&mut member.watch, attempt.socket());
+                    self.attempted(index, attempt.give_up());
+                }
+                Place::Connected(caller) if member.sent > 0 => {
+                    let failure = caller.timed_out();
+                    self.lose(index, caller, &failure);
+                }
+                place => member.place = place,
+            }
+        }
+    }
+
+    /// The time is over that replies are waited for behind the window: what is under way has failed, and what is not is never
+    /// sent.
+    fn end_all(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            match member.leave() {
+                Place::Home => {
+                    member.place = Place::Home;
+                    continue;
+                }
+                Place::Connecting(attempt) => {
+                    self.connecting -= 1;
+                    self.back_end.forget(&mut member.watch, attempt.socket());
+                }
+                Place::Connected(caller) => {
+                    self.back_end.close(&mut member.watch, caller, self.run.target.patience);
+                }
+                Place::Apart | Place::Waiting => {}
+            }
+            let begun = member.requests.iter().filter(|request| request.moments.begun > 0).count();
+            if begun > 0 {
+                let failure = Failure::timed_out("awaiting replies behind the window");
+                member.course.failed_together(begun as u64, &failure);
+            }
+            for _ in 0..begun {
+                self.fail_first(index);
+                self.retire(index);
+            }
+            self.drop_requests(index);
+            while self.members[index].slots > 0 {
+                self.retire(index);
+            }
+        }
+        self.waiting.clear();
+    }
+}
+
+/// Of a connection that receives replies to earlier requests while it sends.
+const POLLED_WHILE_SENDING: PollFlags = PollFlags::POLLIN.union(PollFlags::POLLOUT);

@@ -1,0 +1,54 @@
+//! Histograms of times, in nanoseconds.
+
+use anyhow::{Context, Result};
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use hdrhistogram::{Counter, Histogram};
+
+/// Digits that are kept: a recorded value is wrong by a thousandth at most.
+const DIGITS: u8 = 3;
+
+/// So many values must be larger than a percentile for it to be known: with fewer it is a matter of single ones.
+pub const BEYOND: u64 = 10;
+
+/// One without values, which grows as it must.
+pub fn histogram<T: Counter>() -> Histogram<T> {
+    Histogram::new(DIGITS).expect("a histogram can have so many digits")
+}
+
+/// Records a value.
+pub fn record<T: Counter>(histogram: &mut Histogram<T>, value: u64) {
+    histogram.record(value).expect("there is a bucket for every number");
+}
+
+/// A percentile; `None` where fewer than [`BEYOND`] values lie beyond it.
+pub fn percentile(histogram: &Histogram<u64>, quantile: f64) -> Option<u64> {
+    // The little more makes up for the binary fractions, 1 - 0.9 being less than 0.1.
+    let beyond = ((1.0 - quantile) * histogram.len() as f64 + 1e-6) as u64;
+    (beyond >= BEYOND).then(|| histogram.value_at_quantile(quantile))
+}
+
+/// All values, as other tools read them: V2, deflated, base64.
+pub fn encoded(histogram: &Histogram<u64>) -> Result<String> {
+    use base64::Engine;
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).context("the histogram cannot be encoded")?;
+    Ok(base64::engine::general_purpose::STANDARD.encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_needs_ten_values_beyond_it() {
+        let known = |values: u64| {
+            let mut all = histogram();
+            (1..=values).for_each(|value| record(&mut all, value));
+            [0.5, 0.9, 0.99, 0.999].map(|quantile| percentile(&all, quantile))
+        };
+        assert_eq!(known(1000), [Some(500), Some(900), Some(990), None]);
+        assert_eq!(known(0), [None; 4]);
+        assert_eq!(known(19), [None; 4]);
+        assert_eq!(known(20), [Some(10), None, None, None]);
+    }
+}

@@ -1,0 +1,252 @@
+//! What the line of a load says of its times, of the schedule of an open one, and of whether it measured its server.
+
+use std::ops::Range;
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::histograms::{encoded, percentile};
+use crate::measure::Measured;
+use crate::scheduled::{ARRIVALS, RATE, Scheduled as Schedule, WAIT};
+use crate::setting::Settings;
+use crate::tally::Counts;
+use crate::validity::{Check, Evidence, Generator, ScheduleEvidence, is_valid, judge};
+
+/// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
+/// would be a matter of single requests.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Times {
+    /// Requests that it is of.
+    pub requests: u64,
+    /// Arithmetic mean.
+    pub mean_ns: f64,
+    /// Median.
+    pub p50_ns: Option<u64>,
+    /// 90th percentile.
+    pub p90_ns: Option<u64>,
+    /// 99th percentile.
+    pub p99_ns: Option<u64>,
+    /// 99.9th percentile.
+    pub p999_ns: Option<u64>,
+    /// The largest.
+    pub maximum_ns: u64,
+    /// All of them: an HdrHistogram (V2, deflated, base64), which other tools read and which can be added to others.
+    pub histogram: String,
+}
+
+impl Times {
+    /// Of a histogram; `None` of an empty one.
+    pub fn of(histogram: &Histogram<u64>) -> Result<Option<Self>> {
+        if histogram.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Times {
+            requests: histogram.len(),
+            mean_ns: histogram.mean(),
+            p50_ns: percentile(histogram, 0.5),
+            p90_ns: percentile(histogram, 0.9),
+            p99_ns: percentile(histogram, 0.99),
+            p999_ns: percentile(histogram, 0.999),
+            maximum_ns: histogram.max(),
+            histogram: encoded(histogram)?,
+        }))
+    }
+}
+
+/// How long replies took.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Latency {
+    /// From when.
+    pub from: From,
+    /// How long.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// The moment from which a latency runs to the end of the reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum From {
+    /// The request was sent, its client having waited for the reply before: a closed loop.
+    Sent,
+    /// The request was due by the schedule, whether or not there was a connection for it: an open loop.
+    Intended,
+}
+
+impl Latency {
+    /// As it was measured; `None` where it was not, or no reply came.
+    pub fn of(measured: &Measured) -> Result<Option<Self>> {
+        let (from, histogram) = match &measured.scheduled {
+            Some(schedule) => (From::Intended, &schedule.latency),
+            None => (From::Sent, &measured.latency),
+        };
+        Ok(Times::of(histogram)?.map(|times| Latency { from, times }))
+    }
+}
+
+/// What became of the schedule of an open loop: of the requests that were due in the window.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Scheduled {
+    /// Requests that were due.
+    pub due: u64,
+    /// Those that were sent, or for which a connection was begun.
+    pub sent: u64,
+    /// Those whose reply came and was right, be it after the window.
+    pub answered: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Those for which no connection was free until it was too late.
+    pub never_sent: u64,
+    /// Those among the sent that had to wait for a free connection.
+    pub waited: u64,
+    /// Requests a second that were asked for.
+    pub offered_per_second: u64,
+    /// Replies a second that came in the window.
+    pub achieved_per_second: f64,
+    /// From the sending of a request, or the beginning of its own connection, to the end of its reply.
+    pub service_time: Option<Times>,
+    /// How late requests were sent that were due and had a free connection: the load's own lateness.
+    pub send_lag: Option<Times>,
+    /// How long those waited that had no free connection.
+    pub connection_wait: Option<Times>,
+    /// Between two sendings of the same thread.
+    pub gaps: Option<Times>,
+    /// Standard deviation of the gaps as a share of their mean: near 1 of a Poisson process, near 0 of even arrivals.
+    pub gap_variation: Option<f64>,
+}
+
+/// Whether a load that ends by time measured its server: what was looked at, and what came of it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Validity {
+    /// Of an open loop: nothing speaks against it. Null of a closed one, which has no rate to keep up with: what was found is
+    /// told, and the slower of the two ends is what was measured.
+    pub valid: Option<bool>,
+    /// What was looked at.
+    pub checks: Vec<Check>,
+    /// The threads that ask.
+    pub generators: Vec<Generator>,
+    /// Mean number of requests in the window that were due (of a closed loop: sent) and not answered.
+    pub in_system: f64,
+}
+
+/// What became of the schedule; `None` of a closed loop, and where there was no window.
+pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Settings) -> Result<Option<Scheduled>> {
+    let (Some(all), Some(window)) = (&measured.scheduled, window) else { return Ok(None) };
+    Ok(Some(Scheduled {
+        due: all.due,
+        sent: all.sent,
+        answered: all.answered,
+        failed: all.failed,
+        never_sent: all.never_sent,
+        waited: all.waited,
+        offered_per_second: settings.integer(RATE.name),
+        achieved_per_second: measured.requests as f64 * 1e9 / (window.end - window.start) as f64,
+        service_time: Times::of(&all.service_time)?,
+        send_lag: Times::of(&all.send_lag)?,
+        connection_wait: Times::of(&all.connection_wait)?,
+        gaps: Times::of(&all.gaps.histogram)?,
+        gap_variation: all.gaps.mean_and_variation().map(|(_, variation)| variation),
+    }))
+}
+
+/// Looks at a load with an event loop; `None` of others, and where there was no window.
+pub fn validity(
+    measured: &Measured,
+    window: Option<&Range<u64>>,
+    settings: &Settings,
+    tally: &Counts,
+) -> Option<Validity> {
+    let window = window.filter(|_| !measured.generators.is_empty())?;
+    let window_ns = window.end - window.start;
+    let schedule = measured.scheduled.as_deref();
+    let latency = schedule.map_or(&measured.latency, |schedule| &schedule.latency);
+    let in_system = measured.population.mean(window_ns);
+    let checks = judge(&Evidence {
+        window_ns,
+        replies: measured.requests,
+        errors: tally.errors.clone(),
+        generators: measured.generators.clone(),
+        in_system,
+        latencies: latency.len(),
+        latency_mean_ns: latency.mean(),
+        schedule: schedule.map(|schedule| evidence(schedule, settings, measured.generators.len())),
+    });
+    let valid = schedule.map(|_| is_valid(&checks));
+    Some(Validity { valid, checks, generators: measured.generators.clone(), in_system })
+}
+
+fn evidence(schedule: &Schedule, settings: &Settings, threads: usize) -> ScheduleEvidence {
+    ScheduleEvidence {
+        due: schedule.due,
+        sent: schedule.sent,
+        never_sent: schedule.never_sent,
+        waited: schedule.waited,
+        lag_p99_ns: percentile(&schedule.send_lag, 0.99),
+        latency_p50_ns: percentile(&schedule.latency, 0.5),
+        gap_asked_ns: threads as f64 * 1e9 / settings.integer(RATE.name) as f64,
+        variation_asked: if settings.word(ARRIVALS.name) == "poisson" { 1.0 } else { 0.0 },
+        gaps: schedule.gaps.mean_and_variation(),
+        spins: settings.word(WAIT.name) == "spin",
+    }
+}
+
+fn loop_of(from: From) -> &'static str {
+    match from {
+        From::Sent => "replies (closed loop)",
+        From::Intended => "replies (open loop, from when they were due)",
+    }
+}
+
+/// Latencies for a person.
+pub fn latency_in_words(latency: &Latency) -> String {
+    times_in_words(loop_of(latency.from), &latency.times)
+}
+
+fn times_in_words(what: &str, times: &Times) -> String {
+    let milliseconds = |nanoseconds: u64| format!("{:.3} ms", nanoseconds as f64 / 1e6);
+    let known = [
+        ("half within", times.p50_ns),
+        ("90 % within", times.p90_ns),
+        ("99 % within", times.p99_ns),
+        ("99.9 % within", times.p999_ns),
+        ("all within", Some(times.maximum_ns)),
+    ];
+    let known: Vec<String> =
+        known.iter().filter_map(|(name, value)| Some(format!("{name} {}", milliseconds((*value)?)))).collect();
+    format!("{what}: {}\n", known.join(", "))
+}
+
+/// The schedule for a person.
+pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
+    let Scheduled { due, sent, answered, failed, never_sent, waited, .. } = scheduled;
+    let mut text = format!(
+        "of {due} requests that were due in the window {sent} were sent, {waited} of them late since no connection was free; \
+         {answered} were answered, {failed} failed, {never_sent} were never sent\n"
+    );
+    for (what, times) in [
+        ("from the sending (service time)", &scheduled.service_time),
+        ("waiting for a connection", &scheduled.connection_wait),
+        ("sent too late by", &scheduled.send_lag),
+    ] {
+        text += &times.as_ref().map(|times| times_in_words(what, times)).unwrap_or_default();
+    }
+    text
+}
+
+/// What was found, for a person: of a load that is not valid, why and what to change.
+pub fn validity_in_words(validity: &Validity) -> String {
+    let finding = |check: &Check| {
+        let value = check.value.map_or("not known".to_owned(), |value| format!("{value:.3}"));
+        format!("{}: {value}, at most {:.3}: {}\n", check.name, check.limit, check.words)
+    };
+    let failed = validity.checks.iter().filter(|check| check.holds == Some(false));
+    let failed: String = failed.map(finding).collect();
+    match validity.valid {
+        Some(true) => "valid: the load kept its schedule\n".to_owned(),
+        Some(false) => format!("NOT VALID, and no measurement of the server:\n{failed}"),
+        None if failed.is_empty() => String::new(),
+        None => format!("to be known of a closed loop:\n{failed}"),
+    }
+}

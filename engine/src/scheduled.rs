@@ -1,0 +1,204 @@
+//! What is measured of a load whose requests come by a schedule, whether or not there is anybody free to make them.
+//!
+//! Counted are the requests whose moment lies in the window. Times are nanoseconds of CLOCK_MONOTONIC.
+
+use hdrhistogram::Histogram;
+
+use crate::histograms::{histogram, record};
+use crate::setting::{Kind, Setting};
+
+/// How many requests are due.
+pub const RATE: Setting = Setting {
+    name: "rate",
+    help: "Requests that are due each second, all threads together",
+    unit: Some("requests a second"),
+    kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
+};
+
+/// How they follow each other.
+pub const ARRIVALS: Setting = Setting {
+    name: "arrivals",
+    help: "Requests become due independently of each other (a Poisson process), or evenly",
+    unit: None,
+    kind: Kind::Choice { choices: &["poisson", "constant"], default: "poisson" },
+};
+
+/// How the load waits for the next.
+pub const WAIT: Setting = Setting {
+    name: "wait",
+    help: "Sleep until a request is due or a reply comes, or spin: never late by a wake-up, and a CPU for each thread",
+    unit: None,
+    kind: Kind::Choice { choices: &["sleep", "spin"], default: "sleep" },
+};
+
+/// The moments of one request.
+#[derive(Debug, Clone, Copy)]
+pub struct Moments {
+    /// When it was due.
+    pub due: u64,
+    /// When there was a connection for it.
+    pub free: u64,
+    /// When it was sent, or its own connection begun.
+    pub begun: u64,
+}
+
+/// What became of the requests of one thread, or of several.
+pub struct Scheduled {
+    /// Requests that were due.
+    pub due: u64,
+    /// Those that were sent, or for which a connection was begun.
+    pub sent: u64,
+    /// Those whose reply came and was right, however late.
+    pub answered: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Those for which it was too late.
+    pub never_sent: u64,
+    /// Those among the sent that had to wait for a free connection.
+    pub waited: u64,
+    /// From the moment at which a request was due to the end of its reply.
+    pub latency: Histogram<u64>,
+    /// From the sending of a request to the end of its reply.
+    pub service_time: Histogram<u64>,
+    /// How late a request was sent that was due, and had a free connection: the load's own lateness.
+    pub send_lag: Histogram<u64>,
+    /// How long those waited that had no free connection.
+    pub connection_wait: Histogram<u64>,
+    /// Between one sending and the next of the same thread.
+    pub gaps: Gaps,
+}
+
+/// Gaps between sendings.
+pub struct Gaps {
+    /// All of them.
+    pub histogram: Histogram<u64>,
+    sum: f64,
+    squares: f64,
+    /// The last sending.
+    last: Option<u64>,
+}
+
+impl Default for Gaps {
+    fn default() -> Self {
+        Gaps { histogram: histogram(), sum: 0.0, squares: 0.0, last: None }
+    }
+}
+
+impl Gaps {
+    fn add(&mut self, at: u64) {
+        if let Some(last) = self.last.replace(at) {
+            let gap = at.saturating_sub(last);
+            record(&mut self.histogram, gap);
+            self.sum += gap as f64;
+            self.squares += (gap as f64).powi(2);
+        }
+    }
+
+    /// Mean in nanoseconds, and standard deviation as a share of it; `None` of fewer than two gaps.
+    pub fn mean_and_variation(&self) -> Option<(f64, f64)> {
+        let count = self.histogram.len() as f64;
+        let mean = self.sum / count;
+        let variance = (self.squares / count - mean * mean).max(0.0);
+        (count >= 2.0 && mean > 0.0).then(|| (mean, variance.sqrt() / mean))
+    }
+}
+
+impl Default for Scheduled {
+    fn default() -> Self {
+        Scheduled {
+            due: 0,
+            sent: 0,
+            answered: 0,
+            failed: 0,
+            never_sent: 0,
+            waited: 0,
+            latency: histogram(),
+            service_time: histogram(),
+            send_lag: histogram(),
+            connection_wait: histogram(),
+            gaps: Gaps::default(),
+        }
+    }
+}
+
+impl Scheduled {
+    /// A request of the window was sent, or its own connection begun.
+    pub fn sent(&mut self, moments: Moments) {
+        let Moments { due, free, begun } = moments;
+        self.sent += 1;
+        if free > due {
+            self.waited += 1;
+            record(&mut self.connection_wait, free - due);
+        }
+        record(&mut self.send_lag, begun.saturating_sub(due.max(free)));
+        self.gaps.add(begun);
+    }
+
+    /// Its reply came and was right.
+    pub fn answered(&mut self, moments: Moments, at: u64) {
+        self.answered += 1;
+        record(&mut self.latency, at.saturating_sub(moments.due));
+        record(&mut self.service_time, at.saturating_sub(moments.begun));
+    }
+
+    /// Adds those of another thread.
+    pub fn add(&mut self, other: &Scheduled) {
+        for (sum, part) in [
+            (&mut self.due, other.due),
+            (&mut self.sent, other.sent),
+            (&mut self.answered, other.answered),
+            (&mut self.failed, other.failed),
+            (&mut self.never_sent, other.never_sent),
+            (&mut self.waited, other.waited),
+        ] {
+            *sum += part;
+        }
+        for (sum, part) in [
+            (&mut self.latency, &other.latency),
+            (&mut self.service_time, &other.service_time),
+            (&mut self.send_lag, &other.send_lag),
+            (&mut self.connection_wait, &other.connection_wait),
+            (&mut self.gaps.histogram, &other.gaps.histogram),
+        ] {
+            sum.add(part).expect("a histogram that grows takes every value");
+        }
+        self.gaps.sum += other.gaps.sum;
+        self.gaps.squares += other.gaps.squares;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_the_servers_where_no_connection_was_free_and_else_the_loads() {
+        let mut scheduled = Scheduled::default();
+        for (due, free, begun, answered) in [(100, 50, 107, 200), (200, 260, 265, 300)] {
+            let moments = Moments { due, free, begun };
+            scheduled.sent(moments);
+            scheduled.answered(moments, answered);
+        }
+        let of = |histogram: &Histogram<u64>| (histogram.len(), histogram.min(), histogram.max());
+        assert_eq!(of(&scheduled.latency), (2, 100, 100));
+        assert_eq!(of(&scheduled.service_time), (2, 35, 93));
+        assert_eq!(of(&scheduled.send_lag), (2, 5, 7));
+        assert_eq!((scheduled.waited, of(&scheduled.connection_wait)), (1, (1, 60, 60)));
+    }
+
+    #[test]
+    fn gaps_of_threads_are_added_and_none_lies_between_two_threads() {
+        let mut sums = Scheduled::default();
+        for first in [0, 1_000_000] {
+            let mut thread = Scheduled::default();
+            for begun in [first, first + 10, first + 40] {
+                thread.sent(Moments { due: begun, free: 0, begun });
+            }
+            sums.add(&thread);
+        }
+        assert_eq!((sums.sent, sums.gaps.histogram.len(), sums.gaps.histogram.max()), (6, 4, 30));
+        let (mean, variation) = sums.gaps.mean_and_variation().unwrap();
+        assert!((mean - 20.0).abs() < 1e-9 && (variation - 0.5).abs() < 1e-9, "{mean} {variation}");
+        assert_eq!(Gaps::default().mean_and_variation(), None);
+    }
+}

@@ -1,0 +1,369 @@
+//! Whether a load measured its server, or itself: counts in, findings out.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// One thing that a valid measurement needs.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Check {
+    /// Its name.
+    pub name: &'static str,
+    /// What was seen; null where it could not be told.
+    pub value: Option<f64>,
+    /// The most that is allowed.
+    pub limit: f64,
+    /// Whether it holds; null where there was too little to judge by.
+    pub holds: Option<bool>,
+    /// What it is about, why it was not judged, or what to change, in words.
+    pub words: String,
+}
+
+/// What one thread that asks did in the window.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Generator {
+    /// Time between the two readings of its CPU time, at the edges of the window.
+    pub elapsed_ns: u64,
+    /// CPU time.
+    pub cpu_ns: u64,
+    /// Time that it waited for events, CPU time of looking for them included.
+    pub waited_ns: u64,
+}
+
+/// What is judged, all of it of the window.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    /// How long the window was.
+    pub window_ns: u64,
+    /// Replies that came in it and were right.
+    pub replies: u64,
+    /// Errors of the whole load, by kind.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// The threads that ask.
+    pub generators: Vec<Generator>,
+    /// Mean number of requests in the system, as they came and went.
+    pub in_system: f64,
+    /// How many latencies there are.
+    pub latencies: u64,
+    /// Their mean in nanoseconds.
+    pub latency_mean_ns: f64,
+    /// Of an open loop, what it was to do.
+    pub schedule: Option<ScheduleEvidence>,
+}
+
+/// What is judged of an open loop.
+#[derive(Debug, Clone, Default)]
+pub struct ScheduleEvidence {
+    /// Requests that were due.
+    pub due: u64,
+    /// Requests that were sent.
+    pub sent: u64,
+    /// Requests for which no connection was free until it was too late.
+    pub never_sent: u64,
+    /// Requests that had to wait for a free connection.
+    pub waited: u64,
+    /// 99th percentile of the send lag in nanoseconds, where it is known.
+    pub lag_p99_ns: Option<u64>,
+    /// Median latency in nanoseconds, where it is known.
+    pub latency_p50_ns: Option<u64>,
+    /// Mean gap between the sendings of a thread that the schedule asks for, in nanoseconds.
+    pub gap_asked_ns: f64,
+    /// Coefficient of variation of the gaps that the schedule asks for.
+    pub variation_asked: f64,
+    /// Mean gap in nanoseconds and coefficient of variation, as they were.
+    pub gaps: Option<(f64, f64)>,
+    /// Threads never sleep: then all of their CPU is used whether they keep up or not.
+    pub spins: bool,
+}
+
+/// Of a generator's time: more than this leaves it nothing to wait with.
+const BUSIEST: f64 = 0.95;
+
+/// Of the requests that were due: the share by which the replies of the window may differ from them.
+const RATE_OFF: f64 = 0.01;
+
+/// Replies by which they may always differ: what was under way at the window's edges.
+const AT_THE_EDGES: f64 = 10.0;
+
+/// Of the median latency: the share that the load's own lateness may come to.
+const LATE_SHARE: f64 = 0.1;
+
+/// Lateness in nanoseconds that is always allowed: about what a timer and a wake-up cost.
+const LATE_ALWAYS: f64 = 100_000.0;
+
+/// Share by which the number in the system may differ from rate times time.
+const LITTLE: f64 = 0.05;
+
+/// Share by which mean and variation of the gaps may differ from the schedule's.
+const GAPS: f64 = 0.05;
+
+/// Standard errors that are allowed besides: a right load fails one such check in some ten thousand.
+const STANDARD_ERRORS: f64 = 4.0;
+
+/// Fewer than these say nothing about a distribution.
+const FEWEST: u64 = 100;
+
+/// All findings. Without errors, and where every check holds or was not judged, the load measured its server.
+pub fn judge(evidence: &Evidence) -> Vec<Check> {
+    let mut checks = vec![errors(evidence), processor(evidence)];
+    if let Some(schedule) = &evidence.schedule {
+        checks.extend([
+            rate(evidence, schedule),
+            all_sent(schedule),
+            lag(schedule),
+            gap_mean(schedule),
+            gap_variation(schedule),
+        ]);
+    }
+    checks.push(little(evidence));
+    checks
+}
+
+/// Whether nothing speaks against it.
+pub fn is_valid(checks: &[Check]) -> bool {
+    checks.iter().all(|check| check.holds != Some(false))
+}
+
+fn check(name: &'static str, value: f64, limit: f64, what: &str, change: &str) -> Check {
+    let holds = value <= limit;
+    let words = if holds { what.to_owned() } else { format!("{what}: {change}") };
+    Check { name, value: Some(value), limit, holds: Some(holds), words }
+}
+
+fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -> Check {
+    Check { name, value, limit, holds: None, words: format!("not judged: {why}") }
+}
+
+fn errors(evidence: &Evidence) -> Check {
+    let kinds: Vec<String> = evidence.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    let change = format!("{}; what fails is not timed, so the others look better than they were", kinds.join(", "));
+    check("errors", evidence.errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
+}
+
+fn processor(evidence: &Evidence) -> Check {
+    const NAME: &str = "generator_cpu";
+    let share = |generator: &Generator| generator.cpu_ns as f64 / generator.elapsed_ns as f64;
+    let busiest = evidence.generators.iter().filter(|each| each.elapsed_ns > 0).map(share).reduce(f64::max);
+    let Some(busiest) = busiest else {
+        return not_judged(NAME, None, BUSIEST, "the window did not come to its end".to_owned());
+    };
+    if evidence.schedule.as_ref().is_some_and(|schedule| schedule.spins) {
+        let why = "threads that spin use all of their CPU; their send lag tells whether they keep up";
+        return not_judged(NAME, Some(busiest), BUSIEST, why.to_owned());
+    }
+    let change = "the client may be what was measured; more --threads, a CPU of its own (--cpus), or a lower rate";
+    check(NAME, busiest, BUSIEST, "share of its time that the busiest thread of the load was on a CPU", change)
+}
+
+fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
+    let due = schedule.due as f64;
+    let limit = RATE_OFF.max(AT_THE_EDGES / due);
+    if schedule.due < FEWEST {
+        return too_few("achieved_rate", schedule.due, limit);
+    }
+    let off = (evidence.replies as f64 - due).abs() / due;
+    let change = format!(
+        "{} replies came while {} requests were due; where connections were waited for ({} requests), more --clients, \
+         else a lower --rate",
+        evidence.replies, schedule.due, schedule.waited
+    );
+    check("achieved_rate", off, limit, "share by which the rate of replies is off that of the schedule", &change)
+}
+
+fn all_sent(schedule: &ScheduleEvidence) -> Check {
+    let change = format!(
+        "of {} that were due; the server does not keep up with the --rate, or not over so few --clients",
+        schedule.due
+    );
+    check("never_sent", schedule.never_sent as f64, 0.0, "requests for which no connection was free in time", &change)
+}
+
+fn lag(schedule: &ScheduleEvidence) -> Check {
+    const NAME: &str = "send_lag";
+    let (Some(lag), Some(median)) = (schedule.lag_p99_ns, schedule.latency_p50_ns) else {
+        return too_few(NAME, schedule.sent, LATE_ALWAYS);
+    };
+    let limit = (LATE_SHARE * median as f64).max(LATE_ALWAYS);
+    let change = "the load itself was late; --wait spin, more --threads, a CPU of its own (--cpus), or a lower --rate";
+    check(NAME, lag as f64, limit, "nanoseconds by which one request in a hundred was sent too late, or more", change)
+}
+
+/// Gaps are the generator's own only as far as requests did not wait for the server.
+fn of_the_schedule(name: &'static str, schedule: &ScheduleEvidence, limit: f64) -> Result<(f64, f64), Check> {
+    match schedule.gaps {
+        Some(gaps) if schedule.sent >= FEWEST && schedule.waited * 100 <= schedule.sent => Ok(gaps),
+        Some(_) if schedule.sent >= FEWEST => {
+            let why = format!("{} of {} requests waited for a connection", schedule.waited, schedule.sent);
+            Err(not_judged(name, None, limit, why + ", so that the server had a part in when they were sent"))
+        }
+        _ => Err(too_few(name, schedule.sent, limit)),
+    }
+}
+
+/// Of so many gaps, the mean has this standard error, and the coefficient of variation one like it.
+fn scatter(schedule: &ScheduleEvidence) -> f64 {
+    STANDARD_ERRORS * schedule.variation_asked / (schedule.sent.max(1) as f64).sqrt()
+}
+
+fn gap_mean(schedule: &ScheduleEvidence) -> Check {
+    const NAME: &str = "gap_mean";
+    let limit = GAPS + scatter(schedule);
+    let (mean, _) = match of_the_schedule(NAME, schedule, limit) {
+        Ok(gaps) => gaps,
+        Err(check) => return check,
+    };
+    let off = (mean / schedule.gap_asked_ns - 1.0).abs();
+    let change = "the load did not send at the rate that it was told; see the other checks";
+    check(NAME, off, limit, "share by which the mean gap between two sendings is off that of the schedule", change)
+}
+
+fn gap_variation(schedule: &ScheduleEvidence) -> Check {
+    const NAME: &str = "gap_variation";
+    // What a sending may always be late by shows in the gaps on both sides of it.
+    let limit = GAPS + scatter(schedule) + LATE_ALWAYS / schedule.gap_asked_ns;
+    let (_, variation) = match of_the_schedule(NAME, schedule, limit) {
+        Ok(gaps) => gaps,
+        Err(check) => return check,
+    };
+    let off = (variation - schedule.variation_asked).abs();
+    let what = "how far the coefficient of variation of the gaps is from 1 (poisson) or 0 (constant)";
+    check(NAME, off, limit, what, "requests left in bunches; --wait spin, more --threads or a CPU of its own (--cpus)")
+}
+
+fn little(evidence: &Evidence) -> Check {
+    const NAME: &str = "little";
+    let (seen, requests) = (evidence.in_system, evidence.latencies);
+    // Those under way at the edges are counted by the one and not by the other.
+    let needed = FEWEST.max((2.0 * seen / LITTLE).ceil() as u64);
+    if requests < needed {
+        let why = format!("{requests} requests, and with {seen:.1} of them in the system at a time it takes {needed}");
+        return not_judged(NAME, None, LITTLE, why);
+    }
+    let by_law = requests as f64 / evidence.window_ns as f64 * evidence.latency_mean_ns;
+    let off = (by_law / seen - 1.0).abs();
+    let change = format!(
+        "{seen:.2} were in the system, and rate times time is {by_law:.2}: the load was not steady; a longer window or \
+         warm-up, or a lower rate"
+    );
+    check(NAME, off, LITTLE, "share by which the number of requests in the system is off rate times time", &change)
+}
+
+fn too_few(name: &'static str, requests: u64, limit: f64) -> Check {
+    not_judged(name, None, limit, format!("{requests} requests are too few"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Evidence {
+        Evidence {
+            window_ns: 1_000_000_000,
+            replies: 10_000,
+            errors: BTreeMap::new(),
+            generators: vec![Generator { elapsed_ns: 1000, cpu_ns: 400, waited_ns: 600 }; 2],
+            in_system: 2.0,
+            latencies: 10_000,
+            latency_mean_ns: 200_000.0,
+            schedule: Some(ScheduleEvidence {
+                due: 10_000,
+                sent: 10_000,
+                never_sent: 0,
+                waited: 100,
+                lag_p99_ns: Some(60_000),
+                latency_p50_ns: Some(180_000),
+                gap_asked_ns: 200_000.0,
+                variation_asked: 1.0,
+                gaps: Some((200_000.0, 1.01)),
+                spins: false,
+            }),
+        }
+    }
+
+    fn changed(change: impl FnOnce(&mut Evidence, &mut ScheduleEvidence)) -> Vec<Check> {
+        let mut evidence = good();
+        let mut schedule = evidence.schedule.take().unwrap();
+        change(&mut evidence, &mut schedule);
+        judge(&Evidence { schedule: Some(schedule), ..evidence })
+    }
+
+    fn failed(checks: &[Check]) -> Vec<&str> {
+        checks.iter().filter(|check| check.holds == Some(false)).map(|check| check.name).collect()
+    }
+
+    fn not_judged(checks: &[Check]) -> Vec<&str> {
+        checks.iter().filter(|check| check.holds.is_none()).map(|check| check.name).collect()
+    }
+
+    #[test]
+    fn each_fault_is_found_and_no_other_with_it() {
+        let checks = judge(&good());
+        assert!(is_valid(&checks) && checks.iter().all(|check| check.holds == Some(true)), "{checks:?}");
+        type Change = fn(&mut Evidence, &mut ScheduleEvidence);
+        let faults: [(&str, Change); 9] = [
+            ("errors", |all, _| all.errors = BTreeMap::from([("reset", 1)])),
+            ("generator_cpu", |all, _| all.generators[1].cpu_ns = 951),
+            ("achieved_rate", |all, _| all.replies = 9_899),
+            ("never_sent", |_, schedule| schedule.never_sent = 1),
+            ("send_lag", |_, schedule| schedule.lag_p99_ns = Some(100_001)),
+            ("gap_mean", |_, schedule| schedule.gaps = Some((219_000.0, 1.0))),
+            ("gap_variation", |_, schedule| schedule.gaps = Some((200_000.0, 1.6))),
+            ("little", |all, _| all.in_system = 2.2),
+            ("little", |all, _| all.in_system = 1.9),
+        ];
+        for (name, change) in faults {
+            let checks = changed(change);
+            assert_eq!(failed(&checks), [name], "{checks:?}");
+            assert!(!is_valid(&checks));
+        }
+    }
+
+    #[test]
+    fn lateness_that_does_not_show_beside_the_latency_is_allowed() {
+        let slow =
+            |lag| changed(|_, schedule| (schedule.latency_p50_ns, schedule.lag_p99_ns) = (Some(5_000_000), Some(lag)));
+        assert_eq!(failed(&slow(500_000)), [""; 0]);
+        assert_eq!(failed(&slow(500_001)), ["send_lag"]);
+    }
+
+    #[test]
+    fn who_spins_may_use_all_of_the_cpu() {
+        let checks = changed(|all, schedule| {
+            schedule.spins = true;
+            all.generators[0].cpu_ns = 1000;
+        });
+        assert_eq!((failed(&checks), not_judged(&checks)), (vec![], vec!["generator_cpu"]));
+    }
+
+    #[test]
+    fn too_few_requests_are_not_judged() {
+        let checks = changed(|all, schedule| {
+            (all.replies, all.latencies) = (9, 9);
+            (schedule.due, schedule.sent, schedule.lag_p99_ns, schedule.latency_p50_ns) = (10, 10, None, None);
+        });
+        let names = ["achieved_rate", "send_lag", "gap_mean", "gap_variation", "little"];
+        assert_eq!((failed(&checks), not_judged(&checks)), (vec![], names.to_vec()));
+        // As many in the system as a twentieth of all says more of the edges than of the window.
+        let checks = changed(|all, _| (all.in_system, all.latency_mean_ns) = (400.0, 1.0));
+        assert_eq!(not_judged(&checks), ["little"]);
+    }
+
+    #[test]
+    fn where_requests_wait_for_the_server_their_gaps_are_its_too() {
+        let checks = changed(|_, schedule| (schedule.waited, schedule.gaps) = (101, Some((300_000.0, 3.0))));
+        assert_eq!((failed(&checks), not_judged(&checks)), (vec![], vec!["gap_mean", "gap_variation"]));
+    }
+
+    #[test]
+    fn even_arrivals_may_scatter_by_what_a_wake_up_costs() {
+        let even = |variation| {
+            changed(|_, schedule| {
+                (schedule.variation_asked, schedule.gap_asked_ns) = (0.0, 1_000_000.0);
+                schedule.gaps = Some((1_000_000.0, variation));
+            })
+        };
+        assert_eq!(failed(&even(0.14)), [""; 0]);
+        assert_eq!(failed(&even(0.16)), ["gap_variation"]);
+    }
+}
