@@ -21,6 +21,7 @@ pub mod cpu_time;
 pub mod design;
 pub mod designs;
 pub mod exchange;
+pub mod feature;
 pub mod flame;
 pub mod gate;
 pub mod holes;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
-use crate::profile_lines::{Profile, Stack};
+use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::setting::Value;
 use crate::tally::Counts;
 use crate::tcp::ConnectionOptions;
@@ -41,6 +41,8 @@ pub enum Line {
     Life(Life),
     /// A server or load that `profile` ran has ended; the first line of its file as well.
     Profile(Profile),
+    /// What `profile` would do here.
+    ProfileCheck(ProfileCheck),
     /// A stack, in the file of `profile`.
     Stack(Stack),
     /// Two namespaces are there.
