@@ -32,7 +32,7 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
     thread."""
     if not study.counting.is_asked_for:
         return
-    asked, trials = with_counters(study, catalogue(engine)), _counted(study, directory)
+    asked, trials = with_counters(study, catalogue(engine)), counted(study, directory)
     missing = trials.missing()
     if not missing:
         return
@@ -48,7 +48,8 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
             trials.make(place, made, show, "was not counted")
 
 
-def _counted(study: Study, directory: RunDirectory) -> TrialsApart[TrialRecord]:
+def counted(study: Study, directory: RunDirectory) -> TrialsApart[TrialRecord]:
+    """The counted trials of a run."""
     return TrialsApart.of(study, study.counting, directory, COUNTED, TrialRecord)
 
 
@@ -78,7 +79,7 @@ def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) ->
     if not study.counting.is_asked_for:
         return None
     lending = {each.name for each in offered.primitives if each.lends}
-    return counting_summary(study.counting, study.contenders, _counted(study, directory).done, lending)
+    return counting_summary(study.counting, study.contenders, counted(study, directory).done, lending)
 
 
 def with_counters(study: Study, offered: Catalogue) -> Study:
