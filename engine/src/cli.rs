@@ -214,7 +214,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let listen = matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let family = address::family(&listen);
     holes::check_server(design, way, workload, family)?;
-    if let Some(reason) = (design.item.unavailable)() {
+    if let Some(reason) = design.item.unavailable() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
@@ -305,12 +305,16 @@ fn count(matches: &ArgMatches) -> Result<ExitCode> {
 }
 
 fn profile(matches: &ArgMatches) -> Result<ExitCode> {
-    let command = behind_gate("profile", matches)?;
     let event = matches.get_one::<String>("event").and_then(|name| profiling::event(name));
+    let frequency = *matches.get_one("frequency").expect("it has a default");
+    if matches.get_flag("check") {
+        say_line(&lines::Line::ProfileCheck(profiling::check(event, frequency)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let plan = profiling::Plan {
-        command,
+        command: behind_gate("profile", matches)?,
         event,
-        frequency: *matches.get_one("frequency").expect("it has a default"),
+        frequency,
         output: matches.get_one("output").cloned().expect("it is required"),
     };
     let (profile, status) = profiling::profile(&plan)?;

@@ -132,7 +132,12 @@ fn profile_command() -> Command {
              stack. The first one also comes after everything that the command prints. SIGINT and SIGTERM are passed on. The \
              exit status is the command's; 128 and the signal's number where a signal ended it",
         )
-        .arg(file("output", "FILE").required(true).help("The file to write"))
+        .arg(file("output", "FILE").required_unless_present("check").help("The file to write"))
+        .arg(
+            flag("check")
+                .conflicts_with_all(["output", "command"])
+                .help("Run nothing, and print as a JSON line what a profile would be here, or why there can be none"),
+        )
         .arg(
             text("frequency", "HERTZ")
                 .value_parser(value_parser!(u64).range(1..=10_000))
@@ -146,7 +151,7 @@ fn profile_command() -> Command {
                 .help("What makes the kernel take a sample: auto is cycles where a PMU has them, else cpu-clock"),
         )
         .arg(parent())
-        .arg(command_to_run())
+        .arg(command_to_run().required(false).required_unless_present("check"))
 }
 
 fn command_to_run() -> Arg {

@@ -23,6 +23,7 @@ pub mod crowd;
 pub mod design;
 pub mod designs;
 pub mod exchange;
+pub mod feature;
 pub mod flame;
 pub mod gate;
 pub mod histograms;

@@ -8,6 +8,7 @@ use crate::channel::Way;
 use crate::counters::{self, COUNTERS};
 use crate::design::Design;
 use crate::designs::DESIGNS;
+use crate::feature;
 use crate::holes;
 use crate::limit::Limit;
 use crate::limits::LIMITS;
@@ -114,25 +115,26 @@ pub fn catalogue() -> Value {
             "flags": env!("BUILD_FLAGS"),
         },
         "designs": list(DESIGNS, |design: &Design| {
-            let reason = (design.unavailable)();
+            let reason = design.unavailable();
             (
                 design.about,
                 json!({
                     "waits": design.waits, "settings": design.settings,
                     "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
+                    "rests_on": feature::described(design.rests_on),
                     "makes": design.makes,
                 }),
             )
         }),
         "primitives": list(PRIMITIVES, |primitive: &Primitive| {
-            let (moves, reason) = (primitive.moves.direction(), (primitive.unavailable)());
+            let (moves, reason) = (primitive.moves.direction(), primitive.unavailable());
             (
                 primitive.about,
                 json!({
                     "moves": moves, "waits": primitive.waits, "stores": primitive.stores,
                     "completes": primitive.completes, "lends": primitive.lends, "spins": primitive.spins,
                     "settings": primitive.all_settings(), "available": reason.is_none(), "reason": reason,
-                    "tcp_only": primitive.tcp_only,
+                    "tcp_only": primitive.tcp_only, "rests_on": feature::described(primitive.rests_on),
                 }),
             )
         }),

@@ -13,6 +13,7 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
+from thunderherd.beside import beside
 from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
@@ -161,6 +162,7 @@ def _contender(
         connections_per_second=intervals.get("connections_per_second"),
         client_cpu_seconds=_interval(_normalised(columns, "client_cpu_seconds", shown), confidence),
         machine_cpu_seconds=_interval(_normalised(columns, "machine_cpu_seconds", shown), confidence),
+        beside=beside(trials),
     )
 
 

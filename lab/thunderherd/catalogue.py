@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.engine_lines import MeasuredBy, SchemaNumber
+from thunderherd.feature_form import Feature
 
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""
@@ -114,9 +115,9 @@ class Entry(_Part):
 
 
 class Runnable(Entry):
-    """One that not every machine can run; `reason` says why this one cannot. `tcp_only` says why it does with
-    no other sockets, where it does not."""
+    """One that not every machine can run; `reason` says why this one cannot, `tcp_only` why only over TCP."""
 
+    rests_on: tuple[Feature, ...] = ()
     available: bool = True
     reason: str | None = None
     tcp_only: str | None = None

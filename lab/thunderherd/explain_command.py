@@ -8,6 +8,7 @@ from typing import get_args
 
 from rich.console import Console
 
+from thunderherd.beside_view import beside_view, print_beside
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
@@ -69,6 +70,8 @@ def show_explanation(
         if sweep.why_elsewhere is not None:
             prose(console, printable(f"Sweep {sweep.name}: {sweep.why_elsewhere}."))
     _print_profiles(profiles, console)
+    if view := beside_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
+        print_beside(view, console)
     for line in [*remarks(found), *reasons(found), *legend(found[0])]:
         prose(console, line)
 

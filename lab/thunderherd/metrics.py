@@ -243,7 +243,7 @@ OF_A_LIFE = {
 """What a process that has ended is known to have used; of the server only where the trial is its whole
 life."""
 
-ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1", "dtlb": "dTLB", "itlb": "iTLB"}
+ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1"}
 """Of a counter's name, in words."""
 
 OF_A_TALLY = {

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from thunderherd.beside_form import Beside
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
@@ -52,6 +53,11 @@ class Noise(Record):
         description="TCP segments that any socket in the network namespaces of both sides sent again; "
         "null: they could not be asked",
     )
+
+    @property
+    def softirq_rates(self) -> list[float]:
+        """Milliseconds in soft interrupts in each second, by CPU; empty: that was not recorded."""
+        return [round(1e3 * seconds / self.wall_seconds, 3) for seconds in self.softirq_seconds]
 
 
 TrialMetrics = dict[str, int | float | None]
@@ -240,6 +246,9 @@ class ContenderSummary(Record):
     connections_per_second: Interval | None
     client_cpu_seconds: Interval | None
     machine_cpu_seconds: Interval | None
+    beside: Beside | None = Field(
+        default=None, description="what the machine did beside its trials; null: none tells of it"
+    )
 
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]

@@ -36,6 +36,7 @@ from thunderherd import (
     repeated_runs,
     tables,
 )
+from thunderherd.beside_view import beside_view
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
@@ -141,6 +142,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         run=tables.run_line(summary),
         bounds=bounds_in_words(summary),
         why=why_view(summary, directory),
+        machine_beside=beside_view(summary),
         limits=limit_rows(summary.limits, ()) if summary.limits else [],
         limits_legend=legend(summary.limits) if summary.limits else "",
         warnings=tables.warnings(summary),
