@@ -168,6 +168,9 @@ SAID_IN_THE_ENGINE = {
     ("registry.rs", "closed"): "who asks, likewise",
     ("registry.rs", "bytes"): "what is asked for, likewise",
     ("primitives/uring_send_zc.rs", "io_uring"): "the kernel's interface, io_uring(7)",
+    ("primitives/uring_send.rs", "io_uring"): "likewise",
+    ("feature.rs", "io_uring"): "likewise, which a design and two primitives rest on",
+    ("feature.rs", "splice"): "the system call, which two primitives rest on",
     **dict.fromkeys(
         [
             (f"{name}.rs", "bytes")
