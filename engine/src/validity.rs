@@ -158,7 +158,7 @@ fn processor(evidence: &Evidence) -> Check {
 
 fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let due = schedule.due as f64;
-    let limit = RATE_OFF.max(AT_THE_EDGES / due);
+    let limit = RATE_OFF.max(AT_THE_EDGES / due.max(1.0));
     if schedule.due < FEWEST {
         return too_few("achieved_rate", schedule.due, limit);
     }
@@ -344,6 +344,12 @@ mod tests {
         });
         let names = ["achieved_rate", "send_lag", "gap_mean", "gap_variation", "little"];
         assert_eq!((failed(&checks), not_judged(&checks)), (vec![], names.to_vec()));
+        // A limit is a number even where nothing was due: JSON has no infinity.
+        let none = changed(|all, schedule| {
+            (all.replies, all.latencies) = (0, 0);
+            (schedule.due, schedule.sent, schedule.gap_asked_ns) = (0, 0, f64::MAX);
+        });
+        assert!(none.iter().all(|check| check.limit.is_finite()), "{none:?}");
         // As many in the system as a twentieth of all says more of the edges than of the window.
         let checks = changed(|all, _| (all.in_system, all.latency_mean_ns) = (400.0, 1.0));
         assert_eq!(not_judged(&checks), ["little"]);

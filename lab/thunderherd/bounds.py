@@ -75,9 +75,9 @@ class _Case:
 
     @property
     def is_asked_in_turn(self) -> bool:
-        """Whether one client alone waits for each reply before it asks again, and both ends sleep until
-        there is something to do."""
-        return self.contender.load.clients_at_once == 1 and not self.contender.spins
+        """Whether one client alone waits for each reply before it sends another request, and both ends sleep
+        until there is something to do."""
+        return self.contender.load.requests_at_once == 1 and not self.contender.spins
 
 
 def best_of_bounds(
@@ -230,8 +230,8 @@ def _around(figures: Sequence[LimitFigure], size: float) -> LimitFigure | None:
 def _round_trip_of_a_stream(case: _Case) -> Bound | str:
     """How long it takes one client alone to move what it counts as payload, all of which is copied."""
     rate = case.figures.get(PAYLOAD_RATE)
-    if case.contender.load.clients_at_once != 1:
-        return "several clients move their bytes at the same time"
+    if case.contender.load.requests_at_once != 1:
+        return "several requests are under way at the same time"
     if not rate:
         return "what it moved was not counted"
     found = _payload(case)

@@ -24,7 +24,7 @@ from thunderherd.study_paper import Inconsistency, notes_about
 
 Settings = dict[str, SettingValue]
 
-CONNECTIONS, KEPT = "connections", "kept"
+CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that says whether a client makes a connection for each request or keeps one for
 all."""
 
@@ -112,25 +112,36 @@ class LoadPlan(_Resolved):
         return None if self.is_timed else requests_of(self.requests, self.processes, self.settings)
 
     @property
-    def clients_at_once(self) -> int | None:
-        """Clients that ask at the same time, each waiting for its reply before it asks again; None where the
-        load does not say."""
+    def requests_at_once(self) -> int | None:
+        """Requests that may be under way at the same time, each client waiting for its replies before it asks
+        again; None where the load does not say."""
         if not self.requests:
             return None
-        return self.processes * math.prod(int(self.settings[name]) for name in self.requests[:-1])
+        clients = math.prod(int(self.settings[name]) for name in self.requests[:-1])
+        return self.processes * clients * int(self.settings.get(PIPELINE, 1))
 
     @property
     def connections_per_trial(self) -> int | None:
         """Connections that the measured load opens, all clients together; None where that is not known
         beforehand."""
-        if self.settings.get(CONNECTIONS) == KEPT:
-            return self.processes * int(self.settings.get("clients", 1))
-        return self.requests_per_trial
+        if self.settings.get(CONNECTIONS) != KEPT:
+            return self.requests_per_trial
+        clients, most = self.processes * int(self.settings.get("clients", 1)), self.requests_per_connection
+        if not most:
+            return clients
+        if self.is_timed or not self.requests:
+            return None
+        return clients * math.ceil(int(self.settings[self.requests[-1]]) / most)
+
+    @property
+    def requests_per_connection(self) -> int:
+        """After so many requests a client makes a new connection; 0: it keeps the first."""
+        return int(self.settings.get("requests_per_connection", 0))
 
     @property
     def connections_by(self) -> tuple[str, ...]:
-        """The settings whose product is the number of connections of one process."""
-        if self.settings.get(CONNECTIONS) == KEPT:
+        """The settings that the number of connections of one process follows from."""
+        if self.settings.get(CONNECTIONS) == KEPT and not self.requests_per_connection:
             return tuple(name for name in ("clients",) if name in self.settings)
         return self.requests
 

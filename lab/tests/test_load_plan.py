@@ -1,0 +1,51 @@
+"""What a load's settings say of its requests and connections before it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from thunderherd.study_resolved import LoadPlan
+
+
+def plan(processes: int = 1, **settings: Any) -> LoadPlan:
+    return LoadPlan(
+        kind="closed_connections",
+        primitive="send_each",
+        receive="recv",
+        workload="bytes",
+        processes=processes,
+        settings={"clients": 3, "loops": 10, **settings},
+        warm_up_connections=0,
+        requests=("clients", "loops"),
+        duration="milliseconds",
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "connections"),
+    [
+        (plan(), 30),
+        (plan(connections="kept"), 3),
+        (plan(2, connections="kept"), 6),
+        (plan(connections="kept", requests_per_connection=5), 6),
+        (plan(connections="kept", requests_per_connection=4), 9),
+        (plan(connections="kept", requests_per_connection=4, milliseconds=100), None),
+        (plan(connections="kept", milliseconds=100), 3),
+        (plan(milliseconds=100), None),
+    ],
+)
+def test_connections_of_a_trial(load: LoadPlan, connections: int | None) -> None:
+    assert load.connections_per_trial == connections
+
+
+def test_their_number_follows_from_these_settings() -> None:
+    assert plan().connections_by == ("clients", "loops")
+    assert plan(connections="kept").connections_by == ("clients",)
+    assert plan(connections="kept", requests_per_connection=4).connections_by == ("clients", "loops")
+
+
+def test_a_pipeline_has_several_requests_of_a_client_under_way() -> None:
+    assert plan().requests_at_once == 3
+    assert plan(2, pipeline=8).requests_at_once == 48
