@@ -68,6 +68,7 @@ pub mod symbols;
 pub mod sys;
 pub mod tally;
 pub mod tcp;
+pub mod through_ring;
 pub mod used;
 pub mod validity;
 pub mod veth;

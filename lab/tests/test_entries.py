@@ -159,6 +159,9 @@ SAID_IN_THE_ENGINE = {
     ("registry.rs", "recv"): "how they are received, likewise",
     ("registry.rs", "closed"): "who asks, likewise",
     ("registry.rs", "bytes"): "what is asked for, likewise",
+    ("load.rs", "epoll"): "the kernel's interface, epoll(7)",
+    ("load.rs", "io_uring"): "the kernel's interface, io_uring(7)",
+    ("loads/closed_connections.rs", "io_uring"): "likewise",
     ("primitives/uring_send_zc.rs", "io_uring"): "the kernel's interface, io_uring(7)",
     **dict.fromkeys(
         [

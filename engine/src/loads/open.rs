@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, Process, REQUESTS_PER_CONNECTION, Schedule, THREADS};
-use crate::load::{CLIENTS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
+use crate::load::{BACK_END, CLIENTS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
 use crate::scheduled::{ARRIVALS, RATE, WAIT};
@@ -32,6 +32,7 @@ pub static ENTRY: Load = Load {
         PIPELINE,
         REQUESTS_PER_CONNECTION,
         CLOSING,
+        BACK_END,
         WAIT,
     ],
     workers: |settings| settings.integer(THREADS.name) as usize,
