@@ -9,7 +9,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use socket2::SockRef;
 
 use super::back_end::BackEnd;
 use crate::channel::Channel;
@@ -187,7 +186,7 @@ impl BackEnd for Completions {
 
     fn open(&mut self, (): &mut (), socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
         // Of one that does not block an operation fails at once, instead of waiting in the ring.
-        SockRef::from(&socket).set_nonblocking(false)?;
+        rustix::io::ioctl_fionbio(&socket, false)?;
         let through = ThroughRing::default();
         let ends = (Box::new(through.clone()), Box::new(through.clone()));
         let connected = Connected { through, receiving: Receiving::No, sending: false, closing: None };

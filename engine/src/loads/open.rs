@@ -44,7 +44,8 @@ pub static ENTRY: Load = Load {
 /// What the moments follow from.
 const ARRIVAL_SEED: Setting = Setting {
     name: "arrival_seed",
-    help: "Loads with the same seed, rate and threads have their requests due at the same moments",
+    help: "Loads with the same seed, rate and threads have their requests due at the same moments; several loads beside each \
+           other need different ones",
     unit: None,
     kind: SettingKind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
 };
