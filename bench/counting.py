@@ -1,98 +1,197 @@
 """What counting costs: rate and CPU time per request with counters on against off, in the same rounds.
 
-Sets of counters: those that studies have in every trial, those that explain a difference (`[counting]` of a
-study) and each of them alone, tcp_info, the memory of a control group, and the processor's events together.
-A round has each set once and none of them once, in an order of its own; a ratio is of one round, the time of
-a request with counters to that without. Only the server is counted. Off is off: no tracepoint is switched on
-in a trial that does not count.
+Two kinds of sets. Those of every trial that is judged: what the laboratory reads of any study
+(`by default`), and what each bundled study asks for besides (`[measure] counters`). The first must be cheap,
+so these have many rounds, and a verdict in words for each. Those of trials of their own: what explains a
+difference (`[counting]` of a study) and each of it alone, tcp_info, the memory of a control group, and the
+processor's events together.
+
+A round has each set once and the reference once, in an order of its own; a ratio is of one round, the time of
+a request with the set to that of the reference. By rate, the reference of the first kind counts nothing at
+all: the server's CPU time is not read before its end either. By CPU time, and for the second kind, it is what
+every trial has by default. Counters are those of both sides, as in the trials of a study. Off is off: no
+tracepoint is switched on in a trial that does not count.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import tomllib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from common import Figures, measure, ratio, shuffled_rounds, spread, two_places
-from thunderherd.catalogue import SettingValue
+from thunderherd.catalogue import Catalogue, SettingValue
+from thunderherd.counter_names import called
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
+from thunderherd.samples import hodges_lehmann
+from thunderherd.study import bundled_studies
 
 WORKLOAD = "bytes"
-NONE = "no counters"
+NOTHING = "nothing at all"
+DEFAULT = "by default"
 DESIGNS = ("epoll", "fork_per_client", "thread_per_client")
 """One that makes nothing for a connection, and two that copy every event for each."""
 CLIENTS = 8
-IN_EVERY_TRIAL = ("task_clock", "context_switches", "cpu_migrations", "page_faults")
-"""What studies count beside figures that are judged."""
 PROCESSOR = (
     "cpu_cycles", "instructions", "branch_instructions", "branch_misses", "cache_references", "cache_misses",
 )  # fmt: skip
 WARM_UP_MILLISECONDS = 100
-OTHER_SECONDS = 0.5
-"""Of a trial, beside its window and warm-up: start and end of the processes, and of events, which last."""
+OTHER_SECONDS = 0.1
+"""Of a trial, beside its window and warm-up: start and end of the processes."""
+HEAVY_SECONDS = 0.8
+"""More, where many events are opened and closed."""
+BOUND = 0.01
+"""What the default set may cost: so much more time for a request."""
+
+Sets = Mapping[str, tuple[str, ...] | None]
+"""The counters of sets, by what these are called; None: nothing is counted, nor is CPU time."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Sets that are compared with each other, and how often."""
+
+    title: str
+    sets: Sets
+    reference: str
+    rounds: int
+    seconds: float
+    """Of a trial, beside its window."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked of it."""
     parser.add_argument("designs", nargs="*", help=f"default: {', '.join(DESIGNS)}")
-    parser.add_argument("--rounds", type=int, default=6, help="trials of each (default: %(default)s)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=32,
+        help="trials of each set of every trial, and of each that is named (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--other-rounds",
+        type=int,
+        default=6,
+        help="trials of each set of trials of their own; 0: leave them out (default: %(default)s)",
+    )
     parser.add_argument(
         "--milliseconds", type=int, default=300, help="window of a trial (default: %(default)s)"
     )
     parser.add_argument(
-        "--counters", nargs="+", metavar="COUNTERS", help="only these sets, such as system_calls,wakeups"
+        "--counters",
+        nargs="+",
+        metavar="COUNTERS",
+        help="only these sets, such as system_calls,wakeups",
     )
 
 
 def seconds(given: argparse.Namespace) -> float:
     """How long it will take."""
-    trials = len(given.designs or DESIGNS) * (len(sets(given)) + 1) * given.rounds
-    return float(trials * ((given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS))
+    designs = len(given.designs or DESIGNS)
+    return float(
+        sum(
+            designs * len(each.sets) * each.rounds * (given.milliseconds / 1000 + each.seconds)
+            for each in kinds(given)
+        )
+    )
 
 
-def sets(given: argparse.Namespace) -> dict[str, tuple[str, ...]]:
-    """The sets of counters, by what they are called."""
+def kinds(given: argparse.Namespace) -> list[Kind]:
+    """What is to be measured."""
+    light = WARM_UP_MILLISECONDS / 1000 + OTHER_SECONDS
+    off: Sets = {NOTHING: None}
     if given.counters:
-        return {each: tuple(each.split(",")) for each in given.counters}
-    return {
-        "in every trial": IN_EVERY_TRIAL,
+        # A comma between two slashes is of one event's name.
+        named = {each: tuple(re.findall(r"(?:[^,/]|/[^/]*/?)+", each)) for each in given.counters}
+        return [Kind("these counters", {**off, DEFAULT: (), **named}, NOTHING, given.rounds, light)]
+    of_all = Kind("in every trial", {**off, **in_every_trial(catalogue())}, NOTHING, given.rounds, light)
+    of_their_own = {
+        DEFAULT: (),
         "what explains": WHAT_EXPLAINS,
         **{each: (each,) for each in WHAT_EXPLAINS},
         "tcp_info": ("tcp_info",),
         "memory": ("memory",),
         "processor": PROCESSOR,
     }
+    apart = Kind("in trials of their own", of_their_own, DEFAULT, given.other_rounds, light + HEAVY_SECONDS)
+    return [each for each in (of_all, apart) if each.rounds]
 
 
-def unavailable(counters: Sequence[str]) -> str | None:
-    """Why this machine does not have one of these; None where it has all."""
-    listed = {each.name: each for each in catalogue().counters}
-    reasons = (each.reason for name in counters if (each := listed.get(name)) and not each.available)
-    return next(reasons, None)
+def in_every_trial(offered: Catalogue) -> dict[str, tuple[str, ...]]:
+    """What bundled studies count in every trial, on both sides; those that ask for the same are one set.
+    First what is there without asking, which is all that some of them have."""
+    by_counters: dict[tuple[str, ...], list[str]] = {}
+    for name, path in bundled_studies().items():
+        asked = tomllib.loads(path.read_text(encoding="utf-8"))["measure"].get("counters", [])
+        counters = tuple(dict.fromkeys(called(each, offered) for each in asked))
+        by_counters.setdefault(counters, []).append(name)
+    by_counters.pop((), None)
+    return {DEFAULT: (), **{", ".join(names): counters for counters, names in by_counters.items()}}
+
+
+def unavailable(counters: Sequence[str], offered: Catalogue) -> dict[str, str]:
+    """Those of these counters that this machine does not have, and why."""
+    listed = {each.name: each for each in offered.counters}
+    found = {name: listed[name] for name in counters if name in listed}
+    return {name: each.reason or "" for name, each in found.items() if not each.available}
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measures, and prints a table for each design."""
-    asked = sets(given)
-    missing = {name: why for name, counters in asked.items() if (why := unavailable(counters))}
-    here = {name: counters for name, counters in asked.items() if name not in missing}
-    for design in given.designs or DESIGNS:
-        figures: dict[str, dict[int, Figures]] = defaultdict(dict)
-        reasons = dict(missing)
-        for number, name in shuffled_rounds([NONE, *here], given.rounds, f"{design}, "):
-            try:
-                figures[name][number] = trial(design, here.get(name, ()), given.milliseconds)
-            except (EngineError, UserError) as error:
-                reasons[name] = str(error)
-        show(design, [NONE, *asked], figures, reasons)
-    print(
-        "\nratios: the time of a request with counters to that without, by the rate and by the server's CPU"
-    )
+    """Measures, and prints a table for each kind and design; then what each set costs, in words."""
+    for kind in kinds(given):
+        costs: dict[str, dict[str, str]] = defaultdict(dict)
+        for design in given.designs or DESIGNS:
+            for name, cost in compare(kind, design, given.milliseconds).items():
+                costs[name][design] = cost
+        about = "the time of a request with them to that without, by the rate and by the server's CPU"
+        print(f"\nratios: {about}")
+        if kind.reference == NOTHING:
+            print(f"\nwhat counting costs, by the rate, against {NOTHING}, in percent")
+            for name, of_designs in costs.items():
+                print(f"{name}:")
+                for design, cost in of_designs.items():
+                    print(f"    {design:24}{cost}")
 
 
-def trial(design: str, counters: Sequence[str], milliseconds: int) -> Figures:
+def compare(kind: Kind, design: str, milliseconds: int) -> dict[str, str]:
+    """Measures the sets of a kind with one design, and prints its table. What each costs by the rate, in
+    words."""
+    offered = catalogue()
+    figures: dict[str, dict[int, Figures]] = defaultdict(dict)
+    reasons: dict[str, str] = {}
+    missing = {name: unavailable(counters or (), offered) for name, counters in kind.sets.items()}
+    here = {
+        name: counters if counters is None else tuple(each for each in counters if each not in missing[name])
+        for name, counters in kind.sets.items()
+    }
+    for name, without in missing.items():
+        if without and not here[name]:
+            reasons[name] = next(iter(without.values()))
+    names = [name for name in kind.sets if name not in reasons]
+    for number, name in shuffled_rounds(names, kind.rounds, f"{design}, "):
+        try:
+            figures[name][number] = trial(design, here[name], milliseconds)
+        except (EngineError, UserError) as error:
+            reasons[name] = str(error)
+    show(kind, design, figures, reasons)
+    for name, without in missing.items():
+        if without and here[name]:
+            print(f"{name}: without {', '.join(without)}, which this machine does not have")
+    return {
+        name: cost_in_words(by_rate(figures[name], figures[kind.reference]))
+        for name in kind.sets
+        if name != kind.reference
+    }
+
+
+def trial(design: str, counters: Sequence[str] | None, milliseconds: int) -> Figures:
     """A connection for every request, which is when an event has to be copied for each that is made."""
     server_cpus, client_cpus = two_places()
     clients: dict[str, SettingValue] = {
@@ -101,39 +200,76 @@ def trial(design: str, counters: Sequence[str], milliseconds: int) -> Figures:
         "milliseconds": milliseconds,
         "warm_up_milliseconds": WARM_UP_MILLISECONDS,
     }
-    with Server(design, workload=WORKLOAD, cpus=server_cpus, counters=counters) as server:
+    # An option of `serve` like any setting; the laboratory leaves it as it is.
+    settings: dict[str, SettingValue] = {"cpu_source": "whole_life"} if counters is None else {}
+    asked = counters or ()
+    with Server(design, workload=WORKLOAD, settings=settings, cpus=server_cpus, counters=asked) as server:
         load = start_load(
-            WORKLOAD, server.ready.address, kind="closed_connections", settings=clients, cpus=client_cpus
+            WORKLOAD,
+            server.ready.address,
+            kind="closed_connections",
+            settings=clients,
+            cpus=client_cpus,
+            counters=asked,
         )
         return measure(server, load, clients)
 
 
+def by_rate(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list[float]:
+    """Of each round that has both, the time of a request with counters to that without."""
+    return [plain[number].per_second / each.per_second for number, each in counted.items() if number in plain]
+
+
+def by_cpu(counted: Mapping[int, Figures], plain: Mapping[int, Figures]) -> list[float]:
+    """The same, of the server's CPU time for a request."""
+    pairs = [(each, plain[number]) for number, each in counted.items() if number in plain]
+    return [
+        with_them.server_microseconds / without.server_microseconds
+        for with_them, without in pairs
+        if with_them.server_microseconds and without.server_microseconds
+    ]
+
+
+def cost_in_words(ratios: Sequence[float], bound: float = BOUND) -> str:
+    """Whether a set costs less than the bound: `under 1 % (0.1 %, -0.4 to 0.6)`. Decided is what the interval
+    of 95 % (Hodges-Lehmann, of the logarithms) says as a whole."""
+    if not ratios:
+        return "not decided (no trial)"
+    estimate = hodges_lehmann(np.log(ratios))
+    most = f"{100 * bound:g} %"
+    middle = f"{_percent(estimate.value)} %"
+    if estimate.low is None or estimate.high is None:
+        few = f"no interval of 95 % from so few rounds: {len(ratios)}"
+        return f"not decided whether under {most} ({middle}; {few})"
+    low, high = np.expm1(estimate.low), np.expm1(estimate.high)
+    span = f"({middle}, {_percent(estimate.low)} to {_percent(estimate.high)})"
+    if high < bound:
+        return f"under {most} {span}"
+    return f"over {most} {span}" if low > bound else f"not decided whether under {most} {span}"
+
+
+def _percent(logarithm: float) -> str:
+    text = f"{100 * np.expm1(logarithm):.1f}"
+    return "0.0" if text == "-0.0" else text
+
+
 def show(
-    design: str, names: Sequence[str], figures: dict[str, dict[int, Figures]], reasons: dict[str, str]
+    kind: Kind, design: str, figures: Mapping[str, Mapping[int, Figures]], reasons: Mapping[str, str]
 ) -> None:
     """A row for each set; at its end what is missing, and why."""
-    print(f"\n{design}, a connection for every request, {CLIENTS} at a time")
+    print(f"\n{design}, a connection for every request, {CLIENTS} at a time; {kind.title}")
     print(
         f"{'counters':24}{'requests per second':>30}{'server CPU each, µs':>28}{'by rate':>20}{'by CPU':>20}"
     )
-    for name in names:
-        seen = list(figures[name].values())
+    for name in kind.sets:
+        seen = figures.get(name, {})
         if not seen:
             print(f"{name:24}{reasons.get(name, 'no trial')}")
             continue
-        pairs = [
-            (each, figures[NONE][number])
-            for number, each in figures[name].items()
-            if number in figures[NONE] and name != NONE
-        ]
-        rates = [plain.per_second / counted.per_second for counted, plain in pairs]
-        times = [
-            counted.server_microseconds / plain.server_microseconds
-            for counted, plain in pairs
-            if counted.server_microseconds and plain.server_microseconds
-        ]
-        cpu = [each.server_microseconds for each in seen if each.server_microseconds is not None]
-        by_rate, by_cpu = (ratio(each) if each else "-" for each in (rates, times))
+        rates = by_rate(seen, figures.get(kind.reference, {})) if name != kind.reference else []
+        times = by_cpu(seen, figures.get(DEFAULT, {})) if name != DEFAULT else []
+        cpu = [each.server_microseconds for each in seen.values() if each.server_microseconds is not None]
+        ratios = "".join(f"{ratio(each) if each else '-':>20}" for each in (rates, times))
         lost = f"  trials lost: {reasons[name]}" if name in reasons else ""
-        rate = spread([each.per_second for each in seen])
-        print(f"{name:24}{rate:>30}{spread(cpu, 1):>28}{by_rate:>20}{by_cpu:>20}{lost}")
+        rate = spread([each.per_second for each in seen.values()])
+        print(f"{name:24}{rate:>30}{spread(cpu, 1):>28}{ratios}{lost}")

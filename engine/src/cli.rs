@@ -27,8 +27,9 @@ use crate::lines;
 use crate::load::Load;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
+use crate::named_event::FORMS;
 use crate::namespace;
-use crate::output::{remark, say, unless_closed};
+use crate::output::{remark, say, unless_closed, warn};
 use crate::primitive::Primitive;
 use crate::primitives::PRIMITIVES;
 use crate::probing;
@@ -152,12 +153,15 @@ fn word<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
     matches.get_one::<String>(name).expect("it is required or has a default")
 }
 
-/// The counters asked for, each once.
+/// The counters asked for, each once. Whoever misspelled the name of an event is told at once.
 fn asked(matches: &ArgMatches) -> Vec<&'static Entry<Counter>> {
     let mut asked: Vec<&'static Entry<Counter>> = Vec::new();
-    for &entry in matches.get_many::<&'static Entry<Counter>>("count").into_iter().flatten() {
+    for &entry in matches.get_many::<Vec<&'static Entry<Counter>>>("count").into_iter().flatten().flatten() {
         if !asked.iter().any(|other| other.name == entry.name) {
             asked.push(entry);
+            if let Err(reason) = entry.item.find() {
+                warn(&format!("--count {} will be unavailable: {reason:#}", entry.name));
+            }
         }
     }
     asked
@@ -211,7 +215,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     let listen = matches.get_one("listen").cloned().unwrap_or_else(|| format!("127.0.0.1:{port}"));
     let family = address::family(&listen);
     holes::check_server(design, way, workload, family)?;
-    if let Some(reason) = (design.item.unavailable)() {
+    if let Some(reason) = design.item.unavailable() {
         return Err(mistake(format!("{} cannot run here: {reason}", design.name)));
     }
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
@@ -303,12 +307,16 @@ fn count(matches: &ArgMatches) -> Result<ExitCode> {
 }
 
 fn profile(matches: &ArgMatches) -> Result<ExitCode> {
-    let command = behind_gate("profile", matches)?;
     let event = matches.get_one::<String>("event").and_then(|name| profiling::event(name));
+    let frequency = *matches.get_one("frequency").expect("it has a default");
+    if matches.get_flag("check") {
+        say_line(&lines::Line::ProfileCheck(profiling::check(event, frequency)?))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let plan = profiling::Plan {
-        command,
+        command: behind_gate("profile", matches)?,
         event,
-        frequency: *matches.get_one("frequency").expect("it has a default"),
+        frequency,
         output: matches.get_one("output").cloned().expect("it is required"),
     };
     let (profile, status) = profiling::profile(&plan)?;
@@ -412,12 +420,23 @@ fn list(matches: &ArgMatches) -> Result<()> {
                 _ => "",
             };
             text += &format!("  {:24} {moves}{} ({})\n", field("name"), field("summary"), field("source"));
+            if let Some(names) = entry["names_of_perf"].as_array().filter(|names| !names.is_empty()) {
+                text += &format!("  {:24} perf: {}\n", "", listed(names));
+            }
             if let Some(reason) = entry["reason"].as_str() {
                 text += &format!("  {:24} not available here: {reason}\n", "");
             }
         }
+        if *kind == "counters" {
+            let more = catalogue["events_of_perf"].as_array().map(|names| listed(names)).unwrap_or_default();
+            text += &format!("  any event by its name: {FORMS}\n  perf's names beside those above: {more}\n");
+        }
     }
     say(&text)
+}
+
+fn listed(names: &[serde_json::Value]) -> String {
+    names.iter().filter_map(serde_json::Value::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The user's mistake, as clap has found it. An option that there is not, and that is like no other or is another's, is told

@@ -15,8 +15,9 @@ use crate::cpu_time;
 use crate::designs::DESIGNS;
 use crate::limits::LIMITS;
 use crate::loads::LOADS;
-use crate::named_event::FORMS;
+use crate::named_event::{self, FORMS};
 use crate::namespace;
+use crate::perf_names;
 use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
@@ -131,7 +132,12 @@ fn profile_command() -> Command {
              stack. The first one also comes after everything that the command prints. SIGINT and SIGTERM are passed on. The \
              exit status is the command's; 128 and the signal's number where a signal ended it",
         )
-        .arg(file("output", "FILE").required(true).help("The file to write"))
+        .arg(file("output", "FILE").required_unless_present("check").help("The file to write"))
+        .arg(
+            flag("check")
+                .conflicts_with_all(["output", "command"])
+                .help("Run nothing, and print as a JSON line what a profile would be here, or why there can be none"),
+        )
         .arg(
             text("frequency", "HERTZ")
                 .value_parser(value_parser!(u64).range(1..=10_000))
@@ -145,7 +151,7 @@ fn profile_command() -> Command {
                 .help("What makes the kernel take a sample: auto is cycles where a PMU has them, else cpu-clock"),
         )
         .arg(parent())
-        .arg(command_to_run())
+        .arg(command_to_run().required(false).required_unless_present("check"))
 }
 
 fn command_to_run() -> Arg {
@@ -256,37 +262,39 @@ fn parent() -> Arg {
 
 fn counters_asked() -> Arg {
     text("count", "NAME,NAME")
-        .value_delimiter(',')
-        .value_parser(CounterName)
+        .value_parser(CounterNames)
         .action(ArgAction::Append)
-        .help(format!("Counters to read, of everything that is started; or any event of this machine: {FORMS}"))
+        .help(format!(
+            "Counters to read, of everything that is started; or any event by its name: {FORMS}. What this machine lacks is \
+             unavailable, with the reason"
+        ))
 }
 
-/// The name of a counter: one of the list, or that of an event of this machine.
+/// The names of counters: those of the list, and those of events.
 #[derive(Clone)]
-struct CounterName;
+struct CounterNames;
 
-impl CounterName {
-    fn listed() -> PossibleValuesParser {
-        PossibleValuesParser::new(counters::countable().map(|entry| entry.name))
-    }
-}
-
-impl TypedValueParser for CounterName {
-    type Value = &'static Entry<Counter>;
+impl TypedValueParser for CounterNames {
+    type Value = Vec<&'static Entry<Counter>>;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
-        match value.to_str().and_then(counters::named) {
-            Some(Ok(entry)) => Ok(entry),
-            Some(Err(reason)) => {
-                let message = format!("--count {}: {reason}\n", value.to_string_lossy());
-                Err(Error::raw(ErrorKind::ValueValidation, message).with_cmd(command))
-            }
-            None => {
-                let name = Self::listed().parse_ref(command, arg, value)?;
+        let refused = |name: &str, reason: &str| {
+            Error::raw(ErrorKind::ValueValidation, format!("--count {name}: {reason}\n")).with_cmd(command)
+        };
+        let one = |name: &str| match (counters::named(name), perf_names::nearest_to(name)) {
+            (Some(found), _) => found.map_err(|reason| refused(name, &reason)),
+            // Whoever types a hyphen means perf's names, which the list of counters has not.
+            (None, Some(near)) if name.contains('-') => Err(refused(
+                name,
+                &format!("neither a counter nor an event of perf's is called so; did you mean {near}?"),
+            )),
+            (None, _) => {
+                let listed = PossibleValuesParser::new(counters::countable().map(|entry| entry.name));
+                let name = listed.parse_ref(command, arg, OsStr::new(name))?;
                 unreachable!("{name} is listed and has no entry")
             }
-        }
+        };
+        named_event::split(&value.to_string_lossy()).into_iter().map(one).collect()
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

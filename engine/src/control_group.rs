@@ -39,7 +39,8 @@ impl ControlGroup {
         sweep(&parent);
         let folder = parent.join(format!("{PREFIX}{name}-{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| {
-            format!("{} could not be made (systemd-run --user --scope gives you a group of your own)", folder.display())
+            let parent = parent.display();
+            format!("a group in {parent} could not be made (systemd-run --user --scope gives you one of your own)")
         })?;
         Ok(ControlGroup { folder, parent: Some(parent) })
     }

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::about::{About, Entry};
-use crate::named_event;
 use crate::perf_event::{Leaders, Multiplexing, PerfEvent, TreeEvent};
+use crate::perf_names::Generic;
 use crate::process_tree::{Switches, Tree};
 use crate::socket_diagnosis::Ends;
 use crate::tally::Tally;
@@ -146,6 +146,16 @@ impl Counter {
     /// Whether it can be asked for.
     pub fn is_countable(&self) -> bool {
         !matches!(self.source, Source::Elsewhere(_))
+    }
+
+    /// Whether it is this event and nothing else.
+    pub fn is_event(&self, event: Generic) -> bool {
+        matches!(self.source, Source::Event(own) if own.generic() == Some(event))
+    }
+
+    /// Fails with the reason where it is an event by a name that means nothing to this machine.
+    pub fn find(&self) -> Result<()> {
+        if let Source::Event(event) = self.source { event.find() } else { Ok(()) }
     }
 
     /// Begins to count.
@@ -304,7 +314,8 @@ impl Readout {
                 (None, None) => "there was nothing that it could be of".to_owned(),
             };
             // An event of this machine is called as the machine calls it.
-            let listed = if named_event::has_form(counter) { counter.to_owned() } else { counter.replace('_', " ") };
+            let is_by_name = counter.contains([':', '/']);
+            let listed = if is_by_name { counter.to_owned() } else { counter.replace('_', " ") };
             let part = if part.is_empty() { String::new() } else { format!(", {part}") };
             format!("{listed}{part}: {figure}{}\n", self.mark(name))
         };

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use crate::about::About;
 use crate::channel::{Channel, Openers, Way};
 use crate::connection::Connection;
+use crate::feature::{self, RestsOn};
 use crate::primitive::{Receiver, Sender, Waits};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys;
@@ -33,10 +34,17 @@ pub struct Design {
     pub listeners: fn(&Settings) -> usize,
     /// Why it can serve over TCP alone; `None` where any stream socket will do, as in most designs ([`COMMON`]).
     pub tcp_only: Option<&'static str>,
-    /// Why it cannot run on this machine; `None` where it can, as in most designs ([`COMMON`]).
-    pub unavailable: fn() -> Option<String>,
+    /// What of the kernel it rests on; without any of it, it cannot run.
+    pub rests_on: RestsOn,
     /// Refuses settings that contradict each other, before anything is started; in most designs none do ([`COMMON`]).
     pub check: fn(&Settings) -> Result<()>,
+}
+
+impl Design {
+    /// Why it cannot run on this machine; `None` where it can.
+    pub fn unavailable(&self) -> Option<String> {
+        feature::missing(self.rests_on)
+    }
 }
 
 /// What a design makes anew for every connection, which ends with it.
@@ -59,7 +67,7 @@ pub const COMMON: Design = Design {
     makes: None,
     listeners: |_| 1,
     tcp_only: None,
-    unavailable: || None,
+    rests_on: &[],
     check: |_| Ok(()),
 };
 

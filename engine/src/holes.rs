@@ -74,7 +74,7 @@ fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: En
         if let Some(reason) = of_family(primitive.item.tcp_only, family) {
             return Err(mistake(format!("{by}: {reason} (see: list --matrix)")));
         }
-        if let Some(reason) = (primitive.item.unavailable)() {
+        if let Some(reason) = primitive.item.unavailable() {
             return Err(mistake(format!("{by} cannot run here: {reason}")));
         }
         if let Some(reason) = of_waiting(waits, primitive.item) {
@@ -149,8 +149,8 @@ fn tcp_only_in_words() -> String {
 
 /// What cannot run on this machine, whatever it would fit.
 fn unavailable_in_words() -> String {
-    let primitives = PRIMITIVES.iter().map(|entry| (entry.name, (entry.item.unavailable)()));
-    let designs = DESIGNS.iter().map(|entry| (entry.name, (entry.item.unavailable)()));
+    let primitives = PRIMITIVES.iter().map(|entry| (entry.name, entry.item.unavailable()));
+    let designs = DESIGNS.iter().map(|entry| (entry.name, entry.item.unavailable()));
     let missing = primitives.chain(designs).filter_map(|(name, reason)| Some((name, reason?)));
     missing.map(|(name, reason)| format!("{name} cannot run here: {reason}\n")).collect()
 }
@@ -254,7 +254,8 @@ mod tests {
         let send = find(PRIMITIVES, "send_each").item;
         assert_eq!(of_waiting(Waits::InTheCall, send), None);
         assert_eq!(of_waiting(Waits::ForCompletion, send), None, "send has an operation that does the same");
-        let other = Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.moves) };
+        let other =
+            Primitive { waits: &[Waits::InTheCall], ..Primitive::moving(send.about, send.rests_on, send.moves) };
         assert!(of_waiting(Waits::ForCompletion, &other).unwrap().contains("moves bytes itself"));
         let reason = of_waiting(Waits::ForReadiness, &other).unwrap();
         assert!(reason.contains("waits for readiness") && reason.contains("nothing left to wait for"), "{reason}");

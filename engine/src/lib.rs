@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod about;
+pub mod absent;
 pub mod address;
 pub mod address_space;
 pub mod asking;
@@ -22,6 +23,7 @@ pub mod crowd;
 pub mod design;
 pub mod designs;
 pub mod exchange;
+pub mod feature;
 pub mod flame;
 pub mod gate;
 pub mod histograms;
@@ -44,8 +46,10 @@ pub mod outbox;
 pub mod output;
 pub mod pattern;
 pub mod perf_event;
+pub mod perf_names;
 pub mod perf_record;
 pub mod pipes;
+pub mod pmu;
 pub mod pool;
 pub mod primitive;
 pub mod primitives;
@@ -69,6 +73,7 @@ pub mod sys;
 pub mod tally;
 pub mod tcp;
 pub mod through_ring;
+pub mod tracefs;
 pub mod used;
 pub mod validity;
 pub mod veth;

@@ -11,7 +11,7 @@ use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
 use crate::load_lines::{Latency, Scheduled, Validity};
-use crate::profile_lines::{Profile, Stack};
+use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::setting::Value;
 use crate::tally::Counts;
 use crate::tcp::ConnectionOptions;
@@ -42,6 +42,8 @@ pub enum Line {
     Life(Life),
     /// A server or load that `profile` ran has ended; the first line of its file as well.
     Profile(Profile),
+    /// What `profile` would do here.
+    ProfileCheck(ProfileCheck),
     /// A stack, in the file of `profile`.
     Stack(Stack),
     /// Two namespaces are there.

@@ -30,9 +30,18 @@ pub fn unless_closed(written: io::Result<()>) -> Result<()> {
 /// Says on standard error why something failed, in one line and one write, under the name by which the program was called.
 /// Where that cannot be written there is nobody to be told.
 pub fn complain(error: &anyhow::Error) {
+    say_as_program(&in_words(error));
+}
+
+/// Says on standard error, in the same way, what the user has to know although all goes on.
+pub fn warn(text: &str) {
+    say_as_program(&format!("warning: {text}"));
+}
+
+fn say_as_program(text: &str) {
     let program = std::env::args_os().next().unwrap_or_else(|| OsString::from(env!("CARGO_PKG_NAME")));
     let name = Path::new(&program).file_name().unwrap_or_default().to_string_lossy();
-    let _ = io::stderr().write_all(format!("{name}: {}\n", in_words(error)).as_bytes());
+    let _ = io::stderr().write_all(format!("{name}: {text}\n").as_bytes());
 }
 
 /// Says on standard error what has to be known of a result that stands on standard output, if anything.

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
-use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
+use perf_event::events::{CacheId, CacheOp, CacheResult, Hardware, Raw, Software};
 use perf_event::{Builder, CountAndTime, Counter, Group as ReadAtOnce, ReadFormat};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::named_event;
+use crate::absent::Absent;
+use crate::named_event::{self, Named};
+use crate::perf_names::Generic;
 use crate::process_tree::{Beginning, Tree};
 
 /// What is counted, and what of it.
@@ -25,9 +27,8 @@ pub struct TreeEvent {
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    Hardware(Hardware),
-    Software(Software),
-    CacheLoad(CacheId, CacheResult),
+    Generic(Generic),
+    Raw(u64),
     Tracepoint(&'static str),
     OfPmu(&'static str),
 }
@@ -73,22 +74,22 @@ impl TreeEvent {
 
     /// One that every processor names alike, if it has it.
     pub const fn hardware(event: Hardware) -> Self {
-        Self::new(Kind::Hardware(event), Modes::UserAndKernel)
+        Self::new(Kind::Generic(Generic::Hardware(event)), Modes::UserAndKernel)
     }
 
     /// Loads from a cache, or those of them that missed.
     pub const fn cache_load(level: CacheId, result: CacheResult) -> Self {
-        Self::new(Kind::CacheLoad(level, result), Modes::UserAndKernel)
+        Self::new(Kind::Generic(Generic::Cache(level, CacheOp::READ, result)), Modes::UserAndKernel)
     }
 
     /// One that the kernel counts itself.
     pub const fn software(event: Software) -> Self {
-        Self::new(Kind::Software(event), Modes::UserAndKernel)
+        Self::new(Kind::Generic(Generic::Software(event)), Modes::UserAndKernel)
     }
 
     /// A clock of the kernel: it runs whenever the task does, in whatever mode.
     pub const fn clock(event: Software) -> Self {
-        Self::new(Kind::Software(event), Modes::None)
+        Self::new(Kind::Generic(Generic::Software(event)), Modes::None)
     }
 
     /// A point of the kernel's code, `subsystem:name`.
@@ -96,9 +97,24 @@ impl TreeEvent {
         Self::new(Kind::Tracepoint(name), Modes::UserAndKernel)
     }
 
-    /// An event that a PMU has in sysfs, `pmu/event/`.
-    pub const fn of_pmu(name: &'static str) -> Self {
-        Self::new(Kind::OfPmu(name), Modes::All)
+    /// One that is asked for by a name of this form.
+    pub const fn named(name: &'static str, form: Named) -> Self {
+        match form {
+            Named::Generic(event) => Self::new(Kind::Generic(event), Modes::UserAndKernel),
+            Named::Raw(number) => Self::new(Kind::Raw(number), Modes::UserAndKernel),
+            Named::Tracepoint => Self::tracepoint(name),
+            Named::OfPmu => Self::new(Kind::OfPmu(name), Modes::All),
+        }
+    }
+
+    /// What it is among those that every kernel knows, if it is one of them.
+    pub fn generic(self) -> Option<Generic> {
+        if let Kind::Generic(event) = self.kind { Some(event) } else { None }
+    }
+
+    /// Fails with the reason where this machine has nothing of its name.
+    pub fn find(self) -> Result<()> {
+        self.builder_alone().map(drop)
     }
 
     /// Counted at the same times as the others of the group.
@@ -130,13 +146,7 @@ impl TreeEvent {
     }
 
     fn builder(self, tree: &Tree) -> Result<Builder<'static>> {
-        let mut builder = match self.kind {
-            Kind::Hardware(event) => Builder::new(event),
-            Kind::Software(event) => Builder::new(event),
-            Kind::CacheLoad(which, result) => Builder::new(Cache { which, operation: CacheOp::READ, result }),
-            Kind::Tracepoint(name) => Builder::new(named_event::tracepoint(name)?),
-            Kind::OfPmu(name) => Builder::new(named_event::of_pmu(name)?),
-        };
+        let mut builder = self.builder_alone()?;
         builder.observe_pid(tree.root.as_raw()).inherit(true);
         match self.modes {
             Modes::UserAndKernel => drop(builder.include_kernel()),
@@ -146,8 +156,17 @@ impl TreeEvent {
         Ok(builder)
     }
 
+    fn builder_alone(self) -> Result<Builder<'static>> {
+        Ok(match self.kind {
+            Kind::Generic(event) => event.builder(),
+            Kind::Raw(number) => Builder::new(Raw::new(number)),
+            Kind::Tracepoint(name) => Builder::new(named_event::tracepoint(name)?),
+            Kind::OfPmu(name) => named_event::of_pmu(name)?.builder(),
+        })
+    }
+
     fn opened(self, counter: Counter) -> PerfEvent {
-        let takes_turns = !matches!(self.kind, Kind::Software(_) | Kind::Tracepoint(_));
+        let takes_turns = !matches!(self.kind, Kind::Generic(Generic::Software(_)) | Kind::Tracepoint(_));
         PerfEvent { counter: Arc::new(Mutex::new(counter)), takes_turns }
     }
 }
@@ -256,7 +275,7 @@ impl EventsAtOnce {
         for other in others {
             let builder = match other.builder(tree) {
                 Ok(builder) => Some(builder),
-                Err(error) if lacks(&error) => None,
+                Err(error) if error.is::<Absent>() => None,
                 Err(error) => return Err(error),
             };
             counted.push(builder.is_some());
@@ -289,11 +308,6 @@ fn intact<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     read()
 }
 
-/// Whether an event is not there at all, as against one that cannot be had.
-fn lacks(error: &Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
 fn refused(error: io::Error, modes: Modes) -> Error {
     refused_above(modes.paranoid_at_most(), error, modes)
 }
@@ -312,7 +326,8 @@ pub fn refused_above(most: i32, error: io::Error, modes: Modes) -> Error {
             "perf_event_open was refused by a policy, such as the seccomp filter of a container".to_owned()
         }
         (Some(libc::EINVAL), _) if modes == Modes::All => {
-            "this PMU does not count for a process (its events are of a CPU, such as those of memory controllers)"
+            "this PMU does not count so for a process (its events are of a CPU, such as those of memory controllers, or the \
+             values of its keys mean nothing to it)"
                 .to_owned()
         }
         // perf_event_open(2): the processor has no such event, or nothing that counts it.

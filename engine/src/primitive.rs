@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use crate::about::About;
+use crate::feature::{self, RestsOn};
 use crate::inbox::Inbox;
 use crate::outbox::Outbox;
 use crate::setting::{Kind, Setting, Settings};
@@ -38,20 +39,25 @@ pub struct Primitive {
     pub original: Option<&'static str>,
     /// Why it can run over TCP alone; `None` where any stream socket will do.
     pub tcp_only: Option<&'static str>,
-    /// Why it cannot run on this machine; `None` where it can.
-    pub unavailable: fn() -> Option<String>,
+    /// What of the kernel it rests on; without any of it, it cannot run.
+    pub rests_on: RestsOn,
 }
 
 impl Primitive {
     /// One that sends, where neither a worker nor a connection has to prepare anything. What it does not say otherwise: it
     /// has no settings, and works with blocking sockets and after readiness.
-    pub const fn sending<T: Sender + Default + 'static>(about: About) -> Self {
-        Self::moving(about, Moves::Out(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Sender>))))
+    pub const fn sending<T: Sender + Default + 'static>(about: About, rests_on: RestsOn) -> Self {
+        Self::moving(about, rests_on, Moves::Out(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Sender>))))
     }
 
     /// As [`Primitive::sending`], for one that receives.
-    pub const fn receiving<T: Receiver + Default + 'static>(about: About) -> Self {
-        Self::moving(about, Moves::In(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Receiver>))))
+    pub const fn receiving<T: Receiver + Default + 'static>(about: About, rests_on: RestsOn) -> Self {
+        Self::moving(about, rests_on, Moves::In(|_settings| Ok(Box::new(|| Box::<T>::default() as Box<dyn Receiver>))))
+    }
+
+    /// Why it cannot run on this machine; `None` where it can.
+    pub fn unavailable(&self) -> Option<String> {
+        feature::missing(self.rests_on)
     }
 
     /// Its own settings, and those that follow from what it is.
@@ -66,7 +72,7 @@ impl Primitive {
     }
 
     /// As [`Primitive::sending`] or [`Primitive::receiving`], where there is something to prepare.
-    pub const fn moving(about: About, moves: Moves) -> Self {
+    pub const fn moving(about: About, rests_on: RestsOn, moves: Moves) -> Self {
         Primitive {
             about,
             settings: &[],
@@ -80,7 +86,7 @@ impl Primitive {
             lends: false,
             original: None,
             tcp_only: None,
-            unavailable: || None,
+            rests_on,
         }
     }
 }
@@ -325,7 +331,7 @@ mod tests {
     fn a_primitive_that_gathers_keeps_its_own_settings() {
         let about = About { summary: "", source: "" };
         let prepare = Moves::Out(|_settings| Err(io::Error::other("it sends nothing")));
-        let one = Primitive { settings: &[OWN], ..Primitive::moving(about, prepare) };
+        let one = Primitive { settings: &[OWN], ..Primitive::moving(about, &[], prepare) };
         assert_eq!(one.all_settings(), [OWN]);
         let both = Primitive { gathers: true, ..one };
         assert_eq!(both.all_settings(), [OWN, MESSAGES_AT_ONCE]);

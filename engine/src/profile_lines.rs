@@ -1,4 +1,4 @@
-//! The lines of a profile: about all of it, and of each stack.
+//! The lines of a profile: about all of it, and of each stack; and what one would be.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -42,6 +42,29 @@ pub struct Profile {
     pub used: Used,
     /// The exit status; 128 and the signal's number where a signal ended it.
     pub status: i32,
+}
+
+/// What a profile would be here, of which nothing is taken.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ProfileCheck {
+    /// Version of the lines.
+    pub schema: u32,
+    /// Why there can be none, and what helps; null where there can.
+    pub reason: Option<String>,
+    /// What would make the kernel take samples; null where nothing would.
+    pub event: Option<Event>,
+    /// Why it would not be cycles; null where it would, or where there is no event.
+    pub why_not_cycles: Option<String>,
+    /// Whom the kernel would sample; null where it would nobody.
+    pub scope: Option<Scope>,
+    /// Why it would not be the CPUs; null where it would, or where there is no event.
+    pub why_not_cpus: Option<String>,
+    /// Samples asked for, for each second of CPU time.
+    pub frequency_hertz: u64,
+    /// True where the functions of the kernel would have names, else the reason.
+    pub kernel_symbols: Has,
+    /// True where the engine was built so that the kernel can tell who called a function of it, else the reason.
+    pub frame_pointers: Has,
 }
 
 /// Whether there is something: true, or the reason why not.

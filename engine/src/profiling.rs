@@ -15,10 +15,12 @@ use crate::gate::{self, Command, Passed, Watcher};
 use crate::lines::{Line, SCHEMA};
 use crate::mistake::{Mistake, mistake};
 use crate::perf_record::Moment;
-use crate::process_tree::Tree;
-use crate::profile_lines::{Profile, Stack};
+use crate::process_tree::{Beginning, Tree};
+use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::sampling::{Event, Sampling, Scope};
 use crate::symbols::{self, Frame};
+use crate::sys::process::Pid;
+use crate::tally::Tally;
 
 /// What to run, and how to look at it.
 pub struct Plan {
@@ -49,7 +51,7 @@ pub fn event(name: &str) -> Option<Event> {
 pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
     let shown = plan.output.display();
     let begin = |tree| {
-        let watch = Watch::begin(plan, &tree)?;
+        let watch = Watch::begin(plan.event, plan.frequency, &tree)?;
         // Where nothing is sampled, what an earlier one has written is left as it is.
         let file = File::create(&plan.output).map_err(|error| {
             mistake(format!("--output {shown} cannot be written: {error}; name a file in a folder that is there"))
@@ -64,6 +66,28 @@ pub fn profile(plan: &Plan) -> Result<(Profile, ExitCode)> {
     let profile = watch.profile(plan, why_unnamed, &passed);
     write(BufWriter::new(file), &profile, stacks).with_context(|| format!("--output {shown} cannot be written"))?;
     Ok((profile, passed.exit_code()))
+}
+
+/// What a profile would be, here and now: all that it needs is opened, and let go of.
+pub fn check(wanted: Option<Event>, frequency: u64) -> Result<ProfileCheck> {
+    let reaped = &Tally::new(0)?.general().reaped;
+    let tree = Tree { root: Pid::this(), from: Beginning::Exec, reaped };
+    let (opened, reason) = match Watch::begin(wanted, frequency, &tree) {
+        Ok(watch) => (Some(watch), None),
+        Err(error) => (None, Some(format!("{error:#}"))),
+    };
+    let opened = opened.as_ref();
+    Ok(ProfileCheck {
+        schema: SCHEMA,
+        reason,
+        event: opened.map(|watch| watch.event),
+        why_not_cycles: opened.and_then(|watch| watch.why_not_cycles.clone()),
+        scope: opened.map(|watch| watch.scope),
+        why_not_cpus: opened.and_then(|watch| watch.why_not_cpus.clone()),
+        frequency_hertz: frequency,
+        kernel_symbols: symbols::kernel_unknown().into(),
+        frame_pointers: without_frame_pointers(env!("BUILD_FLAGS")).into(),
+    })
 }
 
 fn write(mut file: impl Write, profile: &Profile, stacks: Vec<Stack>) -> io::Result<()> {
@@ -113,16 +137,16 @@ impl Watcher for Watched {
 }
 
 impl Watch {
-    fn begin(plan: &Plan, tree: &Tree) -> Result<Watch> {
+    fn begin(wanted: Option<Event>, frequency: u64, tree: &Tree) -> Result<Watch> {
         // Without privilege it may still be had of one's own processes.
-        let open = |event| match Sampling::open(event, plan.frequency, Scope::Cpus, tree) {
+        let open = |event| match Sampling::open(event, frequency, Scope::Cpus, tree) {
             Ok(sampling) => Ok((sampling, Scope::Cpus, None)),
             Err(reason) if reason.is::<Mistake>() => Err(reason),
-            Err(reason) => Sampling::open(event, plan.frequency, Scope::Tree, tree)
+            Err(reason) => Sampling::open(event, frequency, Scope::Tree, tree)
                 .map(|sampling| (sampling, Scope::Tree, Some(format!("{reason:#}")))),
         };
         let of_clock = |why_not| Ok((Event::CpuClock, open(Event::CpuClock)?, Some(why_not)));
-        let opened: Result<_> = match plan.event {
+        let opened: Result<_> = match wanted {
             Some(Event::Cycles) => {
                 open(Event::Cycles).context("--event cycles").map(|opened| (Event::Cycles, opened, None))
             }

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use crate::about::{About, Entry};
 use crate::address::Family;
 use crate::channel::Way;
-use crate::counters::COUNTERS;
+use crate::counters::{self, COUNTERS};
 use crate::design::Design;
 use crate::designs::DESIGNS;
+use crate::feature;
 use crate::holes;
 use crate::limit::Limit;
 use crate::limits::LIMITS;
@@ -114,25 +115,26 @@ pub fn catalogue() -> Value {
             "flags": env!("BUILD_FLAGS"),
         },
         "designs": list(DESIGNS, |design: &Design| {
-            let reason = (design.unavailable)();
+            let reason = design.unavailable();
             (
                 design.about,
                 json!({
                     "waits": design.waits, "settings": design.settings,
                     "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
+                    "rests_on": feature::described(design.rests_on),
                     "makes": design.makes,
                 }),
             )
         }),
         "primitives": list(PRIMITIVES, |primitive: &Primitive| {
-            let (moves, reason) = (primitive.moves.direction(), (primitive.unavailable)());
+            let (moves, reason) = (primitive.moves.direction(), primitive.unavailable());
             (
                 primitive.about,
                 json!({
                     "moves": moves, "waits": primitive.waits, "stores": primitive.stores,
                     "completes": primitive.completes, "lends": primitive.lends, "spins": primitive.spins,
                     "settings": primitive.all_settings(), "available": reason.is_none(), "reason": reason,
-                    "tcp_only": primitive.tcp_only,
+                    "tcp_only": primitive.tcp_only, "rests_on": feature::described(primitive.rests_on),
                 }),
             )
         }),
@@ -165,10 +167,11 @@ pub fn catalogue() -> Value {
             let reason = counter.available().err().map(|error| format!("{error:#}"));
             (counter.about, json!({
                 "unit": counter.unit, "countable": counter.is_countable(),
-                "kind": counter.kind, "parts": (counter.parts)(),
+                "kind": counter.kind, "parts": (counter.parts)(), "names_of_perf": counters::names_of_perf(counter),
                 "available": reason.is_none(), "reason": reason,
             }))
         }),
+        "events_of_perf": counters::events_of_perf(),
         "limits": list(LIMITS, |limit: &Limit| {
             (limit.about, json!({"figure": limit.figure, "sizes": limit.sizes, "places": limit.places}))
         }),

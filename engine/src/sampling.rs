@@ -2,6 +2,7 @@
 //! later whose code an address was. The kernel writes them into one ring buffer for each CPU.
 
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::time::Duration;
@@ -50,8 +51,15 @@ impl Scope {
     }
 }
 
-/// Bytes of the ring buffer of each CPU: what a user without privilege may lock for it (kernel.perf_event_mlock_kb, 516 KiB).
+/// Bytes of the ring buffer of each CPU, where the kernel bounds nobody.
 const RING: usize = 512 << 10;
+
+/// The same for a user without privilege, whose profiles have to share what one may lock for each CPU
+/// (kernel.perf_event_mlock_kb, 516 KiB): a server and its loads are sampled at once.
+const SHARED_RING: usize = 128 << 10;
+
+/// With less than this too much would be lost.
+const LEAST_RING: usize = 32 << 10;
 
 /// Samples of a tree, for as long as this lives.
 pub struct Sampling {
@@ -75,19 +83,14 @@ impl Sampling {
             Event::Cycles => cycles_in_a_second()? / frequency,
             Event::CpuClock => 1_000_000_000 / frequency,
         };
-        let mut rings = Vec::new();
-        for cpu in online_cpus()? {
-            let mut builder = builder(event, period);
-            // An event of a whole tree has a ring buffer only where it is of one CPU.
-            builder.one_cpu(cpu);
-            match scope {
-                Scope::Cpus => builder.any_pid().enabled(true),
-                Scope::Tree => builder.observe_pid(tree.root.as_raw()).inherit(true).enable_on_exec(true),
-            };
-            let refused = |error| refused_above(scope.paranoid_at_most(), error, Modes::UserAndKernel);
-            let counter = builder.build().map_err(refused)?;
-            rings.push(counter.sampled(RING).map_err(|error| no_ring(error, cpu))?);
-        }
+        let mut bytes = if may_lock_memory() { RING } else { SHARED_RING };
+        let rings = loop {
+            match rings(event, period, scope, tree, bytes) {
+                // What others of this user's have locked is not there for these.
+                Err(error) if bytes > LEAST_RING && error.is::<NoRing>() => bytes /= 2,
+                opened => break opened?,
+            }
+        };
         Ok(Sampling { rings, pending: BinaryHeap::new(), read_at_ns: 0, lost: 0, throttled: 0 })
     }
 
@@ -131,6 +134,24 @@ impl Sampling {
         }
         Ok(())
     }
+}
+
+/// One of each CPU.
+fn rings(event: Event, period: u64, scope: Scope, tree: &Tree, bytes: usize) -> Result<Vec<Sampler>> {
+    let mut rings = Vec::new();
+    for cpu in online_cpus()? {
+        let mut builder = builder(event, period);
+        // An event of a whole tree has a ring buffer only where it is of one CPU.
+        builder.one_cpu(cpu);
+        match scope {
+            Scope::Cpus => builder.any_pid().enabled(true),
+            Scope::Tree => builder.observe_pid(tree.root.as_raw()).inherit(true).enable_on_exec(true),
+        };
+        let refused = |error| refused_above(scope.paranoid_at_most(), error, Modes::UserAndKernel);
+        let counter = builder.build().map_err(refused)?;
+        rings.push(counter.sampled(bytes).map_err(|error| no_ring(error, cpu, bytes))?);
+    }
+    Ok(rings)
 }
 
 /// What the kernel is to write: samples, and what was mapped, made and named. A period that it adapted itself (attr.freq) would
@@ -207,13 +228,47 @@ fn check_frequency(frequency: u64) -> Result<()> {
     }
 }
 
-fn no_ring(error: io::Error, cpu: usize) -> Error {
-    let what = format!("the ring buffer of CPU {cpu}, {} KiB, could not be mapped", RING >> 10);
-    let way_out = match error.raw_os_error() {
-        Some(libc::EPERM) => "; sysctl kernel.perf_event_mlock_kb=516 or ulimit -l unlimited allows it",
-        _ => "",
-    };
-    Error::new(error).context(format!("{what}{way_out}"))
+/// That the kernel lets this user lock no more memory for ring buffers.
+/// There is no room for a ring buffer (mmap(2), EPERM): the kernel lets a user lock so much memory, and no more.
+#[derive(Debug)]
+struct NoRing(String);
+
+impl std::error::Error for NoRing {}
+
+impl fmt::Display for NoRing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Whether this process may lock as much memory as it likes (CAP_IPC_LOCK, capabilities(7)).
+fn may_lock_memory() -> bool {
+    const IPC_LOCK: u32 = 14;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    effective.is_some_and(|effective| effective >> IPC_LOCK & 1 == 1)
+}
+
+/// How much a user may lock for the ring buffers of each CPU.
+const LOCKED: &str = "/proc/sys/kernel/perf_event_mlock_kb";
+
+fn no_ring(error: io::Error, cpu: usize, bytes: usize) -> Error {
+    let what = format!("the ring buffer of CPU {cpu}, {} KiB, could not be mapped", bytes >> 10);
+    if error.raw_os_error() != Some(libc::EPERM) {
+        return Error::new(error).context(what);
+    }
+    let kibibytes = fs::read_to_string(LOCKED).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let known = kibibytes.map_or(String::new(), |kibibytes| {
+        format!(
+            " (kernel.perf_event_mlock_kb is {kibibytes}); sysctl kernel.perf_event_mlock_kb={}",
+            4 * kibibytes.max(516)
+        )
+    });
+    let or = if known.is_empty() { "; " } else { " or " };
+    Error::new(NoRing(format!(
+        "{what}: all profiles of a user share what may be locked for it{known}{or}ulimit -l unlimited allows it: {error}"
+    )))
 }
 
 /// Where the kernel lists the CPUs that are online (cputopology of the kernel's documentation).

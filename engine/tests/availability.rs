@@ -40,6 +40,17 @@ fn a_ring_that_a_filter_forbids_is_listed_with_the_reason_and_refused() {
     }
 }
 
+#[test]
+fn a_load_that_is_to_wait_with_a_ring_is_refused_with_the_reason() {
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--load", "closed_connections", "--loops", "1"];
+    for error in [libc::EPERM, libc::ENOSYS] {
+        let ran = under(error, &[&load[..], &["--back-end", "io_uring"]].concat());
+        support::one_line(&ran, 2, &["--back-end", "io_uring_setup"]);
+        // Without one it goes on to find that nobody listens.
+        assert_eq!(under(error, &load).status, Some(1));
+    }
+}
+
 /// The filter is the test's, and what it does not forbid works under it.
 #[test]
 fn what_the_filter_does_not_forbid_is_not_refused() {
@@ -84,4 +95,22 @@ fn work_that_finds_no_thread_is_tallied() {
     let ending = server.stop();
     assert_eq!(ending.summary()["died"], serde_json::Value::Null);
     ending.leaves_nothing();
+}
+
+/// What an entry rests on is in the list, each tried: what a filter forbids takes with it whatever rests on it, and no more.
+#[test]
+fn what_an_entry_rests_on_is_listed_and_tried() {
+    let mut command = engine();
+    seccomp::forbid(command.args(["list", "primitives", "--json"]), libc::SYS_splice, libc::EPERM);
+    let primitives: Vec<Value> = serde_json::from_str(&run(&mut command).output).expect("list --json prints a list");
+    for primitive in &primitives {
+        let rests_on = primitive["rests_on"].as_array().unwrap_or_else(|| panic!("{primitive}"));
+        assert!(!rests_on.is_empty(), "{primitive}");
+        let splice = rests_on.iter().find(|feature| feature["name"] == "splice(2)");
+        assert_eq!(splice.is_some(), primitive["name"] == "splice" || primitive["name"] == "vmsplice", "{primitive}");
+        let Some(splice) = splice else { continue };
+        assert_eq!((&splice["since"], &splice["available"]), (&"2.6.17".into(), &false.into()), "{splice}");
+        assert!(splice["reason"].as_str().unwrap().contains("seccomp"), "{splice}");
+        assert_eq!((&primitive["available"], &primitive["reason"]), (&false.into(), &splice["reason"]), "{primitive}");
+    }
 }

@@ -372,6 +372,22 @@ fn what_is_forbidden_is_unavailable_with_the_reason() {
     assert_eq!(ending.summary()["counters"].get("context_switches"), Some(&Value::Null), "{}", ending.summary());
 }
 
+/// What perf calls otherwise is the counter of the list, once.
+#[test]
+fn a_counter_may_be_asked_for_by_the_name_that_perf_has_for_it() {
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--children", "1", "--loops", "1", "--json"];
+    let names = "cs,context-switches,context_switches,cycles,faults,L1-dcache-loads,task-clock";
+    let ran = run(engine().args(load).args(["--count", names]));
+    let result: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+    let counted: Vec<&String> = result["counters"].as_object().unwrap().keys().collect();
+    assert_eq!(counted, ["context_switches", "cpu_cycles", "l1_dcache_loads", "page_faults", "task_clock"], "{ran:?}");
+    let listed: Value = serde_json::from_str(&run(engine().args(["list", "--json"])).output).unwrap();
+    let entry = listed["counters"].as_array().unwrap().iter().find(|entry| entry["name"] == "cpu_cycles").unwrap();
+    assert_eq!(entry["names_of_perf"], json!(["cpu-cycles", "cycles"]));
+    let others = listed["events_of_perf"].as_array().unwrap();
+    assert!(others.contains(&json!("ref-cycles")) && !others.contains(&json!("cycles")), "{others:?}");
+}
+
 #[test]
 fn what_count_cannot_run_or_read_is_refused() {
     for (arguments, words) in [
@@ -381,7 +397,11 @@ fn what_count_cannot_run_or_read_is_refused() {
         ("count --count= -- serve prefork", &["--count", "possible values"]),
         ("load bytes --connect 127.0.0.1:1 --count sched:", &["sched:", "possible values"]),
         ("load bytes --connect 127.0.0.1:1 --count ../x:y", &["../x:y", "possible values"]),
-        ("load bytes --connect 127.0.0.1:1 --count nothing/at-all/", &["nothing/at-all/", "no PMU 'nothing'"]),
+        ("load bytes --connect 127.0.0.1:1 --count cpu/cache-misses", &["lacks the slash that ends it"]),
+        ("load bytes --connect 127.0.0.1:1 --count cpu/event=x/,task_clock", &["--count cpu/event=x/", "0x3c"]),
+        ("load bytes --connect 127.0.0.1:1 --count cycles:u", &["'u'", "program and the kernel", "write cycles"]),
+        ("load bytes --connect 127.0.0.1:1 --count sched:sched_switch:k", &["write sched:sched_switch"]),
+        ("load bytes --connect 127.0.0.1:1 --count dTLB-load-mises", &["did you mean dTLB-load-misses?"]),
         ("count", &["serve"]),
         ("count -- list", &["serve or load", "list"]),
         ("count -- count -- serve prefork", &["serve or load", "count"]),

@@ -205,20 +205,50 @@ fn system_calls_of_a_load_are_those_of_strace_and_perf() {
     }
 }
 
-/// An event of this machine by its name: the nearest is offered for one that there is not.
+/// An event that this machine lacks is null with the reason at every place, and whoever typed its name is told at once; the
+/// nearest is offered.
 #[test]
-fn an_unknown_event_is_refused_with_the_nearest() {
-    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--count"];
-    if !can_be_counted() {
-        return;
-    }
-    for (name, words) in [
+fn an_event_that_is_not_there_is_unavailable_with_the_nearest() {
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    let load = ["load", "bytes", "--children", "1", "--loops", "3", "--connect", &connect];
+    let pmu = [
+        ("nothing/at-all/", &["no PMU 'nothing'"][..]),
+        ("software/no-such-event/", &["'software' has no event and no key 'no-such-event'"]),
+    ];
+    let traced = [
         ("sched:sched_wakup", &["'sched' has no event 'sched_wakup'", "did you mean sched:sched_wakeup?"][..]),
         ("schedd:sched_waking", &["no subsystem 'schedd'", "did you mean sched:sched_waking?"]),
         ("syscalls:sys_enter_", &["sys_enter_"]),
-    ] {
-        let ran = run(engine().args(load).arg(name));
-        support::one_line(&ran, 2, words);
+    ];
+    let traced = if can_be_counted() { &traced[..] } else { &[] };
+    for (name, words) in pmu.iter().chain(traced) {
+        let asked = format!("{name},task_clock");
+        let holds = |reason: &str| {
+            assert!(words.iter().all(|word| reason.contains(word)), "{name}: {words:?} are not in {reason}");
+        };
+        let ran = run(engine().args(load).args(["--json", "--count", &asked]));
+        let line: Value = serde_json::from_str(&ran.output).unwrap();
+        assert_eq!((ran.status, line["counters"].get(name)), (Some(0), Some(&Value::Null)), "{ran:?}");
+        assert!(line["counters"]["task_clock"].is_u64(), "the others are counted: {line}");
+        holds(line["unavailable"][name].as_str().unwrap());
+        assert!(ran.errors.contains(&format!("warning: --count {name} will be unavailable: ")), "{ran:?}");
+        assert_eq!(ran.errors.lines().count(), 1, "once: {ran:?}");
+        holds(&ran.errors);
+
+        let ran = run(engine().args(load).args(["--count", &asked]));
+        assert!(ran.output.contains(&format!("{name}: not available here: ")), "{ran:?}");
+        let ran = run(engine().args(["count", "--count", &asked, "--"]).args(load).arg("--json"));
+        let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+        assert_eq!((ran.status, life["counters"].get(name)), (Some(0), Some(&Value::Null)), "{ran:?}");
+        holds(life["unavailable"][name].as_str().unwrap());
+
+        let mut counted = Server::start("prefork", "bytes", &["--count", &asked]);
+        holds(counted.ready["counters"][name].as_str().unwrap());
+        assert_eq!(counted.snapshot()["counters"].get(name), Some(&Value::Null), "{name}");
+        let ending = counted.stop();
+        assert_eq!(ending.summary()["counters"].get(name), Some(&Value::Null), "{}", ending.summary());
+        holds(ending.summary()["unavailable"][name].as_str().unwrap());
     }
 }
 
@@ -343,5 +373,41 @@ fn the_processors_events_are_those_of_perf_of_the_same_run() {
         // Whoever is switched on first counts how the kernel switches the other on: cycles rather than instructions.
         let right = if is_scaled { 0.6..=1.4 } else { 0.8..=1.02 };
         assert!(right.contains(&share), "{name} is {share} of perf's, scaled: {is_scaled}");
+    }
+}
+
+/// Names that perf has for events: one event in a run, so that there are counters enough. Instructions are 0xc0 of any x86.
+#[test]
+fn events_by_perfs_names_are_those_of_perf_of_the_same_run() {
+    if !Other::Perf.works() {
+        return;
+    }
+    let server = Server::start("prefork", "bytes", &[]);
+    let connect = format!("127.0.0.1:{}", server.port);
+    let of_this_processor: &[&str] = if cfg!(target_arch = "x86_64") {
+        &["r00c0", "cpu/event=0xc0,umask=0x0/", "cpu/event=192,inv=0/", "cpu/config=0xc0/", "cpu/instructions/"]
+    } else {
+        &[]
+    };
+    let everywhere = ["instructions", "branches", "cache-references", "branch-misses", "dTLB-loads", "L1-icache-loads"];
+    for event in everywhere.iter().chain(of_this_processor) {
+        let mut command = Command::new("perf");
+        command.args(["stat", "-x", ";", "-e", event, ENGINE, "count", "--count", event, "load", "bytes", "--json"]);
+        let ran = run(command.args(["--children", "4", "--loops", "2000", "--connect", &connect]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let life: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+        let (name, ours) = life["counters"].as_object().unwrap().iter().next().unwrap();
+        let line = ran.errors.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{event}: {ran:?}"));
+        let fields: Vec<&str> = line.split(';').collect();
+        let Ok(theirs) = fields[0].parse::<f64>() else {
+            assert!(ours.is_null() && life["unavailable"][name].is_string(), "{event}: perf has {line}, we {life}");
+            println!("skipped: perf says of {event}: {line}");
+            continue;
+        };
+        let share = ours.as_f64().unwrap_or_else(|| panic!("{event} in {life}")) / theirs;
+        println!("{event}: {ours}, {share:.3} of perf's");
+        let is_scaled = fields[4].parse::<f64>().unwrap() < 100.0 || life["multiplexing"][name]["scaled"] == true;
+        let right = if is_scaled { 0.5..=1.5 } else { 0.7..=1.02 };
+        assert!(right.contains(&share), "{event} is {share} of perf's, scaled: {is_scaled}");
     }
 }

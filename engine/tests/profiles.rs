@@ -243,3 +243,79 @@ fn what_is_typed_wrongly_is_refused_before_anything_runs() {
     one_line(&profile(&nowhere, &load), 2, &["--output /nowhere/at/all cannot be written", "No such file"]);
     assert!(!written.0.exists(), "nothing was begun");
 }
+
+/// What a profile would be, before there is one: as it is, or why not.
+#[test]
+fn whether_there_can_be_a_profile_is_told_by_trying() {
+    let checked = |command: &mut std::process::Command, options: &[&str]| -> Value {
+        let ran = run(command.args(["profile", "--check"]).args(options));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let line: Value = serde_json::from_str(&ran.output).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        let schema: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
+        support::schema::check(&schema, &line).unwrap();
+        assert_eq!(line["line"], "profile_check", "{line}");
+        line
+    };
+    let here = checked(&mut engine(), &[]);
+    assert_eq!(here["reason"].is_null(), here["event"].is_string() && here["scope"].is_string(), "{here}");
+    assert_eq!(here["frequency_hertz"], 997);
+    if here["reason"].is_null() {
+        // The same as a profile that is then taken.
+        let written = Written::new("checked");
+        unanswered(&["--output", written.path()]);
+        let taken = Profile::read(&written.0).header;
+        for name in ["event", "why_not_cycles", "scope", "why_not_cpus", "kernel_symbols", "frame_pointers"] {
+            assert_eq!(taken[name], here[name], "{name}");
+        }
+    }
+
+    let mut command = engine();
+    support::seccomp::forbid(&mut command, libc::SYS_perf_event_open, libc::EPERM);
+    let refused = checked(&mut command, &[]);
+    assert!(refused["reason"].as_str().unwrap().contains("refused by a policy"), "{refused}");
+    assert_eq!((&refused["event"], &refused["scope"]), (&Value::Null, &Value::Null));
+
+    let most = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap_or_default();
+    if most.trim().parse::<u64>().is_ok_and(|most| most < 10_000) {
+        let often = checked(&mut engine(), &["--frequency", "10000"]);
+        assert!(often["reason"].as_str().unwrap().contains("perf_event_max_sample_rate=10000"), "{often}");
+    }
+    let ran = run(engine().args(["profile", "--check", "serve", "iterative"]));
+    one_line(&ran, 2, &["--check", "cannot be used with"]);
+
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let theirs = checked(&mut user.command(None), &[]);
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    match paranoid.trim().parse::<i32>().unwrap_or_default() {
+        ..=0 => assert_eq!(theirs["scope"], "cpus", "{theirs}"),
+        1 => assert!(theirs["scope"] == "tree" && theirs["why_not_cpus"].is_string(), "{theirs}"),
+        2.. => {
+            let reason = theirs["reason"].as_str().unwrap();
+            assert!(reason.contains("sysctl kernel.perf_event_paranoid=1 allows it"), "{theirs}");
+            assert!(theirs["kernel_symbols"].as_str().unwrap().contains("kernel.kptr_restrict"), "{theirs}");
+        }
+    }
+}
+
+/// All profiles of a user share what may be locked for them: a server's leaves room for that of its load.
+#[test]
+fn two_profiles_at_once_have_room_without_privilege() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let checked = run(user.sampling().args(["profile", "--check"]));
+    if !checked.output.contains("\"reason\":null") {
+        return println!("skipped: {checked:?}");
+    }
+    let written = ["of-server", "of-load"].map(Written::new);
+    let serve = ["--", "serve", "prefork", "--control", "--listen", "127.0.0.1:0"];
+    let mut server = Gated::start(user.sampling().args(["profile", "--output", written[0].path()]).args(serve));
+    let connect = format!("127.0.0.1:{}", server.line("ready")["port"]);
+    let load = ["load", "bytes", "--connect", &connect, "--children", "1", "--loops", "50", "--json"];
+    let ran = run(user.sampling().args(["profile", "--output", written[1].path()]).args(load));
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    server.input = None;
+    server.line("summary");
+    server.end("profile");
+    for each in &written {
+        Profile::read(&each.0).check();
+    }
+}

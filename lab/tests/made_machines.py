@@ -15,6 +15,7 @@ import pytest
 
 from thunderherd import machine, noise
 from thunderherd.catalogue import Catalogue
+from thunderherd.engine_lines import ProfileCheck
 from thunderherd.examination import Examination, Finding, Here
 from thunderherd.records import Noise
 from thunderherd.study_form import NoiseTable
@@ -59,7 +60,9 @@ PLAIN: Files = {
     "proc/self/net/sockstat": "TCP: inuse 5 orphan 0 tw 3 alloc 5 mem 1\n",
     "proc/sys/fs/nr_open": "1048576\n",
     "proc/sys/kernel/io_uring_disabled": "0\n",
+    "proc/sys/kernel/kptr_restrict": "0\n",
     "proc/sys/kernel/osrelease": "6.18.0\n",
+    "proc/sys/kernel/perf_event_max_sample_rate": "100000\n",
     "proc/sys/kernel/perf_event_paranoid": "1\n",
     "proc/sys/kernel/pid_max": "4194304\n",
     "proc/sys/kernel/threads-max": "250000\n",
@@ -97,7 +100,7 @@ class MadeMachine:
         self.plain = self.offered = catalogue
         self.noise = made_noise()
         self.busy: tuple[Busy, ...] = ()
-        self.sampling: str | None = None
+        self.profile = made_profile()
         self.put(PLAIN)
 
     def put(self, files: Files) -> None:
@@ -124,11 +127,20 @@ class MadeMachine:
     def here(self) -> Here:
         """What examinations are given of it."""
         watched = Watched(noise=self.noise, busy=self.busy)
-        return Here(catalogue=self.offered, watched=watched, allowed=NoiseTable(), sampling=self.sampling)
+        return Here(catalogue=self.offered, watched=watched, allowed=NoiseTable(), profile=self.profile)
 
     def findings(self, examination: Examination) -> dict[str, Finding]:
         """What an examination finds, by name."""
         return {each.name: each for each in examination.findings(self.here())}
+
+
+def made_profile(**told: Any) -> ProfileCheck:
+    """What the engine says where a profile can be had, but for what is told."""
+    usual = {
+        "reason": None, "event": "cycles", "why_not_cycles": None, "scope": "cpus", "why_not_cpus": None,
+        "frequency_hertz": 997, "kernel_symbols": True, "frame_pointers": True,
+    }  # fmt: skip
+    return ProfileCheck.model_validate(usual | told)
 
 
 def made_noise(*, steal: float = 0.0, foreign: float = 0.01, throttled: int = 0) -> Noise:

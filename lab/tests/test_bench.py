@@ -69,9 +69,11 @@ def test_nginx_stands_beside_a_design() -> None:
 def test_what_counting_costs_stands_beside_a_trial_without() -> None:
     words = ("--rounds", "2", "--milliseconds", "60", "--counters", "page_faults", "system_calls,wakeups")
     printed = bench("counting", "epoll", *words)
-    for name in ("no counters", "page_faults", "system_calls,wakeups"):
+    for name in ("nothing at all", "by default", "page_faults", "system_calls,wakeups"):
         [row] = rows(printed, name)
         assert FIGURE.search(row) or "keep the CPUs busy" in row or "perf" in row or "trac" in row, printed
+    verdicts = printed.partition("what counting costs, by the rate")[2]
+    assert verdicts.count("epoll ") == 3 and verdicts.count("not decided") == 3, printed
 
 
 def refused(*command: str) -> str:

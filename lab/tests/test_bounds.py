@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from conftest import MEASURE
 from small_studies import head
 
+from thunderherd import engine
 from thunderherd.analysis import summarise
-from thunderherd.bounds import BOUNDS, best_of_bounds
+from thunderherd.bounds import BOUNDS, best_of_bounds, without_bounds
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
@@ -23,7 +25,7 @@ from thunderherd.records import ContenderSummary, Interval
 from thunderherd.report import render
 from thunderherd.results import load
 from thunderherd.runner import run_study
-from thunderherd.study import Study, load_study
+from thunderherd.study import Study, bundled_studies, load_study
 from thunderherd.tables import print_study
 
 
@@ -41,6 +43,7 @@ LIMITS = MachineLimits(
         figure("memcpy", 10e9, size=1024),
         figure("memcpy", 40e9, size=4096),
         figure("memcpy", 20e9, size=16384),
+        figure("system_call", 200),
         figure("tcp_connection", 50_000),
         figure("tcp_transfer", 2_000, size=1),
         figure("pipe_round_trip", 5_000),
@@ -159,14 +162,84 @@ def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: St
     assert bound(study, "latency_p50_seconds", figures, load=alone, spins=True) is None
 
 
+CALLED = {
+    "server.send_calls_per_request": 1.0,
+    "server.receive_calls_per_request": 2.0,
+    "connections": 1000.0,
+    "requests": 1000.0,
+}
+
+
+def test_system_calls_that_were_counted_are_paid_for(study: Study) -> None:
+    metric = "server_cpu_per_connection"
+    found = bound(study, metric, {metric: 50e-6, **CALLED})
+    # One send, two receives, accept and close: 5 x 200 ns.
+    assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-6))
+    assert found.share == pytest.approx(0.02) and "5 system calls a connection" in found.why
+    twice = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
+    assert twice is not None and twice.bound == pytest.approx(8 * 200e-9), (
+        "accept and close once, the rest twice"
+    )
+    assert bound(study, metric, {metric: 50e-6}) is None, "its calls were not counted"
+    assert bound(study, metric, {metric: 50e-6, **CALLED}, calls=False) is None, "a ring makes none for each"
+
+
+def test_server_cpu_of_a_request_is_its_share_of_that(study: Study) -> None:
+    metric = "server_cpu_per_request"
+    found = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
+    assert found is not None and found.bound == pytest.approx(4 * 200e-9), "three calls, and half of two"
+    kept = {name: value for name, value in CALLED.items() if name != "connections"}
+    calls = bound(study, metric, {metric: 50e-6, **kept})
+    assert calls is not None and calls.bound == pytest.approx(3 * 200e-9)
+    forked = bound(study, metric, {metric: 500e-6, **CALLED, "requests": 2000.0}, name="fork_per_client")
+    assert forked is not None and forked.bound == pytest.approx(50e-6 + 4 * 200e-9)
+    assert bound(study, metric, {metric: 50e-6, **kept}, calls=False) is None
+
+
 def test_what_is_made_for_every_connection_is_paid_for(study: Study) -> None:
     metric = "server_cpu_per_connection"
-    assert bound(study, metric, {metric: 125e-6}) is None, "an iterative server makes nothing"
-    found = bound(study, metric, {metric: 125e-6}, name="fork_per_client")
+    found = bound(study, metric, {metric: 125e-6, **CALLED}, name="fork_per_client")
     assert found is not None
-    assert (found.limit, found.share) == ("fork_exit_wait", pytest.approx(0.8))
-    thread = bound(study, metric, {metric: 40e-6}, makes="thread")
+    assert (found.limit, found.share) == ("fork_exit_wait", pytest.approx(101 / 125))
+    thread = bound(study, metric, {metric: 42e-6, **CALLED}, makes="thread")
     assert thread is not None and (thread.limit, thread.share) == ("thread_creation", pytest.approx(0.5))
+
+
+def test_process_control_is_at_least_what_is_made(study: Study) -> None:
+    control = Interval(value=0.8, low=None, high=None)
+    summaries = {
+        each.name: each.model_copy(update={"process_control_seconds": control})
+        for each in summarise(study, [], {}, seed=1).contenders
+    }
+    found = best_of_bounds(study, summaries.values(), LIMITS, (0, 1))
+    (forked,) = found
+    shown = study.measure.normalise_connections
+    assert (forked.contender, forked.metric) == ("fork_per_client", "process_control_seconds")
+    assert forked.bound == pytest.approx(100e-6 * shown) and forked.share == pytest.approx(
+        100e-6 * shown / 0.8
+    )
+    text = bounds_in_words(summarise(study, [], {}, seed=1).model_copy(update={"bounds": found}))[0]
+    assert f"process control, fork_per_client: of 0.800 s per {shown:,} connections the bound" in text
+
+
+def test_a_task_clock_is_at_least_its_system_calls(study: Study) -> None:
+    metric = "server.task_clock"
+    found = bound(study, metric, {metric: 0.1, **CALLED}, name="fork_per_client")
+    assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-3))
+    life = bound(study, metric, {metric: 0.1, **CALLED}, trial="whole_life")
+    assert life is not None and "its start and its end have no price" in life.why
+
+
+def test_what_says_the_same_in_another_way_is_bounded_likewise(study: Study) -> None:
+    figures = {"duration_per_message": 50e-6, "connections": 1.0, "requests": 100.0, **SENT}
+    calls = {"server.send_calls_per_request": 1.0, "client.send_calls_per_request": 1.0}
+    found = bound(study, "duration_per_message", figures | calls)
+    assert found is not None and (found.limit, found.bound) == ("tcp_transfer", pytest.approx(2e-6))
+    alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
+    moved = {"round_trip_microseconds": 1000.0, "gigabits_per_second": 32.0, **SENT}
+    took = bound(study, "round_trip_microseconds", moved, load=alone)
+    assert took is not None and (took.limit, took.share) == ("memcpy", pytest.approx(0.1))
+    assert bound(study, "round_trip_microseconds", moved) is None, "several clients at a time"
 
 
 def test_without_what_it_takes_nothing_is_said(study: Study) -> None:
@@ -184,7 +257,72 @@ def test_without_what_it_takes_nothing_is_said(study: Study) -> None:
 
 
 def test_every_bound_is_of_a_metric_that_there_is() -> None:
-    assert set(BOUNDS) <= set(METRICS)
+    assert set(BOUNDS) - {"process_control_seconds", "server.task_clock"} <= set(METRICS)
+
+
+# Every bundled study ----------------------------------------------------------------------------------------
+
+ALWAYS = {
+    **SENT,
+    **CALLED,
+    "client.send_calls_per_request": 1.0,
+    "gigabits_per_second": 1.0,
+    "requests": 1000.0,
+}
+"""Figures that every trial has."""
+
+
+def with_figures(study: Study) -> list[ContenderSummary]:
+    """As a run would have them, each of all metrics that are shown."""
+    shown = {sweep.name: sweep.metrics for sweep in study.sweeps}
+    found = []
+    for each in summarise(study, [], {}, seed=1).contenders:
+        names = (study.measure.metric,) if each.sweep is None else shown[each.sweep]
+        figures = dict.fromkeys(names, 1.0) | ALWAYS
+        intervals = {name: Interval(value=value, low=None, high=None) for name, value in figures.items()}
+        found.append(each.model_copy(update={"metrics": intervals}))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(bundled_studies()))
+@pytest.mark.parametrize("size", ["quick", "full"])
+def test_every_table_of_a_bundled_study_has_a_bound_or_says_why_not(name: str, size: str) -> None:
+    study = load_study(name, size, [], engine.catalogue())
+    judged = {sweep.name: sweep.metric for sweep in study.sweeps}
+    tables = {None: study.measure.metric} if study.main else {}
+    for limits in (LIMITS, None):
+        contenders = with_figures(study)
+        bounds = best_of_bounds(study, contenders, limits, (0, 1))
+        without = without_bounds(study, contenders, limits, (0, 1))
+        bounded = {(each.sweep, each.metric) for each in bounds}
+        said = {(each.sweep, each.metric) for each in without}
+        for table in (tables | judged).items():
+            assert (table in bounded) != (table in said), table
+        assert all(each.why for each in without)
+        assert bool(bounds) == (limits is not None), "each study has one at least where limits were measured"
+        summary = summarise(study, [], {}, seed=1).model_copy(
+            update={"bounds": bounds, "without_bounds": without}
+        )
+        words = bounds_in_words(summary)
+        assert words and sum(each.startswith("none: ") for each in words) == len(
+            {(each.metric, each.why) for each in without}
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("self-test", "server_cpu_per_connection"),
+        ("unp-ch30", "server_cpu_per_connection"),
+        ("cse232-a2", "server.task_clock"),
+    ],
+)
+def test_main_tables_are_bounded_for_each_of_their_designs(name: str, metric: str) -> None:
+    study = load_study(name, "quick", [], engine.catalogue())
+    for each in with_figures(study):
+        if each.sweep is None:
+            (found,) = (b for b in best_of_bounds(study, [each], LIMITS, (0, 1)) if b.metric == metric)
+            assert found.contender == each.name
 
 
 def test_the_best_result_is_the_one_that_is_told(study: Study) -> None:
@@ -210,7 +348,8 @@ def test_what_is_above_its_bound_says_so(study: Study) -> None:
             bound=20_000,
             share=share, limit="tcp_connection", why="a bare connection takes 50 µs of a CPU, on one CPU",
         )  # fmt: skip
-        (text,) = bounds_in_words(summary.model_copy(update={"bounds": [each]}))
+        changes = {"bounds": [each], "without_bounds": []}
+        (text,) = bounds_in_words(summary.model_copy(update=changes))
         return text
 
     assert words(0.5) == (
@@ -249,18 +388,20 @@ def test_a_run_keeps_its_limits_and_shows_how_far_from_them_it_is(
     assert summary.limits is not None
     forked = summary.limits.figure("fork_exit_wait")
     assert forked is not None and forked.value == 15_000, "the median of 10 and 20 µs"
-    (found,) = summary.bounds
+    found = next(each for each in summary.bounds if each.limit == "fork_exit_wait")
     # By decree 120 µs a connection.
-    assert (found.contender, found.limit) == ("fork_per_client", "fork_exit_wait")
+    assert found.contender == "fork_per_client"
     assert found.share == pytest.approx(15 / 120, rel=0.01)
     kept = load(run).summary
     assert kept is not None and kept.limits == summary.limits and kept.bounds == summary.bounds
 
     print_study(summary, make_console())
     text = " ".join(capsys.readouterr().out.split())
-    assert "fork_per_client" in text and "12.5 % of the bound" in text
+    per = "s per 5,000 connections"
+    said = f"fork_per_client: of 0.600 {per} the bound, 0.0750 {per}, is 12.5 %"
+    assert said in text
     page = render(summary)
-    assert "12.5 % of the bound" in page and "tcp_connection" in page and 'id="limits"' in page
+    assert said in page and "tcp_connection" in page and 'id="limits"' in page
 
     fake_engine("no_limits")
     again = run_study(measuring, run, resume=True)
@@ -303,7 +444,9 @@ def test_a_study_may_do_without(
     assert summary.limits is None and summary.bounds == []
     assert not (tmp_path / "run" / "limits.jsonl").exists()
     assert "limits are not known" not in " ".join(summary.study.notes)
-    assert 'id="limits"' not in render(summary)
+    said = "none: server CPU per connection: the machine's limits were not measured"
+    assert bounds_in_words(summary) == [said]
+    assert f"Bound: {said}" in unescape(render(summary))
 
 
 @pytest.mark.parametrize("wrong", ["-1", "60001", "1.5", "long"])

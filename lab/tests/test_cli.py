@@ -218,6 +218,19 @@ def test_list_says_whose_a_setting_is() -> None:
         assert " ".join(part.split()) in " ".join(text.split()), text
 
 
+def test_list_says_what_else_may_be_counted(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run_command(["list", "counters"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "perf: cpu-cycles, cycles",
+        "or an event by its name",
+        "ref-cycles",
+        "pmu/key=value/",
+        "rNNNN",
+    ):
+        assert part in text
+
+
 @pytest.mark.parametrize(
     "section", ["designs", "primitives", "workloads", "loads", "counters", "limits", "studies"]
 )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from thunderherd.catalogue import (
-    EVENT_OF_A_MACHINE,
-    Catalogue,
-    Counter,
-    CounterPart,
+from thunderherd.catalogue import Catalogue, Counter, CounterPart
+from thunderherd.counter_names import (
+    called,
     figures_of_counters,
+    how_to_write,
+    may_be_asked_for,
     states_of_counters,
 )
+from thunderherd.engine import Server, catalogue
 from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
+from thunderherd.errors import UserError
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
 from thunderherd.readouts import scaled_in_words, scaled_of_sides
@@ -104,6 +107,21 @@ CATALOGUE = cast(
 )  # fmt: skip
 
 
+NAMES = cast(
+    Catalogue,
+    SimpleNamespace(
+        counters=(
+            Counter(
+                name="cpu_cycles", summary="", unit="cycles", countable=True, available=True,
+                names_of_perf=("cpu-cycles", "cycles"),
+            ),
+            Counter(name="cgroup_cpu", summary="", available=True),
+        ),
+        events_of_perf=("ref-cycles",),
+    ),
+)  # fmt: skip
+
+
 def test_parts_have_units_of_their_own_and_are_asked_for_as_a_whole() -> None:
     names = ["task_clock", "tcp_info", "sched:sched_switch"]
     figures = figures_of_counters(names, CATALOGUE)
@@ -118,14 +136,63 @@ def test_parts_have_units_of_their_own_and_are_asked_for_as_a_whole() -> None:
     assert measure.counters_asked == names
 
 
-@pytest.mark.parametrize("name", ["sched:sched_switch", "cpu/cache-misses/", "cpu/cache-misses", "msr/tsc/"])
-def test_events_of_a_machine_are_taken_by_their_form(name: str) -> None:
-    assert EVENT_OF_A_MACHINE.fullmatch(name)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sched:sched_switch", "sched:not_here", "cpu/cache-misses/", "msr/tsc/", "no-such-pmu/x/",
+        "cpu/event=0x3c,umask=0x0/", "cpu/event=60,edge/", "r003c", "cycles", "ref-cycles", "cpu_cycles",
+    ],
+)  # fmt: skip
+def test_events_are_taken_by_their_form_whether_they_are_here_or_not(name: str) -> None:
+    assert may_be_asked_for(name, NAMES)
 
 
-@pytest.mark.parametrize("name", ["task", "a:b:c", "a/b/c", "a:", "/x/", "a:b.c", "", "a b:c"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "task", "a:b:c", "a/b/c/", "a:", "/x/", "a:b.c", "", "a b:c", "cpu/event=x/", "cpu/event=/", "cpu/,/",
+        "r", "rx", "read", "ref_cycles", "sched", "cpu/event=99999999999999999999/", "cgroup_cpu", "sched:é",
+    ],
+)  # fmt: skip
 def test_other_words_are_none(name: str) -> None:
-    assert not EVENT_OF_A_MACHINE.fullmatch(name)
+    assert not may_be_asked_for(name, NAMES) and how_to_write(name, NAMES) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("cycles:u", "write cycles"),
+        ("cpu_cycles:k", "write cpu_cycles"),
+        ("r003c:u", "write r003c"),
+        ("sched:sched_switch:u", "write sched:sched_switch"),
+        ("cpu/event=0x3c/ppk", "write cpu/event=0x3c/"),
+        ("cpu/cache-misses", "lacks the slash that ends it"),
+        ("cpu/event=1,umask=2", "lacks the slash that ends it"),
+    ],
+)
+def test_what_would_be_one_if_it_were_written_otherwise_says_how(name: str, written: str) -> None:
+    assert not may_be_asked_for(name, NAMES)
+    assert written in (how_to_write(name, NAMES) or "")
+
+
+def test_the_engine_agrees_on_names(use_engine: Path) -> None:
+    offered = catalogue(use_engine)
+    for name in ("cycles", "dTLB-load-misses", "r003c", "cpu/event=0x3c,umask=0x0/", "sched:not_here"):
+        assert may_be_asked_for(name, offered)
+        with Server("epoll", workload="bytes", counters=[name]) as server:
+            assert set(server.ready.counters) == {called(name, offered)}
+    for name in ("cycles:u", "cpu/cache-misses", "cpu/event=x/", "dTLB-load-mises", "sched"):
+        assert not may_be_asked_for(name, offered)
+        with pytest.raises(UserError), Server("epoll", workload="bytes", counters=[name]):
+            pass
+
+
+def test_what_perf_calls_otherwise_is_the_counter_itself() -> None:
+    assert figures_of_counters(["cycles", "cpu_cycles", "cpu-cycles"], NAMES) == {"cpu_cycles": "cycles"}
+    assert figures_of_counters(["ref-cycles"], NAMES) == {"ref-cycles": ""}
+    words = metric("server.cpu/event=0x3c,umask=0x0/_per_request").words
+    assert words == "cpu/event=0x3c,umask=0x0/ of the server per request"
+    assert metric("client.sched:sched_switch").words == "sched:sched_switch of the clients"
 
 
 def test_a_part_is_unavailable_for_the_reason_of_its_counter() -> None:

@@ -230,7 +230,8 @@ def test_what_is_missing_is_told_with_what_to_type(rig: Rig, capsys: pytest.Capt
     assert "prefork against whom?" in refused("prefork")
     assert 'no such measure "reqest"' in refused("prefork", "iterative", "--per", "reqest")
     assert "no limits of the machine" in refused()
-    assert "--size quick --set measure.limits_milliseconds=3000`" in refused("prefork", "iterative")
+    again = "--size quick --set counting.trials=2 --set measure.limits_milliseconds=3000`"
+    assert again in refused("prefork", "iterative")
     limits = MachineLimits(cpus=[0], settings={}, figures=[])
     for case, told in (
         ({"limits": limits, "counting": None}, "no counted trials.*--size quick --set counting.trials=1`"),

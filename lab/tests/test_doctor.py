@@ -17,12 +17,14 @@ import pytest
 from made_machines import ALL_CAPABILITIES, MadeMachine, limits, made_noise, status
 from rich.console import Console
 
-from thunderherd import noise, perf_sampling, watch
+from thunderherd import noise, watch
 from thunderherd.catalogue import Catalogue, Namespace
 from thunderherd.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor import page, print_page
-from thunderherd.engine import catalogue
+from thunderherd.engine import catalogue, profile_check
 from thunderherd.examinations import EXAMINATIONS
+from thunderherd.kernel_features import kernel_features
+from thunderherd.profile_form import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
 from thunderherd.study import bundled_studies
 from thunderherd.watch import Busy
@@ -49,6 +51,7 @@ def diagnosed(made_machine: MadeMachine, *studies: StudyHere) -> Diagnosis:
             name: Examined(title=each.title, findings=each.findings(here))
             for name, each in EXAMINATIONS.items()
         },
+        rests_on=kernel_features(here.catalogue),
         studies=studies,
         all_studies_run=all(each.runs != "not" for each in studies),
     )
@@ -87,6 +90,7 @@ def test_the_same_as_json() -> None:
     assert list(told["examinations"]) == list(EXAMINATIONS)
     assert [each["name"] for each in told["studies"]] == list(bundled_studies())
     assert done.returncode == (0 if told["all_studies_run"] else 1)
+    assert {"fork(2)", "epoll(7)", "io_uring(7)"} <= {each["name"] for each in told["rests_on"]}
     assert {each["runs"] for each in told["studies"]} <= {"wholly", "in part", "not"}
 
 
@@ -290,11 +294,28 @@ def test_shares_are_of_what_was_used_meanwhile(tmp_path: Path, monkeypatch: pyte
     assert watch.name_of(99) == "ended"
 
 
-def test_sampling_is_tried_and_not_believed() -> None:
-    refused = perf_sampling.refusal()
-    assert refused is None or refused.startswith("perf_event_open: ")
+# What it rests on -------------------------------------------------------------------------------------------
 
 
-def test_a_machine_of_another_kind_is_not_asked_by_a_wrong_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.machine", lambda: "m68k")
-    assert "m68k" in (perf_sampling.refusal() or "")
+@pytest.mark.usefixtures("use_engine")
+def test_every_design_and_primitive_says_what_it_rests_on() -> None:
+    offered = catalogue()
+    found = kernel_features(offered)
+    entries = (*offered.designs, *offered.primitives)
+    assert {name for each in found for name in each.entries} == {each.name for each in entries}
+    by_name = {each.name: each for each in found}
+    assert len(by_name) == len(found)
+    assert by_name["io_uring(7)"].entries == ("io_uring", "uring_send", "uring_send_zc")
+    ages = [each.since for each in found]
+    assert ages.index("2.6.17") < ages.index("3.9") < ages.index("4.18") < ages.index("5.1"), "as numbers"
+    assert ages[0] is None
+    # What is not here takes with it what rests on it, and nothing else is unavailable.
+    missing = {name for each in found if not each.available for name in each.entries}
+    assert missing == {each.name for each in entries if not each.available}
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_what_a_profile_would_be_is_asked_of_the_engine() -> None:
+    found = profile_check()
+    assert (found.reason is None) == (found.scope is not None) == (found.event is not None)
+    assert found.frequency_hertz == FREQUENCY

@@ -18,6 +18,7 @@ from thunderherd.engine_lines import (
     Mark,
     Namespaces,
     Profile,
+    ProfileCheck,
     Ready,
     SampledStack,
     ServerSummary,
@@ -30,8 +31,8 @@ SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "reference" / "engine_lines.schema.json").read_text()
 )
 LINES: list[type[EngineLine]] = [
-    Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, SampledStack, Namespaces, Limits,
-    LimitRound, LimitUnavailable,
+    Ready, Snapshot, ServerSummary, Mark, LoadResult, Life, Profile, ProfileCheck, SampledStack, Namespaces,
+    Limits, LimitRound, LimitUnavailable,
 ]  # fmt: skip
 
 

@@ -79,6 +79,7 @@ SAID_IN_THE_LAB = {
     ("catalogue", "thread_per_client"): "the server of two primitives, where the user names none",
     ("limits", "pipe_round_trip"): "what the prices of a switch and of a wake-up are differences of",
     ("limits", "pipe_transfer"): "likewise",
+    ("bounds", "system_call"): "the least that a system call costs a server",
     ("bounds", "memcpy"): "what bounds bytes a second",
     ("bounds", "tcp_connection"): "what bounds connections a second",
     ("bounds", "tcp_transfer"): "what bounds requests a second over connections that are kept",
@@ -87,7 +88,14 @@ SAID_IN_THE_LAB = {
     ("bounds", "thread_creation"): "likewise, a thread",
     **{
         ("explanation", price): "what a cause of a difference is priced at"
-        for price in ("fork_exit_wait", "thread_creation", "system_call", "page_fault", "memcpy")
+        for price in (
+            "fork_exit_wait",
+            "thread_creation",
+            "system_call",
+            "page_fault",
+            "memcpy",
+            "tcp_connection",
+        )
     },
     ("explanation", "bytes"): "the unit of what is copied",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
@@ -163,6 +171,9 @@ SAID_IN_THE_ENGINE = {
     ("load.rs", "io_uring"): "the kernel's interface, io_uring(7)",
     ("loads/closed_connections.rs", "io_uring"): "likewise",
     ("primitives/uring_send_zc.rs", "io_uring"): "the kernel's interface, io_uring(7)",
+    ("primitives/uring_send.rs", "io_uring"): "likewise",
+    ("feature.rs", "io_uring"): "likewise, which a design and two primitives rest on",
+    ("feature.rs", "splice"): "the system call, which two primitives rest on",
     **dict.fromkeys(
         [
             (f"{name}.rs", "bytes")

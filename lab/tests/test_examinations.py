@@ -13,12 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_machines import ALL_CAPABILITIES, CLOCK, CPUS, Files, MadeMachine, limits, made_noise, status
+from made_machines import (
+    ALL_CAPABILITIES,
+    CLOCK,
+    CPUS,
+    Files,
+    MadeMachine,
+    limits,
+    made_noise,
+    made_profile,
+    status,
+)
 
 from thunderherd import machine
 from thunderherd.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
 from thunderherd.examination import Examination, Finding, Here, good
 from thunderherd.examinations import EXAMINATIONS
+from thunderherd.feature_form import Feature
 from thunderherd.study import load_study
 from thunderherd.watch import Busy
 
@@ -50,6 +61,7 @@ class Case:
     machine: dict[str, Any] = field(default_factory=dict)
 
 
+NO_PROFILE = made_profile(event=None, scope=None, reason="perf_event_open: Permission denied")
 UNCOUNTED = Counter(name="cpu_cycles", summary="", available=False, reason="hidden")
 NO_RING = Design(
     name="io_uring",
@@ -57,7 +69,7 @@ NO_RING = Design(
     waits="for_completion",
     available=False,
     reason="no ring",
-    source="io_uring(7)",
+    rests_on=(Feature(name="io_uring(7)", since="5.1", available=False, reason="no ring"),),
 )
 NO_PAIR = Namespace(local_ports=(1, 2), available=False, reason="forbidden")
 WITHOUT_NETEM = Namespace(
@@ -132,12 +144,32 @@ CASES = [
          ("none", "no driver")),
     Case("counters", "hardware events", "notable", {"sys/bus/event_source/devices/cpu": None, **GUEST},
          ("pmu=on",)),
-    Case("counters", "sampling", "good"),
-    Case("counters", "sampling", "stops", {"proc/sys/kernel/perf_event_paranoid": "2"},
-         machine={"sampling": "perf_event_open: Permission denied"}, words=("Permission denied",),
+    Case("counters", "profiles", "good", words=("cycles, of whole CPUs",)),
+    Case("counters", "profiles", "good",
+         machine={"profile": made_profile(event="cpu-clock", why_not_cycles="no PMU")},
+         words=("cpu-clock, of whole CPUs", r"without cycles \(no PMU\)")),
+    Case("counters", "profiles", "notable", {"proc/sys/kernel/perf_event_paranoid": "1"},
+         machine={"profile": made_profile(scope="tree", why_not_cpus="it is 1")},
+         words=("of its own processes alone", "live shorter", "it is 1"),
+         types=("sudo sysctl -w kernel.perf_event_paranoid=0",)),
+    Case("counters", "profiles", "stops", {"proc/sys/kernel/perf_event_paranoid": "2"},
+         machine={"profile": NO_PROFILE}, words=("Permission denied",),
          types=("sudo sysctl -w kernel.perf_event_paranoid=1",)),
-    Case("counters", "sampling", "stops", machine={"sampling": "perf_event_open: Operation not permitted"},
-         words=("filter of system calls",)),
+    Case("counters", "profiles", "stops",
+         {"proc/sys/kernel/perf_event_paranoid": "2", "proc/self/status": ROOT_USER},
+         machine={"profile": NO_PROFILE}, words=("Permission denied",)),
+    Case("counters", "perf_event_max_sample_rate", "good", words=("997 samples",)),
+    Case("counters", "perf_event_max_sample_rate", "stops",
+         {"proc/sys/kernel/perf_event_max_sample_rate": "996"},
+         ("996", "997 samples", "refused"), ("sudo sysctl -w kernel.perf_event_max_sample_rate=100000",)),
+    Case("counters", "kernel symbols", "good"),
+    Case("counters", "kernel symbols", "notable",
+         {"proc/sys/kernel/kptr_restrict": "1", "proc/sys/kernel/perf_event_paranoid": "2"},
+         machine={"profile": made_profile(kernel_symbols="no addresses")},
+         words=("no addresses", "copying cannot be told"),
+         types=("sudo sysctl -w kernel.kptr_restrict=0", "sudo sysctl -w kernel.perf_event_paranoid=1")),
+    Case("counters", "frame pointers", "notable",
+         machine={"profile": made_profile(frame_pointers="RUSTFLAGS")}, words=("RUSTFLAGS",)),
     Case("counters", "tracepoints", "good", words=("/sys/kernel/tracing",)),
     Case("counters", "tracepoints", "notable", {"proc/self/mounts": ""}, ("not mounted",),
          ("sudo mount -t tracefs tracefs /sys/kernel/tracing",)),
@@ -153,7 +185,11 @@ CASES = [
          ("CONFIG_DEBUG_INFO_BTF",)),
     Case("features", "designs", "good", words=("15 of 15", "all can run")),
     Case("features", "no design", "stops", offered={"designs": (NO_RING,)},
-         words=("io_uring", "no ring", r"io_uring\(7\)")),
+         words=("io_uring", "no ring")),
+    Case("features", "io_uring(7)", "stops", offered={"designs": (NO_RING,)},
+         words=("no ring", "Linux 5.1", "cannot run: io_uring")),
+    Case("features", "every Linux", "good", words=(r"fork\(2\): fork_per_client, prefork",)),
+    Case("features", "Linux 3.9", "good", words=(r"SO_REUSEPORT: prethread",)),
     Case("features", "primitives", "good", words=("5 of 5",)),
     Case("features", "io_uring_disabled", "good"),
     Case("features", "io_uring_disabled", "notable", {"proc/sys/kernel/io_uring_disabled": "2"}, ("nobody",),

@@ -10,7 +10,7 @@ import pytest
 from thunderherd.counting_form import ContenderCounts, Count, SideCounts
 from thunderherd.explanation import explain
 from thunderherd.explanation_form import Cause, Difference, Explanation, Range
-from thunderherd.explanation_words import decomposition, how_often, sentence
+from thunderherd.explanation_words import WITHIN_CALLS, decomposition, how_often, legend, sentence
 from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits
 
 MICROSECOND = 1e-6
@@ -107,7 +107,7 @@ def test_a_process_is_priced_once_with_all_that_is_in_its_price() -> None:
         "forks needs 150 µs more server CPU per request than lean (95 % interval 140 to 165): "
         "100 µs are 1 process more, 30 µs 30 page faults more, 10 µs 2 switches with their wake-ups more"
     )
-    assert text.endswith("10 µs cannot be attributed.")
+    assert text.endswith(f"10 µs cannot be attributed{WITHIN_CALLS}.")
 
 
 def test_threads_are_told_from_processes_by_how_they_end() -> None:
@@ -239,6 +239,45 @@ def test_causes_and_rest_are_the_difference_and_turning_it_round_changes_signs_a
     assert sentence(found)
 
 
+def connecting(name: str, requests_per_connection: float | None, calls: float) -> ContenderCounts:
+    found = counts(name, system_calls=calls, calls_close=2 if requests_per_connection == 1 else 0)
+    sides = {"server": found.sides["server"], "both": found.sides["server"]}
+    return found.model_copy(update={"requests_per_connection": requests_per_connection, "sides": sides})
+
+
+def test_connections_are_a_cause_of_both_sides_where_one_opens_more() -> None:
+    anew, kept = connecting("anew", 1.0, 9), connecting("kept", None, 4)
+    known = limits()
+    priced = known.model_copy(update={"figures": [*known.figures, figure("tcp_connection", 50_000)]})
+    both = explain(anew, kept, priced, between(60, 5), side="both")
+    found = cause(both, "connections")
+    assert (found.a, found.b) == (1.0, 0.0)
+    assert found.amount is not None and found.amount.value == pytest.approx(50 * MICROSECOND)
+    calls = cause(both, "system_calls")
+    assert calls.a == pytest.approx(7) and calls.b == pytest.approx(4), (
+        "both closes are in the connection's price"
+    )
+    assert "50.0 µs are 1 connection more" in sentence(both)
+    server = cause(explain(anew, kept, priced, between(60, 5)), "connections")
+    assert server.amount is None and "both sides' work" in (server.why or "")
+    assert cause(explain(anew, kept, priced, between(60, 5)), "system_calls").a == pytest.approx(9)
+    for alike in (
+        explain(anew, connecting("other", 1.0, 9), priced, between(60, 5), side="both"),
+        explain(anew, kept, priced, between(60, 5), side="both", per="connection"),
+        explain(anew, kept, priced, between(60, 5), side="both", has_tcp=False),
+    ):
+        assert "connections" not in {each.cause for each in alike.causes}
+    unmeasured = cause(explain(anew, kept, known, between(60, 5), side="both"), "connections")
+    assert unmeasured.amount is None and "was not measured" in (unmeasured.why or "")
+
+
+def test_what_is_explained_and_what_is_not_is_said() -> None:
+    text = " ".join(legend(explain(counts("a"), counts("b"), limits(), between(2, 1))))
+    assert "elapsed time is not" in text and "A connection (connect, accept, close)" in text
+    said = sentence(explain(counts("a"), counts("b"), limits(), between(2, 1)))
+    assert "work of the kernel within system calls is in it: how much of it cannot be told" in said
+
+
 def test_bounds_of_ranges() -> None:
     one, other = Range(value=2, low=1, high=4), Range(value=-1, low=-3, high=2)
     assert (one - other).model_dump() == {"value": 3, "low": -1, "high": 7}
@@ -266,7 +305,8 @@ def test_less_is_told_from_the_side_of_the_one_that_needs_less() -> None:
     text = sentence(explain(LEAN, more, limits(), between(-12.3, -13.1, -11)))
     assert text == (
         "lean needs 12.3 µs less server CPU per request than more (95 % interval 11.0 to 13.1): "
-        "10.0 µs are 50 system calls less; 2.3 µs cannot be attributed."
+        "10.0 µs are 50 system calls less; 2.3 µs cannot be attributed"
+        f"{WITHIN_CALLS}."
     )
 
 

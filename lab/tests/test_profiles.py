@@ -20,7 +20,8 @@ from thunderherd.cli import run_command
 from thunderherd.engine import EngineError
 from thunderherd.errors import Refusal, UserError
 from thunderherd.flame_graphs import file_name
-from thunderherd.profile_form import ProfilingSummary
+from thunderherd.profile_form import ContenderProfile, ProfilingSummary, Share, SideProfile
+from thunderherd.profile_view import copying_sentences
 from thunderherd.profiled_trial import SideSamples, read_profile
 from thunderherd.profiles import differential_pairs
 from thunderherd.progress import PlainProgress
@@ -415,3 +416,28 @@ def test_explain_says_how_much_is_copying_and_draws_a_pair(
     study = str(real_run.parent / "stacks.toml")
     assert run_command(["run", study, "--out", str(real_run), "--profile", "--resume"]) == 0
     assert len(thunderherd.load(real_run).profiled()) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"why_not_cpus": "it is 1", "covered": 0.14}, "they cover 14 % of its CPU time"),
+        ({"why_not_cpus": "it is 1", "covered": 0.95}, None),
+        ({"kernel_symbols": False}, "what the kernel copies is not known"),
+    ],
+)
+def test_a_share_of_copying_says_what_it_does_not_tell_of(changes: dict[str, Any], words: str | None) -> None:
+    side = SideProfile(
+        event="cycles", why_not_cycles=None, frequency_hertz=997, samples=111, covered=1.0, why_not_cpus=None,
+        of_sampling=0.0, lost=0, throttled=0, kernel_symbols=True, copying_by_kind={}, unnamed=0.0,
+        copying=Share(value=0.1, low=0.05, high=0.2, confidence=0.95), interrupts_off=None, top=[],
+        folded="", flame_graph=None,
+    )  # fmt: skip
+    told = ContenderProfile(
+        contender="a", trials=1, requests=1, sides={"server": side.model_copy(update=changes)}
+    )
+    summary = ProfilingSummary(trials=1, frequency_hertz=997, contenders=[told])
+    (sentence,) = copying_sentences(summary, ["a"])
+    assert (words or "20.0).") in sentence
+    assert sentence.endswith("20.0).") == (words is None)

@@ -13,7 +13,8 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
-from thunderherd.bounds import best_of_bounds
+from thunderherd.beside import beside
+from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.columns import Column, known, together
@@ -88,6 +89,7 @@ def summarise(
         ).model_copy(update={"scaled": scaled[contender.name]})
         for contender in study.contenders
     ]
+    usable = machine.get("cpu", {}).get("usable") or [0]
     return Summary(
         study=_study_summary(
             study,
@@ -103,7 +105,8 @@ def summarise(
         ),
         machine=dict(machine),
         limits=limits,
-        bounds=best_of_bounds(study, contenders, limits, machine.get("cpu", {}).get("usable") or [0]),
+        bounds=best_of_bounds(study, contenders, limits, usable),
+        without_bounds=without_bounds(study, contenders, limits, usable),
         contenders=contenders,
         unavailable=not_told(study, unavailable),
         sweeps=[_sweep(study, sweep, values, pairs, unavailable) for sweep in study.sweeps],
@@ -159,6 +162,7 @@ def _contender(
         connections_per_second=intervals.get("connections_per_second"),
         client_cpu_seconds=_interval(_normalised(columns, "client_cpu_seconds", shown), confidence),
         machine_cpu_seconds=_interval(_normalised(columns, "machine_cpu_seconds", shown), confidence),
+        beside=beside(trials),
     )
 
 

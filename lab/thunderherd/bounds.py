@@ -1,26 +1,37 @@
 """The best results of a run as shares of what the machine's limits allow at most.
 
 Each bound is one that cannot be passed but by doing less than it says: METHODOLOGY.md has them in words.
-Where no limit bounds a metric, or it is not known how a contender stands to it, there is none.
+Where no limit bounds what a table is judged by, or it is not known how a contender stands to it, there is
+none, and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from thunderherd.labs import KINDS
-from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits
-from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, SIDES
+from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
+from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, SIDES, TASK_CLOCK
 from thunderherd.metrics import metric as metric_named
-from thunderherd.records import ContenderSummary
+from thunderherd.records import PROCESS_CONTROL, ContenderSummary
 from thunderherd.study import Contender, Study
 
-__all__ = ["best_of_bounds"]
+__all__ = ["best_of_bounds", "without_bounds"]
 
 COPY, CONNECTION, TRANSFER, ROUND_TRIP = "memcpy", "tcp_connection", "tcp_transfer", "pipe_round_trip"
 """The limits that rates and round trips are held against."""
+
+SAME = ("duration_per_message", "round_trip_microseconds")
+"""Metrics that are bounded as rates are that stand beside them."""
+
+CALL = "system_call"
+"""The limit that is the least which each system call of a server costs it."""
+
+CALLS_OF_A_CONNECTION = 2
+"""System calls that a server makes for a connection besides those by which it receives and sends: accept and
+close."""
 
 MADE = {
     "process": ("fork_exit_wait", "a process for every connection, forked, ended and waited for"),
@@ -41,12 +52,14 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class _Case:
-    """A contender and its figures, on a machine with these limits and so many CPUs for both of its ends."""
+    """A contender and its figures, on a machine with these limits and so many CPUs for both of its ends;
+    process control is that of so many connections."""
 
     contender: Contender
     figures: Mapping[str, float]
     limits: MachineLimits
     cpus: int
+    connections: int
 
     @property
     def cpus_in_words(self) -> str:
@@ -77,27 +90,20 @@ def best_of_bounds(
 
     `cpus` are those that this process may use, which both ends of a contender share that is not pinned.
     """
-    if limits is None:
-        return []
-    shown: dict[str | None, tuple[str, ...]] = {None: (study.measure.metric,)}
-    shown.update((sweep.name, sweep.metrics) for sweep in study.sweeps)
     best: dict[tuple[str | None, str, str], BoundSummary] = {}
-    for summary in contenders:
-        figures = {name: interval.value for name, interval in summary.metrics.items()}
-        contender = study.contender(summary.name)
-        case = _Case(contender, figures, limits, _cpus_of(contender, cpus))
-        for name in shown.get(summary.sweep, ()):
-            bound = BOUNDS[name](case) if name in figures and name in BOUNDS else None
-            if bound is None or bound.value <= 0 or figures[name] <= 0:
+    for case, summary in _cases(study, contenders, limits, cpus):
+        for name in _shown(study, summary.sweep):
+            bound = _bound(case, name)
+            if isinstance(bound, str) or bound.value <= 0 or case.figures[name] <= 0:
                 continue
-            more = metric_named(name).better == "more"
+            value, more = case.figures[name], name != PROCESS_CONTROL and metric_named(name).better == "more"
             found = BoundSummary(
                 metric=name,
                 sweep=summary.sweep,
                 contender=summary.name,
-                value=figures[name],
+                value=value,
                 bound=bound.value,
-                share=figures[name] / bound.value if more else bound.value / figures[name],
+                share=value / bound.value if more else bound.value / value,
                 limit=bound.limit,
                 why=bound.why,
             )
@@ -108,6 +114,66 @@ def best_of_bounds(
     return list(best.values())
 
 
+def without_bounds(
+    study: Study,
+    contenders: Iterable[ContenderSummary],
+    limits: MachineLimits | None,
+    cpus: Sequence[int],
+) -> list[NoBoundSummary]:
+    """Of each table, the main one and those of sweeps, whose own metric has no bound: why."""
+    judged: dict[str | None, str] = {None: study.measure.metric} if study.main else {}
+    judged |= {sweep.name: sweep.metric for sweep in study.sweeps}
+    bounded: set[str | None] = set()
+    reasons: dict[str | None, str] = {}
+    for case, summary in _cases(study, contenders, limits, cpus):
+        if (metric := judged.get(summary.sweep)) is None:
+            continue
+        found = _bound(case, metric)
+        if isinstance(found, str):
+            reasons.setdefault(summary.sweep, found)
+        elif found.value > 0 and case.figures[metric] > 0:
+            bounded.add(summary.sweep)
+    missing = "there is no result" if limits is not None else NOT_MEASURED
+    return [
+        NoBoundSummary(metric=metric, sweep=sweep, why=reasons.get(sweep, missing))
+        for sweep, metric in judged.items()
+        if sweep not in bounded
+    ]
+
+
+def _cases(
+    study: Study, contenders: Iterable[ContenderSummary], limits: MachineLimits | None, cpus: Sequence[int]
+) -> Iterator[tuple[_Case, ContenderSummary]]:
+    """The contenders that have figures; none without limits."""
+    for summary in contenders if limits is not None else ():
+        figures = {name: interval.value for name, interval in summary.metrics.items()}
+        control = summary.process_control_seconds
+        if control is not None and summary.name != study.measure.baseline and summary.sweep is None:
+            figures[PROCESS_CONTROL] = control.value
+        contender = study.contender(summary.name)
+        if figures and limits is not None:
+            of_each = _cpus_of(contender, cpus)
+            yield _Case(contender, figures, limits, of_each, study.measure.normalise_connections), summary
+
+
+def _shown(study: Study, sweep: str | None) -> tuple[str, ...]:
+    """The metrics of a table, the one that it is judged by first; others that only say the same in another
+    way are left out."""
+    if sweep is None:
+        return study.measure.metric, PROCESS_CONTROL
+    first, *others = next(each.metrics for each in study.sweeps if each.name == sweep)
+    return first, *(name for name in others if name not in SAME)
+
+
+def _bound(case: _Case, name: str) -> Bound | str:
+    """That of a metric of a contender, or why it has none."""
+    if name not in case.figures:
+        return "there is no result"
+    if name in BOUNDS:
+        return BOUNDS[name](case)
+    return "no limit that is measured bounds it: they are times of bare operations, and rates of copying"
+
+
 def _cpus_of(contender: Contender, usable: Sequence[int]) -> int:
     """How many CPUs both ends may use together."""
     sides = (contender.lab.server_cpus, contender.lab.client_cpus)
@@ -115,14 +181,27 @@ def _cpus_of(contender: Contender, usable: Sequence[int]) -> int:
 
 
 # One for each metric ----------------------------------------------------------------------------------------
+# Each says what the best is that the metric may be, or why nothing bounds it.
+
+NOT_MEASURED = "the machine's limits were not measured"
+NO_TCP = "the limits are those of TCP, and its sockets are none"
 
 
-def _payload(case: _Case) -> Bound | None:
+def _unknown(limit: str, limits: MachineLimits) -> str:
+    reasons = (each.reason for each in limits.unavailable if each.limit == limit)
+    return f"the limit {limit} was not measured: {next(reasons, 'it was left out')}"
+
+
+def _payload(case: _Case) -> Bound | str:
     """Every byte is copied where it is sent and where it is received, in blocks as large as a send call's."""
     block, copies = _bytes_of_a_send(case), case.contender.copies
-    found = _around(case.limits.sizes(COPY), block) if block else None
-    if found is None or not copies:
-        return None
+    if not copies:
+        return "neither end copies what is moved"
+    if not block:
+        return "how much a send call carries was not counted"
+    found = _around(case.limits.sizes(COPY), block)
+    if found is None:
+        return _unknown(COPY, case.limits)
     rate = found.value * case.cpus / copies
     times = "twice" if copies == 2 else "once"
     return Bound(
@@ -148,29 +227,48 @@ def _around(figures: Sequence[LimitFigure], size: float) -> LimitFigure | None:
     return max([*below, *above], key=lambda each: each.value, default=None)
 
 
-def _connections(case: _Case) -> Bound | None:
+def _round_trip_of_a_stream(case: _Case) -> Bound | str:
+    """How long it takes one client alone to move what it counts as payload, all of which is copied."""
+    rate = case.figures.get(PAYLOAD_RATE)
+    if case.contender.load.clients_at_once != 1:
+        return "several clients move their bytes at the same time"
+    if not rate:
+        return "what it moved was not counted"
+    found = _payload(case)
+    if isinstance(found, str):
+        return found
+    return found._replace(value=case.figures["round_trip_microseconds"] * rate / found.value)
+
+
+def _connections(case: _Case) -> Bound | str:
     """Both sides' work of a connection that is made, accepted and closed, on all CPUs that they have."""
     price = case.limits.figure(CONNECTION)
-    if price is None or not case.has_tcp:
-        return None
+    if not case.has_tcp:
+        return NO_TCP
+    if price is None:
+        return _unknown(CONNECTION, case.limits)
     rate = case.cpus / (price.value * NANOSECOND)
     return Bound(
         rate, CONNECTION, f"a bare connection takes {price.value / 1e3:.3g} µs of a CPU, {case.cpus_in_words}"
     )
 
 
-def _requests(case: _Case) -> Bound | None:
+def _requests(case: _Case) -> Bound | str:
     if case.is_asked_in_turn:
         round_trip = _round_trip(case)
-        return round_trip and round_trip._replace(value=1 / round_trip.value)
+        return round_trip if isinstance(round_trip, str) else _inverse(round_trip)
     opened, requests = case.figures.get("connections"), case.figures.get("requests")
     if opened is not None and requests and opened >= requests:
         return _connections(case)
     # What gathers the messages of several requests in a call needs fewer transfers than two a request.
     price = case.limits.figure(TRANSFER, bytes=1)
     each_sends = all(case.is_at_least(f"{side}.send_calls_per_request", 1.0) for side in SIDES)
-    if price is None or not case.has_tcp or not each_sends:
-        return None
+    if not case.has_tcp:
+        return NO_TCP
+    if not each_sends:
+        return "a send call may carry several requests, or was not counted"
+    if price is None:
+        return _unknown(TRANSFER, case.limits)
     return Bound(
         case.cpus / (2 * price.value * NANOSECOND),
         TRANSFER,
@@ -179,10 +277,25 @@ def _requests(case: _Case) -> Bound | None:
     )
 
 
-def _round_trip(case: _Case) -> Bound | None:
+def _inverse(bound: Bound) -> Bound:
+    return bound._replace(value=1 / bound.value)
+
+
+def _time_per_request(case: _Case) -> Bound | str:
+    """Of all clients together: what is left of a second for each request."""
+    found = _requests(case)
+    return found if isinstance(found, str) else _inverse(found)
+
+
+def _round_trip(case: _Case) -> Bound | str:
     """The cheapest way to another process and back that sleeps meanwhile, where both may be."""
+    if case.contender.spins:
+        return "an end never sleeps, and the limits are those of ends that do"
     if not case.is_asked_in_turn:
-        return None
+        return (
+            "several clients keep a server awake, and how much of both ends' work is done at the same time "
+            "is not known"
+        )
     server, clients = case.contender.lab.server_cpus, case.contender.lab.client_cpus
     apart = server is not None and clients is not None and not set(server) & set(clients)
     places = [
@@ -192,7 +305,7 @@ def _round_trip(case: _Case) -> Bound | None:
         if (found := case.limits.figure(ROUND_TRIP, "one_cpu" if place == "one_cpu" else "two_cpus"))
     ]
     if not places:
-        return None
+        return _unknown(ROUND_TRIP, case.limits)
     nanoseconds, words = min(places)
     return Bound(
         nanoseconds * NANOSECOND,
@@ -201,23 +314,111 @@ def _round_trip(case: _Case) -> Bound | None:
     )
 
 
-def _server_cpu(case: _Case) -> Bound | None:
-    """A design that makes something for every connection pays for that at least."""
+def _server_cpu(case: _Case) -> Bound | str:
+    """The system calls that its server made for a connection at the price of empty ones, and what it made for
+    every connection."""
+    calls, made = _calls(case), _made(case)
+    if made is None or isinstance(made, str):
+        return calls
+    if isinstance(calls, str):
+        return made
+    return Bound(made.value + calls.value, made.limit, f"{made.why}, and {calls.why}")
+
+
+def _calls(case: _Case) -> Bound | str:
+    """Of a connection. A server that waits for completions has the kernel work without a call for each."""
+    price, counted = case.limits.figure(CALL), _counted_calls(case)
+    opened, requests = case.figures.get("connections"), case.figures.get("requests")
+    if isinstance(counted, str):
+        return counted
+    if not opened or not requests:
+        return "no connection was opened in the window"
+    if price is None:
+        return _unknown(CALL, case.limits)
+    calls = counted * requests / opened + CALLS_OF_A_CONNECTION
+    shown = f"{calls:.3g}" if calls < 100 else f"{calls:,.0f}"
+    return Bound(
+        calls * price.value * NANOSECOND,
+        CALL,
+        f"its {shown} system calls a connection (accept, receive, send, close), each at the "
+        f"{price.value:.3g} ns of an empty one",
+    )
+
+
+def _counted_calls(case: _Case) -> float | str:
+    """Those by which its server receives and sends a request, or why they are not known."""
+    if not case.contender.calls:
+        return "its server waits for completions, and has the kernel work without a system call for each"
+    counted = [case.figures.get(f"server.{name}_per_request") for name in ("send_calls", "receive_calls")]
+    known = [each for each in counted if each is not None]
+    return sum(known) if len(known) == len(counted) else "its system calls were not counted"
+
+
+def _server_cpu_per_request(case: _Case) -> Bound | str:
+    """The same for a request; over connections that are kept only its own calls."""
+    price, counted = case.limits.figure(CALL), _counted_calls(case)
+    if opened := case.figures.get("connections"):
+        found, share = _server_cpu(case), opened / (case.figures.get("requests") or opened)
+        if isinstance(found, str):
+            return found
+        part = "" if share == 1 else f"; a request is {share:.3g} of a connection"
+        return found._replace(value=found.value * share, why=f"{found.why}{part}")
+    if isinstance(counted, str):
+        return counted
+    if price is None:
+        return _unknown(CALL, case.limits)
+    return Bound(
+        counted * price.value * NANOSECOND,
+        CALL,
+        f"its {counted:.3g} calls to receive and to send a request, each at the {price.value:.3g} ns of an "
+        "empty one",
+    )
+
+
+def _made(case: _Case) -> Bound | str | None:
+    """What a design makes for every connection; None: nothing."""
     if case.contender.makes is None:
         return None
     limit, words = MADE[case.contender.makes]
     price = case.limits.figure(limit)
     if price is None:
-        return None
+        return _unknown(limit, case.limits)
     return Bound(price.value * NANOSECOND, limit, f"{words}: {price.value / 1e3:.3g} µs")
 
 
-BOUNDS: Mapping[str, Callable[[_Case], Bound | None]] = {
+def _process_control(case: _Case) -> Bound | str:
+    """What it makes, as all else is taken to cost what it costs the baseline."""
+    made = _made(case)
+    if made is None:
+        return "it makes nothing for a connection, and need not cost more than the baseline"
+    if isinstance(made, str):
+        return made
+    why = f"{made.why}; as far as all else costs what it costs the baseline"
+    return made._replace(value=made.value * case.connections, why=why)
+
+
+def _task_clock(case: _Case) -> Bound | str:
+    """Of all connections. What is made for each is no part of it: perf misses what a task does as it ends."""
+    calls, opened = _calls(case), case.figures.get("connections")
+    if isinstance(calls, str) or not opened:
+        return calls
+    words = f"{calls.why}, of {opened:,.0f} connection{'' if opened == 1 else 's'}"
+    if case.contender.trial == "whole_life":
+        words += "; its start and its end have no price"
+    return calls._replace(value=calls.value * opened, why=words)
+
+
+BOUNDS: Mapping[str, Callable[[_Case], Bound | str]] = {
     PAYLOAD_RATE: _payload,
     "connections_per_second": _connections,
     "requests_per_second": _requests,
+    "duration_per_message": _time_per_request,
+    "round_trip_microseconds": _round_trip_of_a_stream,
     "latency_mean_seconds": _round_trip,
     "latency_p50_seconds": _round_trip,
     CPU_PER_CONNECTION: _server_cpu,
+    "server_cpu_per_request": _server_cpu_per_request,
+    PROCESS_CONTROL: _process_control,
+    f"server.{TASK_CLOCK}": _task_clock,
 }
 """By metric. What is not here is not bounded by a limit that is measured."""

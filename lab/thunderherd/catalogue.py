@@ -7,13 +7,13 @@ not.
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.engine_lines import MeasuredBy, SchemaNumber
+from thunderherd.feature_form import Feature
 
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""
@@ -115,9 +115,9 @@ class Entry(_Part):
 
 
 class Runnable(Entry):
-    """One that not every machine can run; `reason` says why this one cannot. `tcp_only` says why it does with
-    no other sockets, where it does not."""
+    """One that not every machine can run; `reason` says why this one cannot, `tcp_only` why only over TCP."""
 
+    rests_on: tuple[Feature, ...] = ()
     available: bool = True
     reason: str | None = None
     tcp_only: str | None = None
@@ -308,6 +308,8 @@ class Counter(_Part):
     kind: Literal["count", "state"] = "count"
     """Whether a window's figure is the difference of two readings, or how it was at its end."""
     parts: tuple[CounterPart, ...] = ()
+    names_of_perf: tuple[str, ...] = ()
+    """What perf-list(1) calls it."""
     available: bool
     reason: str | None = None
 
@@ -386,6 +388,8 @@ class Catalogue(_Part):
     workloads: tuple[Workload, ...]
     loads: tuple[Load, ...]
     counters: tuple[Counter, ...] = ()
+    events_of_perf: tuple[str, ...] = ()
+    """Names that perf-list(1) has for further events: any of them may be asked for, as a counter may."""
     limits: tuple[Limit, ...] = ()
     limit_settings: tuple[Setting, ...] = ()
     server_settings: tuple[Setting, ...] = ()
@@ -428,15 +432,16 @@ class Catalogue(_Part):
     def facts_of(self, design: str, *ways: Way) -> dict[str, Any]:
         """What is known of a server of this design and clients, who move their bytes in these ways.
 
-        `makes` is what the design makes for every connection, `spins` whether an end never sleeps, `copies`
-        how often a byte on its way from one program to the other is copied at least: once where it is sent
-        and once where it is received, if no primitive does without. Unknown names have no say.
+        `makes` is what the design makes for every connection, `calls` whether its server makes a system call
+        for whatever it does, `spins` whether an end never sleeps, `copies` how often a byte on its way is
+        copied at least: where it is sent and where it is received. Unknown names have no say.
         """
         own = self.design(design)
         movers = [mover for way in ways for name in way if (mover := self.primitive(name))]
         return {
             "makes": own.makes if own else None,
             "spins": any(mover.spins for mover in movers),
+            "calls": own is None or own.waits != "for_completion",
             "copies": 2 - len({mover.moves for mover in movers if not mover.copies}),
         }
 
@@ -469,24 +474,6 @@ class Catalogue(_Part):
     def _settings_of(self, way: Iterable[str]) -> list[Setting]:
         movers = [self.primitive(name) for name in way]
         return [setting for mover in movers if mover for setting in mover.settings]
-
-
-EVENT_OF_A_MACHINE = re.compile(r"[\w-]+(:[\w-]+|/[\w-]+/?)")
-"""A tracepoint or an event of a PMU (`sched:sched_switch`, `cpu/cache-misses/`): a machine has them by name,
-and the engine says which it has when it is asked."""
-
-
-def figures_of_counters(names: Iterable[str], catalogue: Catalogue) -> dict[str, str]:
-    """Every figure of these counters, the parts of those with several too, and its unit."""
-    known = {each.name: each for each in catalogue.counters}
-    found = [known[name].units if name in known else {name: ""} for name in names]
-    return {name: unit for units in found for name, unit in units.items()}
-
-
-def states_of_counters(names: Iterable[str], catalogue: Catalogue) -> list[str]:
-    """Those of them that tell of one moment."""
-    states = {each.name for each in catalogue.counters if each.kind == "state"}
-    return [name for name in figures_of_counters(names, catalogue) if name.partition(".")[0] in states]
 
 
 def by_name(settings: Iterable[Setting]) -> dict[str, Setting]:

@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from thunderherd.catalogue import USUAL_DESIGN, Catalogue, figures_of_counters, states_of_counters
+from thunderherd.catalogue import USUAL_DESIGN, Catalogue
+from thunderherd.counter_names import figures_of_counters, states_of_counters
 from thunderherd.counting_form import CountingSummary
 from thunderherd.counts import counting_summary
 from thunderherd.engine import EngineError, Server, catalogue
@@ -32,7 +33,7 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
     thread."""
     if not study.counting.is_asked_for:
         return
-    asked, trials = with_counters(study, catalogue(engine)), _counted(study, directory)
+    asked, trials = with_counters(study, catalogue(engine)), counted(study, directory)
     missing = trials.missing()
     if not missing:
         return
@@ -48,7 +49,8 @@ def count_run(study: Study, directory: RunDirectory, engine: Path, trial: MakeTr
             trials.make(place, made, show, "was not counted")
 
 
-def _counted(study: Study, directory: RunDirectory) -> TrialsApart[TrialRecord]:
+def counted(study: Study, directory: RunDirectory) -> TrialsApart[TrialRecord]:
+    """The counted trials of a run."""
     return TrialsApart.of(study, study.counting, directory, COUNTED, TrialRecord)
 
 
@@ -78,7 +80,10 @@ def counted_so_far(study: Study, directory: RunDirectory, offered: Catalogue) ->
     if not study.counting.is_asked_for:
         return None
     lending = {each.name for each in offered.primitives if each.lends}
-    return counting_summary(study.counting, study.contenders, _counted(study, directory).done, lending)
+    asked = study.counting.counters
+    units = figures_of_counters(asked, offered)
+    states = {name: units[name] for name in states_of_counters(asked, offered)}
+    return counting_summary(study.counting, study.contenders, counted(study, directory).done, lending, states)
 
 
 def with_counters(study: Study, offered: Catalogue) -> Study:

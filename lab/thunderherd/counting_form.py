@@ -4,7 +4,8 @@
 [counting]
 trials = 1                              # of each contender, after all that are judged; 0: none
 counters = ["system_calls", "wakeups"]  # what explains a difference, if left out
-contenders = ["prefork"]                # all of the main table if left out
+contenders = ["prefork"]                # all of the main table, and of each sweep its first and last
+                                        # point, if left out
 ```
 """
 
@@ -34,6 +35,11 @@ class CountingTable(ApartTable):
         description="what is counted besides the counters of all trials; without it, what explains a "
         "difference",
     )
+    contenders: list[str] = Field(
+        default=[],
+        description="whose, such as BASE@SWEEP=POINT; those of the main table, and of each sweep those at "
+        "its first and last point, if left out",
+    )
 
 
 # What came out ----------------------------------------------------------------------------------------------
@@ -52,12 +58,26 @@ class Count(_Record):
     per_byte: float | None = Field(description="of payload; null: the workload does not tell its payload")
 
 
+class State(_Record):
+    """What a counter tells of one moment, near the end of a window."""
+
+    value: float = Field(description="the mean of the counted trials")
+    least: float = Field(description="of the trials")
+    most: float = Field(description="of the trials")
+    unit: str = Field(description="as the engine has it, but times are in seconds")
+
+
 class SideCounts(_Record):
     """What was counted of one side, or of both together."""
 
     counts: dict[str, Count] = Field(
         description="by counter; those with several figures also as COUNTER.PART, such as system_calls.read, "
         "where it is not 0; of the tally, such as send_calls; and bytes_copied, between programs and kernel"
+    )
+    states: dict[str, State] = Field(
+        default_factory=dict,
+        description="by figure of a counter that tells of a moment, such as tcp_info.retransmits; and of "
+        "memory what there was for each connection (memory_per_connection)",
     )
     unavailable: dict[str, str] = Field(
         default_factory=dict, description="counters that could not be read, and why"

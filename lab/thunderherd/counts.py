@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
+from types import MappingProxyType
 
 from thunderherd.counting_form import (
     ContenderCounts,
@@ -12,8 +13,9 @@ from thunderherd.counting_form import (
     CountingSummary,
     CountingTable,
     SideCounts,
+    State,
 )
-from thunderherd.metrics import COPIED_SHARE, PER_BYTE, PER_REQUEST
+from thunderherd.metrics import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
 from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialMetrics, TrialRecord
 from thunderherd.study import Contender
@@ -22,6 +24,7 @@ COPIED = "bytes_copied"
 """Bytes that a side copied between its program and the kernel, as it sent and as it received."""
 
 SIDES: tuple[CountedSide, ...] = ("server", "client", "both")
+NOT_TOLD = "the server was read late, or the kernel does not tell it (METHODOLOGY.md, counters)"
 NO_TRIAL = "the run ended before it was counted"
 
 
@@ -30,6 +33,7 @@ def counting_summary(
     contenders: Iterable[Contender],
     trials: Sequence[TrialRecord],
     lending: Collection[str],
+    states: Mapping[str, str] = MappingProxyType({}),
 ) -> CountingSummary:
     """What the counted trials say of each contender that the table names.
 
@@ -43,17 +47,22 @@ def counting_summary(
         The counted trials, invalid ones too.
     lending
         The primitives that send without copying, by construction: nothing tells so of each call.
+    states
+        The figures that tell of one moment, and their units.
     """
     known = {each.name: each for each in contenders}
     counted = [
-        contender_counts(known[name], [each for each in trials if each.contender == name], lending)
+        contender_counts(known[name], [each for each in trials if each.contender == name], lending, states)
         for name in table.contenders
     ]
     return CountingSummary(trials=table.trials, counters=table.counters, contenders=counted)
 
 
 def contender_counts(
-    contender: Contender, trials: Sequence[TrialRecord], lending: Collection[str]
+    contender: Contender,
+    trials: Sequence[TrialRecord],
+    lending: Collection[str],
+    states: Mapping[str, str] = MappingProxyType({}),
 ) -> ContenderCounts:
     """What its counted trials say of a contender."""
     valid = [each for each in trials if each.valid and each.metrics]
@@ -75,11 +84,16 @@ def contender_counts(
         trials=len(valid),
         requests=sum(requests),
         requests_per_connection=sum(requests) / connections if connections else None,
-        sides={side: _side(side, metrics, valid) for side in SIDES},
+        sides={side: _side(side, metrics, valid, states) for side in SIDES},
     )
 
 
-def _side(side: CountedSide, metrics: Sequence[TrialMetrics], trials: Sequence[TrialRecord]) -> SideCounts:
+def _side(
+    side: CountedSide,
+    metrics: Sequence[TrialMetrics],
+    trials: Sequence[TrialRecord],
+    states: Mapping[str, str],
+) -> SideCounts:
     counts = {
         name: count
         for name in _names(side, metrics)
@@ -100,11 +114,30 @@ def _side(side: CountedSide, metrics: Sequence[TrialMetrics], trials: Sequence[T
         for side_of, shares in scaled_of_sides(trial).items():
             for name, share in shares.items() if side_of in sides else ():
                 scaled[name] = min(share, scaled.get(name, 1.0))
+    told = _states(side, metrics, states)
+    for name in states if side != "both" else ():
+        if name not in told and name.partition(".")[0] not in reasons:
+            reasons.setdefault(name, NOT_TOLD)
     return SideCounts(
         counts=counts,
-        unavailable={name: why for name, why in reasons.items() if name not in counts},
+        states=told,
+        unavailable={name: why for name, why in reasons.items() if name not in {*counts, *told}},
         scaled={name: share for name, share in scaled.items() if name in counts},
     )
+
+
+def _states(
+    side: CountedSide, metrics: Sequence[TrialMetrics], states: Mapping[str, str]
+) -> dict[str, State]:
+    """Those that every trial tells."""
+    held = {f"{name}{PER_CONNECTION}": states[name] for name in HELD if name in states}
+    found = {}
+    for name, unit in ({**states} | held).items():
+        told = [value for each in metrics if (value := each.get(f"{side}.{name}")) is not None]
+        if told and len(told) == len(metrics):
+            seconds = "seconds" if unit == NANOSECONDS else unit
+            found[name] = State(value=fmean(told), least=min(told), most=max(told), unit=seconds)
+    return found
 
 
 def _names(side: CountedSide, metrics: Sequence[TrialMetrics]) -> Iterable[str]:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from thunderherd import machine
-from thunderherd.engine import catalogue
+from thunderherd.engine import catalogue, profile_check
 from thunderherd.examination import Finding, Here, Told
 from thunderherd.examinations import EXAMINATIONS
-from thunderherd.perf_sampling import refusal
+from thunderherd.kernel_features import KernelFeature, kernel_features
 from thunderherd.schemas import published
 from thunderherd.studies_here import StudyHere, studies_here
 from thunderherd.study_form import NoiseTable
@@ -32,6 +32,9 @@ class Diagnosis(Told):
     kernel: str = Field(description="its release")
     processor: str = Field(description="the model of its CPUs")
     examinations: dict[str, Examined]
+    rests_on: tuple[KernelFeature, ...] = Field(
+        description="each feature of the kernel, and the designs and primitives that rest on it"
+    )
     studies: tuple[StudyHere, ...]
     all_studies_run: bool = Field(description="wholly or in part; the exit status is 0 where they do, else 1")
 
@@ -40,7 +43,7 @@ def diagnose() -> Diagnosis:
     """Examines this machine. Takes some seconds, of which it watches for one while nothing of ours runs."""
     offered = catalogue()
     studies = studies_here(offered)
-    here = Here(catalogue=offered, watched=watch(), allowed=NoiseTable(), sampling=refusal())
+    here = Here(catalogue=offered, watched=watch(), allowed=NoiseTable(), profile=profile_check())
     return Diagnosis(
         kernel=platform.release(),
         processor=_processor(),
@@ -48,6 +51,7 @@ def diagnose() -> Diagnosis:
             name: Examined(title=each.title, findings=each.findings(here))
             for name, each in EXAMINATIONS.items()
         },
+        rests_on=kernel_features(offered),
         studies=studies,
         all_studies_run=all(each.runs != "not" for each in studies),
     )

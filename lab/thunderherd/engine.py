@@ -29,6 +29,7 @@ from thunderherd.engine_lines import (
     Mark,
     Namespaces,
     Profile,
+    ProfileCheck,
     Ready,
     ServerSummary,
     Snapshot,
@@ -57,6 +58,7 @@ __all__ = [
     "flame_graph",
     "limit_lines",
     "matrix",
+    "profile_check",
     "setting_flags",
     "start_load",
 ]
@@ -120,6 +122,12 @@ def catalogue(engine: Path | None = None) -> Catalogue:
 def matrix(engine: Path | None = None) -> str:
     """What fits what, in words (`thunderherd-engine list --matrix`)."""
     return _listed(engine or find_engine(), "--matrix")
+
+
+def profile_check(engine: Path | None = None) -> ProfileCheck:
+    """What a profile would be here (`thunderherd-engine profile --check`); it is tried, and nothing taken."""
+    command = [str(engine or find_engine()), "profile", "--check"]
+    return understand(ProfileCheck, _said(command, " ".join(command)), "its answer")
 
 
 @lru_cache(maxsize=4)

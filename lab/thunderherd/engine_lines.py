@@ -359,6 +359,20 @@ class Profile(Used):
     kernel_symbols: bool | str = Field(description="a text: why the kernel's functions have no names")
 
 
+class ProfileCheck(EngineLine):
+    """What a profile would be here, of which nothing was taken."""
+
+    line: Literal["profile_check"] = "profile_check"
+    reason: str | None = Field(description="why there can be none, and what helps; null: there can be one")
+    event: str | None = Field(description="cycles, or cpu-clock; null: there can be none")
+    why_not_cycles: str | None
+    scope: Literal["cpus", "tree"] | None = Field(description="as a profile has it; null: there can be none")
+    why_not_cpus: str | None
+    frequency_hertz: int
+    kernel_symbols: bool | str = Field(description="a text: why the kernel's functions would have no names")
+    frame_pointers: bool | str = Field(description="a text: why stacks of the engine would have few frames")
+
+
 class SampledStack(EngineLine):
     """A call stack, and when it was seen; a line of a profile's file."""
 

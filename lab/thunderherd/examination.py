@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd import machine
 from thunderherd.catalogue import Catalogue
+from thunderherd.engine_lines import ProfileCheck
 from thunderherd.noise import NoiseLimits
 from thunderherd.watch import Watched
 
@@ -70,13 +71,13 @@ class Here:
     """What examinations are given that is no file.
 
     `watched` is what went on while nothing of ours ran; `allowed` how much of that a study allows where it
-    says nothing else. `sampling` is why samples of where time goes cannot be taken; None: they can.
+    says nothing else. `profile` is what a profile would be, as the engine has tried it.
     """
 
     catalogue: Catalogue
     watched: Watched
     allowed: NoiseLimits
-    sampling: str | None
+    profile: ProfileCheck
 
 
 Look = Callable[[Here], Iterator[Finding]]

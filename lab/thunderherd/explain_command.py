@@ -8,11 +8,13 @@ from typing import get_args
 
 from rich.console import Console
 
+from thunderherd.beside_view import beside_view, print_beside
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
-from thunderherd.explained import SIDES, counts_of, explained, limits_of, pairs_of
+from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.explanation_form import Explanation, Per
 from thunderherd.explanation_words import legend, print_explanation, reasons, remarks, sentence
+from thunderherd.figures import printable
 from thunderherd.flame_graphs import differential, differential_file
 from thunderherd.layout import make_console, prose
 from thunderherd.profile_view import copying_sentences
@@ -59,12 +61,17 @@ def show_explanation(
     console = make_console()
     console.print()
     for each in found:
-        if a is not None or each.side == SIDES[0]:
+        if a is not None or (each.side == SIDES[0] and is_first(summary, each.a)):
             print_explanation(each, console)
         else:
             prose(console, sentence(each), style="")
             console.print()
+    for sweep in summary.sweeps if a is None else ():
+        if sweep.why_elsewhere is not None:
+            prose(console, printable(f"Sweep {sweep.name}: {sweep.why_elsewhere}."))
     _print_profiles(profiles, console)
+    if view := beside_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
+        print_beside(view, console)
     for line in [*remarks(found), *reasons(found), *legend(found[0])]:
         prose(console, line)
 

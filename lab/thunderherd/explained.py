@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,15 +10,25 @@ from thunderherd.counting_form import ContenderCounts
 from thunderherd.errors import UserError
 from thunderherd.explanation import explain
 from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per
+from thunderherd.labs import KINDS, USUAL
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics import metric as metric_named
-from thunderherd.records import ContenderSummary, Summary, TrialMetrics, TrialRecord
+from thunderherd.records import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
 from thunderherd.samples import hodges_lehmann
 from thunderherd.selection import blocks_of
 from thunderherd.study_file import unknown
 
-__all__ = ["best_against_others", "difference", "explained", "pairs_of", "place_of", "usual_per"]
+__all__ = [
+    "best_against_others",
+    "difference",
+    "explained",
+    "is_first",
+    "pairs_of",
+    "place_of",
+    "usual_per",
+    "with_counted_points",
+]
 
 SIDES: tuple[ExplainedSide, ...] = ("server", "both")
 """Whose CPU time is explained where nobody asks for a side: one alone may only tell who was charged."""
@@ -34,7 +45,8 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
             between = difference(summary, trials, a, b, side=side, per=per)
             counts = [_counts(summary, name) for name in (a, b)]
             if between is not None and counts[0] and counts[1]:
-                told = explain(counts[0], counts[1], summary.limits, between, side=side, per=per)
+                tcp = _has_tcp(summary, a, b)
+                told = explain(counts[0], counts[1], summary.limits, between, side=side, per=per, has_tcp=tcp)
                 found.append(told.model_copy(update={"remarks": _remarks(summary, a, b)}))
     return found
 
@@ -69,12 +81,19 @@ def explained(
         raise UserError(f"explain: {a} is given twice; give two contenders, such as {_another(a, names)}")
     per = per or usual_per(summary, a)
     limits = limits_of(summary, where)
-    counts = {name: counts_of(summary, name, where) for name in (a, b)}
+    counts = {name: counts_of(summary, name, where, (a, b)) for name in (a, b)}
     between = difference(summary, trials, a, b, side=side, per=per)
     if between is None:
         raise UserError(f"explain: {why_no_difference(summary, a, b, per)}")
-    told = explain(counts[a], counts[b], limits, between, side=side, per=per)
+    told = explain(counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_has_tcp(summary, a, b))
     return told.model_copy(update={"remarks": _remarks(summary, a, b)})
+
+
+def _has_tcp(summary: Summary, *names: str) -> bool:
+    """Whether the connections of all of them are TCP's."""
+    usual = summary.study.settings.get("lab") or {}
+    labs = [each.lab or usual for each in summary.contenders if each.name in names]
+    return all(KINDS[lab.get("kind", USUAL.name)].has_tcp for lab in labs)
 
 
 def _another(name: str, names: Sequence[str]) -> str:
@@ -91,24 +110,39 @@ def limits_of(summary: Summary, where: str) -> MachineLimits:
     return summary.limits
 
 
-def counts_of(summary: Summary, name: str, where: str) -> ContenderCounts:
-    """What was counted of a contender. `UserError` where there is nothing, with what to type."""
+def counts_of(summary: Summary, name: str, where: str, pair: Sequence[str] = ()) -> ContenderCounts:
+    """What was counted of a contender. `UserError` where there is nothing, with what to type to have it of
+    all of `pair`."""
     found = _counts(summary, name)
     if found is not None:
         return found
     if summary.counting is None:
         raise UserError(
             f"explain: {where} has no counted trials, which say what happens at a request: run again: "
-            f"{_again(summary)}"
+            f"{_again(summary, pair if _are_of_sweeps(summary, pair) else ())}"
         )
     told = summary.counting.of(name)
     if told is not None:
         raise UserError(f"explain: {name} has no valid counted trial: {told.why}")
-    counted = ", ".join(each.contender for each in summary.counting.contenders if each.trials)
     raise UserError(
-        f"explain: {name} was not counted (those that were: {counted or 'none'}); name it in "
-        "counting.contenders of the study, and run again"
+        f"explain: {name} was not counted ({_those_counted(summary, name)}); count it in a run of its own: "
+        f"{_again(summary, pair or [name])}; or name it in `contenders` of the study's [counting]"
     )
+
+
+def _are_of_sweeps(summary: Summary, names: Sequence[str]) -> bool:
+    """Whether one of them is at a point of a sweep, which may be one that is not counted unless named."""
+    return any(each.sweep is not None for each in summary.contenders if each.name in names)
+
+
+def _those_counted(summary: Summary, name: str) -> str:
+    """Which were instead: of a sweep its points, else the contenders of the main table."""
+    own = next(each for each in summary.contenders if each.name == name)
+    if own.sweep is not None:
+        points = counted_points(summary, own.sweep)
+        return f"of sweep {own.sweep}, points that were: {', '.join(points) or 'none'}"
+    main = [each.name for each in summary.contenders if each.sweep is None]
+    return f"those that were: {', '.join(each for each in main if _counts(summary, each)) or 'none'}"
 
 
 def _counts(summary: Summary, name: str) -> ContenderCounts | None:
@@ -117,15 +151,58 @@ def _counts(summary: Summary, name: str) -> ContenderCounts | None:
     return found if found is not None and found.trials else None
 
 
-def _again(summary: Summary) -> str:
-    """The command that leaves all that an explanation takes."""
+def _again(summary: Summary, names: Sequence[str] = ()) -> str:
+    """The command that leaves all that an explanation takes, of these contenders where some are named."""
     study = summary.study
     missing = [
         *([] if summary.limits else ["measure.limits_milliseconds=3000"]),
         *([] if summary.counting else ["counting.trials=1"]),
+        *([f"counting.contenders={json.dumps(list(names), ensure_ascii=False)}"] if names else []),
     ]
+    keys = {each.partition("=")[0] for each in missing}
+    given = [each for each in study.overrides if each.partition("=")[0].strip() not in keys]
     words = ["thunderherd", "run", study.asked_for or study.name, "--size", study.size]
-    return f"`{shlex.join([*words, *(word for each in missing for word in ('--set', each))])}`"
+    return f"`{shlex.join([*words, *(word for each in [*given, *missing] for word in ('--set', each))])}`"
+
+
+# Points of sweeps -------------------------------------------------------------------------------------------
+
+
+def with_counted_points(summary: Summary) -> Summary:
+    """The summary with where in its sweeps a difference can be explained, and what to type elsewhere."""
+    sweeps = [
+        each.model_copy(
+            update={
+                "counted_points": counted_points(summary, each.name),
+                "why_elsewhere": _elsewhere(summary, each),
+            }
+        )
+        for each in summary.sweeps
+    ]
+    return summary.model_copy(update={"sweeps": sweeps})
+
+
+def counted_points(summary: Summary, sweep: str) -> list[str]:
+    """The points of a sweep at which two contenders or more were counted."""
+    told = [
+        each.point
+        for each in summary.contenders
+        if each.sweep == sweep and each.point is not None and _counts(summary, each.name) is not None
+    ]
+    return [point for point in dict.fromkeys(told) if told.count(point) > 1]
+
+
+def _elsewhere(summary: Summary, sweep: SweepSummary) -> str | None:
+    """What was not counted of a sweep of two contenders or more, and the command that does."""
+    if len(sweep.contenders) < 2:
+        return None
+    counted = counted_points(summary, sweep.name)
+    missing = [each.name for each in sweep.points if each.name not in counted]
+    if not missing:
+        return None
+    at = [each.name for each in summary.contenders if (each.sweep, each.point) == (sweep.name, missing[0])]
+    points = "point" if len(missing) == 1 else "points"
+    return f"not counted at {points} {', '.join(missing)}; to count at {missing[0]}: {_again(summary, at)}"
 
 
 # Pairs ------------------------------------------------------------------------------------------------------
@@ -142,6 +219,16 @@ def pairs_of(summary: Summary) -> list[tuple[str, str]]:
         best, *others = sorted(group, key=place_of)
         pairs += [(best.name, other.name) for other in others]
     return pairs
+
+
+def is_first(summary: Summary, name: str) -> bool:
+    """Whether its differences are told before others: those of the main table, and without one those at the
+    last point of each sweep."""
+    own = next(each for each in summary.contenders if each.name == name)
+    if own.sweep is None or any(each.sweep is None for each in summary.contenders):
+        return own.sweep is None
+    points = counted_points(summary, own.sweep)
+    return bool(points) and own.point == points[-1]
 
 
 def place_of(contender: ContenderSummary) -> tuple[int, float]:

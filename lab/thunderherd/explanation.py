@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from thunderherd.counting_form import (
     CONTEXT_SWITCHES,
@@ -45,6 +45,7 @@ NANOSECOND = 1e-9
 NOTHING = Range.exactly(0.0)
 
 PRICES: Mapping[CauseName, str] = {
+    "connections": "tcp_connection",
     "processes": "fork_exit_wait",
     "threads": "thread_creation",
     "system_calls": "system_call",
@@ -60,11 +61,13 @@ thread ends by it alone)."""
 ENDS_A_PROCESS, ENDS_A_THREAD = "exit_group", "exit"
 
 WITHIN: Mapping[CauseName, Mapping[str, int]] = {
+    "connections": {"socket": 1, "connect": 1, "accept4": 1, "close": 2},
     "processes": {ENDS_A_PROCESS: 1, "wait4": 1, "set_robust_list": 1},
     "threads": {ENDS_A_THREAD: 1, "rseq": 1, "set_robust_list": 1, "rt_sigprocmask": 4, "madvise": 1},
 }
 """System calls that are in the price of a process and of a thread besides the one that makes it: what fork(3)
-and pthread_create(3) of the GNU C library call, and what ends them. They are not priced again."""
+and pthread_create(3) of the GNU C library call, and what ends them; of a connection those of both ends. They
+are not priced again."""
 
 SWITCHES_WITHIN, WAKEUPS_WITHIN = 2, 1
 """In either price: to the new one and back, and the wake-up of the one that waits for its end."""
@@ -83,14 +86,18 @@ def explain(
     *,
     side: ExplainedSide = "server",
     per: Per = "request",
+    has_tcp: bool = True,
 ) -> Explanation:
-    """The difference between the CPU times of two contenders, by cause.
+    """The difference between the CPU times of two contenders, by cause; `has_tcp`: of both.
 
     Both have been counted (`ContenderCounts.trials` is not 0). What was not counted, or has no price, is a
     cause without an amount that says why, and is part of the rest.
     """
     pair = _Counted(a, side, per), _Counted(b, side, per)
-    causes = [cause(*pair, limits) for cause in CAUSES]
+    connected = _connections(*pair, limits) if has_tcp else None
+    if connected is not None and connected.amount is not None:
+        pair = (replace(pair[0], has_priced_connections=True), replace(pair[1], has_priced_connections=True))
+    causes = [*([connected] if connected else []), *(cause(*pair, limits) for cause in CAUSES)]
     amounts = [each.amount for each in causes if each.amount is not None]
     rest = difference.value - sum(each.value for each in amounts)
     down = _together(_below(difference.value, difference.low), [each.high - each.value for each in amounts])
@@ -136,6 +143,7 @@ class _Counted:
     counts: ContenderCounts
     side: ExplainedSide
     per: Per
+    has_priced_connections: bool = False
 
     @property
     def of_side(self) -> SideCounts:
@@ -201,9 +209,17 @@ class _Counted:
         return made.times(1 - share) if made is not None and share is not None else NOTHING
 
     def within(self, name: str) -> Range:
-        """How many of these system calls are in the prices of the processes and threads that were made."""
+        """How many of these system calls are in the prices of the processes and threads that were made, and
+        of connections where these are priced."""
         whole = self.processes().times(WITHIN["processes"].get(name, 0))
+        if self.has_priced_connections and (made := self.connections()) is not None:
+            whole = whole + made.times(WITHIN["connections"].get(name, 0))
         return whole + self.threads().times(WITHIN["threads"].get(name, 0))
+
+    def connections(self) -> Range | None:
+        """Connections that were opened; those that are kept are opened before the window."""
+        factor, requests = self._factor(), self.counts.requests_per_connection
+        return None if factor is None else Range.exactly(factor / requests if requests else 0.0)
 
     def switches(self) -> Range | None:
         """Context switches. Both ways of counting them miss some, so it is the larger: that of /proc those of
@@ -279,6 +295,24 @@ def _missing(a: _Counted, b: _Counted, name: str) -> str:
 
 
 # Causes -----------------------------------------------------------------------------------------------------
+
+NOT_DIVIDED = (
+    "its price, the limit tcp_connection, is both sides' work, of which one side's part is not known; it is "
+    "in the CPU of server and clients together"
+)
+
+
+def _connections(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause | None:
+    """Connections made, accepted and closed, where one opens more of them than the other; else None."""
+    name: CauseName = "connections"
+    of_a, of_b = a.connections(), b.connections()
+    if of_a is None or of_b is None or abs(of_a.value - of_b.value) <= SAME * max(of_a.value, of_b.value):
+        return None
+    found = _cause(name, (of_a, of_b), "connections", limits, "")
+    if a.side == "both":
+        return found
+    return found.model_copy(update={"amount": None, "why": NOT_DIVIDED})
+
 
 UNKNOWN_KIND = "none of those that {name} made has ended in the window: processes or threads, it is not known"
 

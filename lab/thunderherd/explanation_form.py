@@ -10,7 +10,14 @@ Per = Literal["request", "byte", "connection"]
 ExplainedSide = Literal["server", "client", "both"]
 
 CauseName = Literal[
-    "processes", "threads", "system_calls", "switches_and_wakeups", "page_faults", "copies", "rest"
+    "connections",
+    "processes",
+    "threads",
+    "system_calls",
+    "switches_and_wakeups",
+    "page_faults",
+    "copies",
+    "rest",
 ]
 
 
@@ -55,7 +62,9 @@ class Item(_Record):
     name: str
     a: float = Field(description="how often in what is explained, such as in a request")
     b: float
-    priced: bool = Field(description="false: it is in the price of a process or a thread already")
+    priced: bool = Field(
+        description="false: it is in the price of a process, a thread or a connection already"
+    )
 
 
 class Cause(_Record):

@@ -24,6 +24,7 @@ from thunderherd.figures import (
 from thunderherd.layout import Layout, print_table, prose
 
 CAUSES: dict[CauseName, str] = {
+    "connections": "connections made",
     "processes": "processes made",
     "threads": "threads made",
     "system_calls": "system calls",
@@ -35,6 +36,7 @@ CAUSES: dict[CauseName, str] = {
 """The causes as tables have them."""
 
 THINGS: dict[CauseName, tuple[str, str]] = {
+    "connections": ("connection", "connections"),
     "processes": ("process", "processes"),
     "threads": ("thread", "threads"),
     "system_calls": ("system call", "system calls"),
@@ -49,6 +51,9 @@ WHOSE = {
     "client": "client CPU",
     "both": "CPU of server and clients together",
 }
+
+WITHIN_CALLS = " (work of the kernel within system calls is in it: how much of it cannot be told)"
+"""Calls are priced as empty ones, and no count says what else they do."""
 
 NAMED_FROM = 0.01
 """A cause is named in the sentence that is at least so large a part of the difference."""
@@ -74,7 +79,7 @@ def _digits(explanation: Explanation, unit: Unit) -> int:
 
 def sentence(explanation: Explanation) -> str:
     """`epoll needs 12.3 µs less server CPU per request than prefork (95 % interval 11.0 to 13.1): 11.8 µs are
-    3 switches with their wake-ups less; 0.5 µs cannot be attributed.`"""
+    3 switches with their wake-ups less; 0.5 µs cannot be attributed, ...`, and what is in that."""
     between, unit = explanation.difference, unit_of_times(explanation)
     digits = _digits(explanation, unit)
     less = between.value < 0
@@ -94,7 +99,7 @@ def sentence(explanation: Explanation) -> str:
     because = f"{', '.join(told)}; " if told else ""
     text = f"{_head(explanation, unit, digits)}: {because}{remains} cannot be attributed"
     missing = [CAUSES[each.cause] for each in explanation.causes if each.amount is None]
-    return f"{text}{f', {_listed(missing)} among it' if missing else ''}."
+    return f"{text}{f', {_listed(missing)} among it' if missing else ''}{WITHIN_CALLS}."
 
 
 def _head(explanation: Explanation, unit: Unit, digits: int) -> str:
@@ -231,7 +236,7 @@ def decomposition(explanation: Explanation) -> Decomposition:
             item.name,
             how_often(item.a * scale),
             how_often(item.b * scale),
-            "" if item.priced else "in the price of a process or a thread",
+            "" if item.priced else "in the price of a process, a thread or a connection",
         )
         for each in explanation.causes
         if each.cause == "system_calls"
@@ -291,11 +296,15 @@ def legend(explanation: Explanation) -> list[str]:
     known = f"a {percent(confidence)} interval over" if confidence else "from"
     trials = " and ".join(str(each) for each in explanation.trials)
     return [
+        "Explained is CPU time, the server's and that of both sides together; elapsed time is not: it has "
+        "waiting in it, which none of the prices is.",
         "Amounts: how much more often it happens, times what one of it costs when nothing else is done "
         "(`thunderherd limits`), which is the least that it may cost: an empty system call does nothing, a "
         "small process is forked more quickly than a large one. What that leaves out is in the rest.",
         "The price of a process, and of a thread, has its own system calls, switches and page faults in it; "
-        "they are not priced again. A switch is priced with the wake-up that ends it, on one CPU; to wake "
+        "they are not priced again. A connection (connect, accept, close) has a price that is both sides' "
+        "work: it is a cause where one opens more of them for a request than the other, of both together. A "
+        "switch is priced with the wake-up that ends it, on one CPU; to wake "
         "another CPU costs more.",
         f"The difference: {known} {count(explanation.difference.blocks, 'block')}, paired. Of a cause: least "
         f"and most of its counts ({trials} counted trials) and of its price, all at their worst. Of the "

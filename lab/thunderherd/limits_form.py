@@ -75,6 +75,17 @@ class BoundSummary(_Record):
     contender: str = Field(description="the one with the best result of those that this bounds")
     value: float = Field(description="its result, in the metric's own unit")
     bound: float = Field(description="in that unit: no result is better, as far as the limits go")
-    share: float = Field(description="1: at the bound; above 1: better than the bound")
+    share: float = Field(
+        description="of the bound, of what is the better the more there is; else the bound's share of the "
+        "result. 1: at the bound; above 1: better than the bound"
+    )
     limit: str = Field(description="the limit that it follows from")
     why: str = Field(description="how it follows, in words")
+
+
+class NoBoundSummary(_Record):
+    """What a table is judged by, where no limit of the machine bounds it."""
+
+    metric: str
+    sweep: str | None = Field(description="null: of the main table")
+    why: str = Field(description="why there is no bound")

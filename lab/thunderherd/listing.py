@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from thunderherd.errors import UserError
@@ -63,7 +64,18 @@ def print_list(what: str | None, as_json: bool) -> None:
     console = _console()
     for name in wanted:
         shared, whose = SHARED_SETTINGS.get(name, ("", ""))
-        _print_section(console, HEADINGS[name], offered[name], offered.get(shared, []), whose)
+        entries = offered[name]
+        if name == "counters":
+            entries = [*entries, _events(offered["events_of_perf"])]
+        _print_section(console, HEADINGS[name], entries, offered.get(shared, []), whose)
+
+
+def _events(of_perf: Sequence[str]) -> Entry:
+    """What may be asked for as a counter may, and is in no list."""
+    from thunderherd.counter_names import FORMS
+
+    names = f"; perf's, besides those above: {', '.join(of_perf)}" if of_perf else ""
+    return {"name": "...", "summary": f"{FORMS}{names}"}
 
 
 def print_matrix(as_json: bool) -> None:
@@ -170,7 +182,8 @@ def _print(console: Console, table: Table) -> None:
 
 def _summary(entry: Entry) -> str:
     does = {"out": "sends: ", "in": "receives: "}.get(entry.get("moves", ""), "")
-    summary = does + str(entry["summary"])
+    of_perf = f"; perf: {', '.join(names)}" if (names := entry.get("names_of_perf")) else ""
+    summary = does + str(entry["summary"]) + of_perf
     if entry.get("available") is False:
         return f"{summary}; unavailable here: {entry.get('reason')}"
     return summary

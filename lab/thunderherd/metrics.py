@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from thunderherd.catalogue import Catalogue, figures_of_counters, states_of_counters
+from thunderherd.catalogue import Catalogue
+from thunderherd.counter_names import figures_of_counters, states_of_counters
 
 Better = Literal["less", "more"]
 """Which of two values of a metric is the better one."""
@@ -242,7 +243,7 @@ OF_A_LIFE = {
 """What a process that has ended is known to have used; of the server only where the trial is its whole
 life."""
 
-ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1", "dtlb": "dTLB", "itlb": "iTLB"}
+ABBREVIATIONS = {"cpu": "CPU", "llc": "LLC", "l1": "L1"}
 """Of a counter's name, in words."""
 
 OF_A_TALLY = {
@@ -350,6 +351,8 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
 
 
 def _spelled(name: str) -> str:
+    if ":" in name or "/" in name:
+        return name  # an event is called as the machine calls it
     return " ".join(ABBREVIATIONS.get(part, part) for part in name.split("_"))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.figures import ABSENT, count, number, percent, printable, span
+from thunderherd.figures import ABSENT, count, number, percent, printable, span, time_share
 from thunderherd.flame_view import FlameGraph, flame_view
 from thunderherd.profile_form import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
 from thunderherd.records import Summary
@@ -246,6 +246,19 @@ def copying_sentences(profiles: ProfilingSummary, names: Sequence[str]) -> list[
             value, interval = share_of(told.copying)
             found.append(
                 f"{name}: {value} of the {whose} {count(told.samples, 'sample')} are copying "
-                f"({percent(told.copying.confidence)} interval {interval})."
+                f"({percent(told.copying.confidence)} interval {interval}){_short_of(told)}."
             )
     return found
+
+
+def _short_of(told: SideProfile) -> str:
+    """What these samples do not tell of, where it is a part that matters."""
+    text = ""
+    if told.why_not_cpus and told.covered is not None and told.covered < COVERED_FROM:
+        text += (
+            f"; they cover {time_share(told.covered)} of its CPU time, and miss processes and threads that "
+            "live shorter than the time between two samples"
+        )
+    if not told.kernel_symbols:
+        text += "; what the kernel copies is not known, as its functions have no names"
+    return text

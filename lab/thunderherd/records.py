@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from thunderherd.beside_form import Beside
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
@@ -17,7 +18,7 @@ from thunderherd.estimates import Interval as Interval
 from thunderherd.estimates import Record as Record
 from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
-from thunderherd.limits_form import BoundSummary, MachineLimits
+from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.metrics import METRICS, Better
 from thunderherd.paper_counters_form import CountedSummary
 from thunderherd.profile_form import ProfilingSummary
@@ -52,6 +53,11 @@ class Noise(Record):
         description="TCP segments that any socket in the network namespaces of both sides sent again; "
         "null: they could not be asked",
     )
+
+    @property
+    def softirq_rates(self) -> list[float]:
+        """Milliseconds in soft interrupts in each second, by CPU; empty: that was not recorded."""
+        return [round(1e3 * seconds / self.wall_seconds, 3) for seconds in self.softirq_seconds]
 
 
 TrialMetrics = dict[str, int | float | None]
@@ -240,6 +246,9 @@ class ContenderSummary(Record):
     connections_per_second: Interval | None
     client_cpu_seconds: Interval | None
     machine_cpu_seconds: Interval | None
+    beside: Beside | None = Field(
+        default=None, description="what the machine did beside its trials; null: none tells of it"
+    )
 
 
 Verdict = Literal["faster", "slower", "equivalent", "undecided"]
@@ -373,6 +382,16 @@ class SweepSummary(Record):
         default_factory=list, description="of each metric that is shown and each contender"
     )
     crossover: CrossoverSummary | None = Field(default=None, description="null: the study does not ask")
+    counted_points: list[str] = Field(
+        default_factory=list,
+        description="where two contenders or more were counted, so that it can be told why one costs more "
+        "than another; `explanations` of the summary have it",
+    )
+    why_elsewhere: str | None = Field(
+        default=None,
+        description="at its other points nothing was counted, and the command that counts there; null: there "
+        "are none",
+    )
 
 
 ClaimVerdict = Literal["supported", "refuted", "undecided", "not testable here"]
@@ -430,6 +449,9 @@ class Summary(Record):
     limits: MachineLimits | None = Field(default=None, description="null: they were not measured")
     bounds: list[BoundSummary] = Field(
         default_factory=list, description="how far the best results are from them"
+    )
+    without_bounds: list[NoBoundSummary] = Field(
+        default_factory=list, description="tables that are judged by what no limit bounds, and why"
     )
     contenders: list[ContenderSummary]
     unavailable: dict[str, str] = Field(

@@ -36,6 +36,7 @@ from thunderherd import (
     repeated_runs,
     tables,
 )
+from thunderherd.beside_view import beside_view
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
@@ -57,6 +58,7 @@ from thunderherd.results import load
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study import typed
 from thunderherd.sweep_plots import sweep_chart
+from thunderherd.where_counted import why_lines
 from thunderherd.why_view import why_view
 
 __all__ = ["render", "write_report"]
@@ -140,6 +142,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         run=tables.run_line(summary),
         bounds=bounds_in_words(summary),
         why=why_view(summary, directory),
+        machine_beside=beside_view(summary),
         limits=limit_rows(summary.limits, ()) if summary.limits else [],
         limits_legend=legend(summary.limits) if summary.limits else "",
         warnings=tables.warnings(summary),
@@ -232,6 +235,7 @@ class _Sweep:
     matrices: list[Matrix]
     slopes: Matrix | None
     runs: repeated_runs.Runs | None
+    why: list[str]
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
@@ -270,6 +274,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
         slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
+        why=why_lines(sweep),
     )
 
 

@@ -325,6 +325,12 @@ def _first(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
 
 
+SOFTIRQ = "softirq_milliseconds_per_second"
+"""By CPU, of each trial."""
+LISTS = ("worker_connections", SOFTIRQ)
+"""The columns that hold a list in each row; in the CSV they are JSON texts."""
+
+
 @dataclass(frozen=True)
 class Results:
     """A run as read from its directory. `summary` is None until the run has ended (or was interrupted)."""
@@ -354,6 +360,7 @@ class Results:
             "attempt": whole, "seed": whole, "started": text, "wall_seconds": real, "valid": yes_or_no,
             "invalid_reasons": text, "used": yes_or_no, "trial": text, "cpu_scope": text,
             "time_wait_before": whole, "steal_share": real, "foreign_share": real, "throttled": whole,
+            "retransmitted": whole, SOFTIRQ: polars.List(real),
         }  # fmt: skip
         measured = in_order([*METRICS, *(name for trial in self.trials for name in trial.metrics or ())])
         counters = self.run.study.get("measure", {}).get("counters", {})
@@ -381,8 +388,10 @@ class Results:
         row["used"] = None if accepted is None else trial.valid and trial.block in accepted
         if trial.noise is not None:
             row |= {
-                name: getattr(trial.noise, name) for name in ("steal_share", "foreign_share", "throttled")
+                name: getattr(trial.noise, name)
+                for name in ("steal_share", "foreign_share", "throttled", "retransmitted")
             }
+            row[SOFTIRQ] = trial.noise.softirq_rates or None
         if trial.metrics is not None:
             row |= trial.metrics
         return row
@@ -393,9 +402,12 @@ class Results:
         unfinished = self.path / ".trials.parquet.unfinished"
         frame.write_parquet(unfinished)
         unfinished.replace(self.path / "trials.parquet")
-        lists = [
-            None if workers is None else json.dumps(workers)
-            for workers in frame["worker_connections"].to_list()
-        ]
-        flat = frame.with_columns(polars.Series("worker_connections", lists, dtype=polars.String))
+        flat = frame.with_columns(
+            polars.Series(
+                name,
+                [None if each is None else json.dumps(each) for each in frame[name].to_list()],
+                dtype=polars.String,
+            )
+            for name in LISTS
+        )
         write_text(self.path / "trials.csv", flat.write_csv())

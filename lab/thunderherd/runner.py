@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd import __version__, analysis, machine, noise, progress, source_csv
-from thunderherd.counting import count_run, counted_so_far
+from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, limit_lines
 from thunderherd.errors import Refusal, UserError
-from thunderherd.explained import best_against_others
+from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.figures import count
 from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
@@ -31,6 +31,7 @@ from thunderherd.sites import sites_of
 from thunderherd.statistics import block_order
 from thunderherd.study import Contender, Study, asked_for, typed
 from thunderherd.trial import ProfileFiles, run_trial
+from thunderherd.trials_apart import TrialsApart
 from thunderherd.verdicts import is_decided, verdicts
 
 SEEDS = 2**32
@@ -151,13 +152,33 @@ class _Run:
             self._check_build()
             count_run(self.study, self.directory, self.engine, self._trial, self.show)
             profile_run(self.study, self.directory, self._trial, self.show)
+            return self._finish()
         except KeyboardInterrupt:
-            self.show.say(f"stopped; {len(self.directory.trials)} trials are kept in {self.directory.path}")
+            self._stopped()
+            raise
+
+    def _stopped(self) -> None:
+        """Says what there is and how to go on, and writes the summary of it; a second Ctrl-C leaves that."""
+        kept = ", ".join([count(len(self.directory.trials), "trial"), *self._apart()])
+        are = "is" if kept == "1 trial" else "are"
+        self.show.say(f"stopped; {kept} {are} kept in {self.directory.path}")
+        try:
             if self.directory.trials:
                 self._finish()
+                self.show.say(
+                    f"a report of it: {shlex.join(['thunderherd', 'report', str(self.directory.path)])}"
+                )
+        finally:
             self.show.say(f"go on with: {self._resume_command()}")
-            raise
-        return self._finish()
+
+    def _apart(self) -> list[str]:
+        """How many of the trials of their own are there that the study asks for."""
+        apart: list[tuple[TrialsApart[Any], str]] = [
+            (counted(self.study, self.directory), "counted"),
+            (profiled(self.study, self.directory), "sampled"),
+        ]
+        told = [(each.valid(), each.wanted, word) for each, word in apart if each.table.is_asked_for]
+        return [f"{valid} of {count(wanted, f'{word} trial')}" for valid, wanted, word in told]
 
     def _limits(self) -> MachineLimits | None:
         """The machine's limits: those that the run has, or measured now; None where they are not wanted, or
@@ -313,7 +334,7 @@ class _Run:
             limits=self.limits,
         )
         counting = counted_so_far(self.study, self.directory, catalogue(self.engine))
-        summary = summary.model_copy(update={"counting": counting})
+        summary = with_counted_points(summary.model_copy(update={"counting": counting}))
         why = best_against_others(summary, self.directory.trials)
         summary = self._with_profiles(summary.model_copy(update={"explanations": why}))
         self.directory.finish(summary)

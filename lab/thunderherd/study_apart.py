@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from thunderherd.apart_form import ApartTable
-from thunderherd.catalogue import EVENT_OF_A_MACHINE, Catalogue
+from thunderherd.catalogue import Catalogue
+from thunderherd.counter_names import called
 from thunderherd.counting_form import CountingTable
+from thunderherd.study_checks import check_counter
 from thunderherd.study_file import Problems, unknown
 from thunderherd.study_resolved import Contender, Sweep
 
@@ -26,8 +28,9 @@ def set_apart(
     """The table of that name with the names of those that take part in this run; what does not exist is a
     problem.
 
-    Without names: those of the main table; of sweeps alone, those at the last point of each. `absent`:
-    declared contenders that do not take part.
+    Without names: those of the main table; of what is counted also those at the first and at the last point
+    of each sweep, of what is sampled only where there is no main table, those at the last. `absent`: declared
+    contenders that do not take part.
     """
     names = [each.name for each in contenders]
     for index, each in enumerate(table.contenders):
@@ -38,17 +41,24 @@ def set_apart(
     if table.contenders:
         chosen = [*dict.fromkeys(each for each in table.contenders if each in names)]
     else:
-        last = {sweep.name: sweep.points[-1].name for sweep in sweeps if sweep.points}
         main = [each.name for each in contenders if each.sweep is None]
-        chosen = main or [
-            each.name for each in contenders if each.sweep and last.get(each.sweep) == each.point
+        has_ends = isinstance(table, CountingTable)
+        points = {
+            sweep.name: {sweep.points[place].name for place in ((0, -1) if has_ends else (-1,))}
+            for sweep in sweeps
+            if sweep.points
+        }
+        at_points = [
+            each.name for each in contenders if each.sweep and each.point in points.get(each.sweep, ())
         ]
+        chosen = [*main, *at_points] if has_ends else main or at_points
     return table.model_copy(update={"contenders": chosen})
 
 
-def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> None:
-    """Whether the counters of counted trials exist, where there are such trials."""
-    offered = [each.name for each in catalogue.counters if each.countable]
+def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> CountingTable:
+    """The table with its counters under the names that the engine tells them by. Where there are counted
+    trials, what may not be asked for is a problem."""
     for index, name in enumerate(table.counters if table.trials else ()):
-        if name not in offered and not EVENT_OF_A_MACHINE.fullmatch(name):
-            problems.add(("counting", "counters", index), unknown("counter", name, offered))
+        check_counter(name, ("counting", "counters", index), catalogue, problems)
+    names = dict.fromkeys(called(name, catalogue) for name in table.counters)
+    return table.model_copy(update={"counters": [*names]})

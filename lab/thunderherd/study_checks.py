@@ -9,14 +9,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from thunderherd.catalogue import (
-    EVENT_OF_A_MACHINE,
-    USUAL_WAY,
-    Catalogue,
-    Setting,
-    SettingValue,
-    Way,
-)
+from thunderherd.catalogue import USUAL_WAY, Catalogue, Setting, SettingValue, Way
+from thunderherd.counter_names import FORMS, how_to_write, may_be_asked_for, of_perf
 from thunderherd.metrics import METRICS, AskedCounters, asked_counters, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
 from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
@@ -41,10 +35,8 @@ def check_names(
     workloads, loads = [each.name for each in catalogue.workloads], [each.name for each in catalogue.loads]
     asked = asked_of(form, catalogue)
     check_metric(form.measure.metric, ("measure", "metric"), asked, problems)
-    counters = [each.name for each in catalogue.counters if each.countable]
     for index, name in enumerate(form.measure.counters):
-        if name not in counters and not EVENT_OF_A_MACHINE.fullmatch(name):
-            problems.add(("measure", "counters", index), unknown("counter", name, counters))
+        check_counter(name, ("measure", "counters", index), catalogue, problems)
         if name in form.measure.counters_to_come:
             why = f"{show(name)} is asked for already: leave it out here"
             problems.add(("measure", "counters_to_come", name), why)
@@ -62,6 +54,15 @@ def check_names(
     for configuration in configurations:
         _check_configuration(configuration, catalogue, problems)
     _check_pairs(form, problems)
+
+
+def check_counter(name: str, key: KeyPath, catalogue: Catalogue, problems: Problems) -> None:
+    """A counter or an event may be asked for by that name, whether this machine has it or not."""
+    if not may_be_asked_for(name, catalogue):
+        known = [each.name for each in catalogue.counters if each.countable]
+        listed = f"no such counter {show(name)}; known: {', '.join(known)}; {FORMS}"
+        hint = near(name, [*known, *of_perf(catalogue)])
+        problems.add(key, how_to_write(name, catalogue) or f"{listed}{hint}")
 
 
 def asked_of(form: StudyForm, catalogue: Catalogue) -> AskedCounters:

@@ -87,7 +87,7 @@ class MeasureTable(Table):
         description="so many single runs, the first that are accepted, stand beside judged figures",
     )
     counters: list[str] = Field(
-        default=[], description='counters that both sides are asked for, such as ["context_switches"]'
+        default=[], description='counters or events of both sides, such as ["cs", "cpu/event=0xc0,umask=0/"]'
     )
     counters_to_come: dict[str, str] = Field(
         default={}, description="counters that are asked for as soon as the engine has them; why it has not"

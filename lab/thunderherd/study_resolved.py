@@ -161,9 +161,10 @@ class Contender(_Resolved):
     A point of a sweep is a contender too, named BASE@SWEEP=POINT; `sweep` and `point` of the others are None.
     `stores` and `completes` are as those of the load, for its server. `copies` is how often a byte on its way
     from one program to the other is copied at least, `spins` whether an end never sleeps, `makes` what its
-    server makes anew for every connection. `scale` says in words how it is smaller than the source's
-    experiment, where it is; `queueing_bound` is the most requests a second that arithmetic allows it, where
-    the study says how to reckon; `at_least` what a trial must have of some metrics to be valid.
+    server makes anew for every connection, `calls` whether that makes a system call for whatever it does.
+    `scale` says in words how it is smaller than the source's experiment, where it is; `queueing_bound` is the
+    most requests a second that arithmetic allows it, where the study says how to reckon; `at_least` what a
+    trial must have of some metrics to be valid.
     `counts_requests` is whether its server counts as many requests as its clients make; the engine says so.
     """
 
@@ -191,6 +192,7 @@ class Contender(_Resolved):
     scale: str | None = None
     queueing_bound: float | None = None
     at_least: dict[str, float] = {}
+    calls: bool = Field(default=True, exclude=True)
     counts_requests: bool = Field(default=True, exclude=True)
     control_of: str | None
 

@@ -8,14 +8,8 @@ from itertools import combinations
 from typing import Any
 
 from thunderherd import study_checks as checks
-from thunderherd.catalogue import (
-    Catalogue,
-    Setting,
-    Way,
-    defaults,
-    figures_of_counters,
-    states_of_counters,
-)
+from thunderherd.catalogue import Catalogue, Setting, Way, defaults
+from thunderherd.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
 from thunderherd.metrics import better_of
 from thunderherd.records import PaperFigure, SweepPoint
@@ -164,8 +158,8 @@ class Resolver:
         family = [] if form.sizes[self.size].repetitions else self._family(chosen)
         resolved = list(zip(chosen, contenders, strict=True))
         self._check_ends(resolved)
-        check_counters(form.counting, self.catalogue, problems)
-        counting = set_apart("counting", form.counting, contenders, sweeps, absent, problems)
+        counted = check_counters(form.counting, self.catalogue, problems)
+        counting = set_apart("counting", counted, contenders, sweeps, absent, problems)
         profiling = set_apart("profiling", form.profiling, contenders, sweeps, absent, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)

@@ -23,6 +23,7 @@ from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 from thunderherd.slope_matrix import slope_matrix
+from thunderherd.where_counted import why_lines
 
 __all__ = ["print_counted", "print_main_further", "print_main_runs", "print_sweeps"]
 
@@ -50,6 +51,8 @@ def print_sweeps(summary: Summary, console: Console) -> None:
         if runs := sweep_runs(summary, sweep):
             console.print()
             print_runs(runs, console)
+        for line in why_lines(sweep):
+            prose(console, line)
     if summary.sweeps:
         console.print()
     for line in sweeps_legend(summary):

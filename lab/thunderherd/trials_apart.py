@@ -78,6 +78,15 @@ class TrialsApart(Generic[Trial]):
             if _attempts(self.done, name, number) < ATTEMPTS
         ]
 
+    @property
+    def wanted(self) -> int:
+        """How many the table asks for."""
+        return self.table.trials * len(self.table.contenders)
+
+    def valid(self) -> int:
+        """How many of these are there, and valid."""
+        return len({(each.contender, each.block) for each in self.done if each.valid})
+
     def make(
         self, place: Place, make: Callable[[Contender, int], Trial], show: Progress, failed: str
     ) -> None:

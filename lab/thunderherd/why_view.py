@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.counting_form import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
-from thunderherd.explanation_words import Decomposition, decomposition, how_often, legend, remarks
-from thunderherd.figures import ABSENT, count, extrapolated, printable
+from thunderherd.explained import is_first
+from thunderherd.explanation_words import (
+    Decomposition,
+    decomposition,
+    how_often,
+    legend,
+    remarks,
+    sentence,
+)
+from thunderherd.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
+from thunderherd.metrics import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
-from thunderherd.records import Summary
+from thunderherd.records import ContenderSummary, Summary
 
 SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}
 OFTEN = 0.01
@@ -31,6 +40,10 @@ class WhyView:
     """The reasons of a run."""
 
     explanations: list[Decomposition]
+    sentences: list[str]
+    """Of those that are told first: of the main table, and without one of the last point of each sweep."""
+    at_points: list[tuple[str, list[str]]]
+    """The other sentences, by a heading that says where."""
     legend: list[str]
     counted: list[CountsTable]
     counted_legend: list[str]
@@ -47,18 +60,48 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
         return None
     return WhyView(
         explanations=[decomposition(each) for each in summary.explanations],
+        sentences=[printable(sentence(each)) for each in summary.explanations if is_first(summary, each.a)],
+        at_points=_at_points(summary),
         legend=[*remarks(summary.explanations), *legend(summary.explanations[0])]
         if summary.explanations
         else [],
-        counted=[table for side in SIDES for table in _tables(counting, side)] if counting else [],
+        counted=[*_counted(summary, counting)] if counting else [],
         counted_legend=_legend(counting) if counting else [],
         reasons=list(dict.fromkeys(_reasons(summary, counting))) if counting else [],
         profiles=profiles,
     )
 
 
-def _tables(counting: CountingSummary, side: CountedSide) -> Iterator[CountsTable]:
-    told = [each for each in counting.contenders if side in each.sides]
+def _at_points(summary: Summary) -> list[tuple[str, list[str]]]:
+    """The sentences that are not told first, by where they hold."""
+    found: dict[str, list[str]] = {}
+    where = {each.name: _where(each) for each in summary.contenders}
+    for each in summary.explanations:
+        if not is_first(summary, each.a):
+            found.setdefault(where[each.a], []).append(printable(sentence(each)))
+    return [*found.items()]
+
+
+def _where(contender: ContenderSummary) -> str:
+    """`Sweep lives at 64`; empty of the main table."""
+    return printable(f"Sweep {contender.sweep} at {contender.point}") if contender.sweep else ""
+
+
+def _counted(summary: Summary, counting: CountingSummary) -> Iterator[CountsTable]:
+    """A table for each side of the main table, and of each counted point of a sweep."""
+    where = {each.name: _where(each) for each in summary.contenders}
+    groups: dict[str, list[ContenderCounts]] = {}
+    for told in counting.contenders:
+        groups.setdefault(where.get(told.contender, ""), []).append(told)
+    for place, group in groups.items():
+        for side in SIDES:
+            yield from _tables(counting, group, side, f"{place}. " if place else "")
+
+
+def _tables(
+    counting: CountingSummary, group: Sequence[ContenderCounts], side: CountedSide, place: str
+) -> Iterator[CountsTable]:
+    told = [each for each in group if side in each.sides]
     names = dict.fromkeys(name for each in told for name in each.sides[side].counts)
     calls = sorted(name for name in names if name.startswith(f"{SYSTEM_CALLS}."))
     others = [name for name in names if name not in calls]
@@ -67,9 +110,27 @@ def _tables(counting: CountingSummary, side: CountedSide) -> Iterator[CountsTabl
     shown = [name for name in whole if name in others or name in missing]
     asked = [SYSTEM_CALLS] if SYSTEM_CALLS in {*counting.counters, *names} else []
     rows = [*_rows(asked, told, side), *_rows(calls, told, side, least=OFTEN), *_rows(shown, told, side)]
+    contenders = [each.contender for each in told]
     if rows:
-        heading = f"{SIDES[side]}: system calls by name, and what else was counted, per request"
-        yield CountsTable(heading=heading, contenders=[each.contender for each in told], rows=rows)
+        heading = f"{place}{SIDES[side]}: system calls by name, and what else was counted, per request"
+        yield CountsTable(heading=heading, contenders=contenders, rows=rows)
+    if states := [*_states(told, side)]:
+        heading = f"{place}{SIDES[side]}: what the kernel told near the end of the window"
+        yield CountsTable(heading=heading, contenders=contenders, rows=states)
+
+
+def _states(told: Sequence[ContenderCounts], side: CountedSide) -> Iterator[tuple[str, list[str]]]:
+    """A row for each figure of a state, with its unit."""
+    for name in dict.fromkeys(name for each in told for name in each.sides[side].states):
+        found = [each.sides[side].states.get(name) for each in told]
+        known = [each for each in found if each]
+        told_in = NANOSECONDS if known[0].unit == "seconds" else known[0].unit
+        unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: told_in})
+        digits = decimals([unit.of(each.value) for each in known])
+        cells = [ABSENT if each is None else number(unit.of(each.value), digits) for each in found]
+        of_what = unit.name or known[0].unit
+        label = name.replace("_", " ").replace(".", ", ")
+        yield printable(f"{label} ({of_what})" if of_what else label), cells
 
 
 def _rows(

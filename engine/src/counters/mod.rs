@@ -2,32 +2,58 @@
 
 use crate::about::{About, Entry};
 use crate::counter::Counter;
-use crate::named_event;
+use crate::named_event::{self, Named};
 use crate::perf_event::TreeEvent;
+use crate::perf_names;
 
 /// The counters that can be asked for.
 pub fn countable() -> impl Iterator<Item = &'static Entry<Counter>> {
     COUNTERS.iter().filter(|entry| entry.item.is_countable())
 }
 
-/// The counter of a name: one of the list, or any event that this machine has by that name. None where it is neither; an error
-/// where it has the form of an event's name, and there is no such event.
+/// The counter of a name: one of the list, or an event by a name of its own, whether this machine has it or not. None where it is
+/// neither; an error where it is one that is to be written in another way.
 pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     if let Some(entry) = countable().find(|entry| entry.name == name) {
         return Some(Ok(entry));
     }
-    named_event::has_form(name).then(|| named_event::check(name).map(|()| of_event(name)))
+    if let Some((event, modifiers)) = named_event::with_modifiers(name)
+        && named(event).is_some()
+    {
+        return Some(Err(format!(
+            "'{modifiers}' behind an event is not taken: what is counted is counted in the program and the kernel together, \
+             always; write {event}"
+        )));
+    }
+    named_event::named(name).map(|form| {
+        let form = form?;
+        let listed = countable().find(|entry| matches!(form, Named::Generic(event) if entry.item.is_event(event)));
+        Ok(listed.unwrap_or_else(|| of_event(name, form)))
+    })
 }
 
-/// The counter of an event that has a name on this machine alone. It lives as long as the process, like those of the list.
-fn of_event(name: &str) -> &'static Entry<Counter> {
+/// The names that perf has for a counter of the list.
+pub fn names_of_perf(counter: &Counter) -> Vec<String> {
+    perf_names::all().filter(|(_, event)| counter.is_event(*event)).map(|(name, _)| name).collect()
+}
+
+/// perf's names of events that no counter of the list is.
+pub fn events_of_perf() -> Vec<String> {
+    let is_listed = |event| COUNTERS.iter().any(|entry| entry.item.is_event(event));
+    perf_names::all().filter(|(_, event)| !is_listed(*event)).map(|(name, _)| name).collect()
+}
+
+/// The counter of an event that is not in the list. It lives as long as the process, like those of the list.
+fn of_event(name: &str, form: Named) -> &'static Entry<Counter> {
     let name: &'static str = name.to_owned().leak();
-    let (source, event) = match name.contains(':') {
-        true => ("tracefs, events/SUBSYSTEM/NAME", TreeEvent::tracepoint(name)),
-        false => ("/sys/bus/event_source/devices/PMU/events", TreeEvent::of_pmu(name)),
+    let source = match form {
+        Named::Generic(_) => "perf_event_open(2), perf-list(1)",
+        Named::Raw(_) => "the processor's manual; perf_event_open(2), PERF_TYPE_RAW",
+        Named::Tracepoint => "tracefs, events/SUBSYSTEM/NAME",
+        Named::OfPmu => "/sys/bus/event_source/devices/PMU, events and format",
     };
-    let about = About { summary: "An event of this machine, of a process tree", source };
-    let item = Box::leak(Box::new(Counter::of_event(about, "events", event)));
+    let about = About { summary: "An event by its name, of a process tree", source };
+    let item = Box::leak(Box::new(Counter::of_event(about, "events", TreeEvent::named(name, form))));
     Box::leak(Box::new(Entry { name, item }))
 }
 

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use super::back_end::BackEnd;
 use crate::channel::Channel;
 use crate::exchange::Caller;
+use crate::load::{BACK_END, COMPLETIONS};
 use crate::measure::now;
 use crate::mistake::mistake;
 use crate::sys::descriptor::PollFlags;
@@ -79,7 +80,9 @@ enum Receiving {
 impl Completions {
     /// Refuses a load where there are no rings, with the reason.
     pub fn check() -> Result<()> {
-        Ring::new(1, 64).map(drop).map_err(|refusal| mistake(format!("--back-end cannot be that here: {refusal}")))
+        Ring::new(1, 64)
+            .map(drop)
+            .map_err(|refusal| mistake(format!("--{} {COMPLETIONS} cannot be had here: {refusal}", BACK_END.option())))
     }
 
     /// To be made in the thread that waits.

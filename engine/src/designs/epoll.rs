@@ -10,6 +10,7 @@ use anyhow::Result;
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, Run};
+use crate::feature::EPOLL;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::epoll::{self, Epoll, EpollFlags};
@@ -18,6 +19,7 @@ pub static ENTRY: Design = Design {
     about: About { summary: "One process, an event loop with epoll, level-triggered", source: "epoll(7)" },
     waits: Waits::ForReadiness,
     serve,
+    rests_on: &[&EPOLL],
     ..COMMON
 };
 

@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::pool::threads;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags};
@@ -29,6 +30,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL],
     workers: pool,
     serve,
+    rests_on: &[&THREADS, &EPOLL, &EVENTFD],
     ..COMMON
 };
 

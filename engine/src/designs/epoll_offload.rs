@@ -14,6 +14,7 @@ use anyhow::Result;
 use crate::about::About;
 use crate::connection::{Connection, Progress};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, Worker};
+use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::pool::threads;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{EventDescriptor, PollFlags, set_nonblocking};
@@ -28,6 +29,7 @@ pub static ENTRY: Design = Design {
     waits: Waits::ForReadiness,
     settings: &[POOL],
     serve,
+    rests_on: &[&THREADS, &EPOLL, &EVENTFD],
     ..COMMON
 };
 

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{COMMON, Design, Makes, Run, no_pool};
+use crate::feature::FORK;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::{descriptor, process, signal};
@@ -18,6 +19,7 @@ pub static ENTRY: Design = Design {
     workers: no_pool,
     makes: Some(Makes::Process),
     serve,
+    rests_on: &[&FORK],
     ..COMMON
 };
 

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use crate::about::About;
 use crate::connection::Connection;
 use crate::design::{COMMON, Design, Run, Worker, no_pool};
+use crate::feature::{Feature, IO_URING};
 use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
 use crate::sys::ring::{Buffer, Completion, Ring};
@@ -28,8 +29,15 @@ pub static ENTRY: Design = Design {
     settings: &[RECEIVE_BUFFERS, RECEIVE_BUFFER_BYTES],
     workers: no_pool,
     serve,
-    unavailable: || Ring::new(1, 64).err().map(|refusal| refusal.to_string()),
+    rests_on: &[&IO_URING, &MULTISHOT],
     ..COMMON
+};
+
+/// All that this design's ring is asked for.
+const MULTISHOT: Feature = Feature {
+    name: "io_uring, multishot with rings of buffers and IORING_SETUP_DEFER_TASKRUN",
+    since: Some("6.1"),
+    refusal: || Ring::new(1, 64).err().map(|refusal| refusal.to_string()),
 };
 
 const RECEIVE_BUFFERS: Setting = Setting {

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{COMMON, Design, Run, no_pool};
+use crate::feature::ACCEPT;
 use crate::primitive::Waits;
 
 pub static ENTRY: Design = Design {
@@ -17,6 +18,7 @@ pub static ENTRY: Design = Design {
     settings: &[],
     workers: no_pool,
     serve,
+    rests_on: &[&ACCEPT],
     ..COMMON
 };
 

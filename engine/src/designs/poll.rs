@@ -10,6 +10,7 @@ use anyhow::Result;
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, Run};
+use crate::feature::Feature;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::poll::{PollFd, poll};
@@ -21,8 +22,11 @@ pub static ENTRY: Design = Design {
     },
     waits: Waits::ForReadiness,
     serve,
+    rests_on: &[&POLL],
     ..COMMON
 };
+
+const POLL: Feature = Feature::everywhere("poll(2)");
 
 fn serve(run: &'static Run) -> Result<()> {
     let mut worker = run.worker()?;

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{COMMON, Design, POOL, Run, pool};
+use crate::feature::FORK;
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 
@@ -18,6 +19,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    rests_on: &[&FORK],
     ..COMMON
 };
 

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::about::About;
 use crate::design::{COMMON, Design, Run, Worker};
+use crate::feature::FORK;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
@@ -32,6 +33,7 @@ pub static ENTRY: Design = Design {
     workers: maximum_workers,
     serve,
     check,
+    rests_on: &[&FORK],
     ..COMMON
 };
 

@@ -10,6 +10,7 @@ use anyhow::Result;
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::feature::{EPOLL, FORK};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
@@ -21,6 +22,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    rests_on: &[&FORK, &EPOLL],
     ..COMMON
 };
 

@@ -4,6 +4,7 @@
 //! It asks the children in the order in which they began to watch, so the first that sleeps gets most of the connections.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::Result;
@@ -11,9 +12,10 @@ use anyhow::Result;
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::feature::{EPOLL, FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
-use crate::sys::descriptor::{PollFlags, set_nonblocking};
+use crate::sys::descriptor::{self, PollFlags, set_nonblocking};
 use crate::sys::epoll::{self, Epoll, EpollFlags};
 
 pub static ENTRY: Design = Design {
@@ -25,8 +27,21 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    rests_on: &[&FORK, &EPOLL, &EXCLUSIVE],
     ..COMMON
 };
+
+/// To be woken alone.
+const EXCLUSIVE: Feature = Feature {
+    name: "epoll_ctl(2), EPOLLEXCLUSIVE",
+    since: Some("4.5"),
+    refusal: || refused("epoll_ctl, EPOLLEXCLUSIVE", watched_exclusively()),
+};
+
+fn watched_exclusively() -> io::Result<()> {
+    let (reader, _writer) = descriptor::pipe()?;
+    Epoll::create()?.add(&reader, EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE)
+}
 
 fn serve(run: &'static Run) -> Result<()> {
     set_nonblocking(run.listener().as_fd())?;

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::design::{COMMON, Design, POOL, Run, pool};
+use crate::feature::{FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::lock::FileLock;
@@ -17,7 +18,15 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    rests_on: &[&FORK, &RECORD_LOCK],
     ..COMMON
+};
+
+/// A record lock on a file without a name.
+const RECORD_LOCK: Feature = Feature {
+    name: "fcntl(2), F_SETLKW of memfd_create(2)",
+    since: Some("3.17"),
+    refusal: || refused("fcntl, F_SETLKW", FileLock::new().and_then(|lock| lock.lock().map(drop))),
 };
 
 fn serve(run: &'static Run) -> Result<()> {

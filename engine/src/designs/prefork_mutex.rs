@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::design::{COMMON, Design, POOL, Run, pool};
+use crate::feature::{FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::lock::SharedMutex;
@@ -17,7 +18,15 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    rests_on: &[&FORK, &SHARED_MUTEX],
     ..COMMON
+};
+
+/// A mutex that the next one gets whose holder died.
+const SHARED_MUTEX: Feature = Feature {
+    name: "futex(2), robust and between processes",
+    since: Some("2.6.17"),
+    refusal: || refused("pthread_mutex_init", SharedMutex::new()),
 };
 
 fn serve(run: &'static Run) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Children made beforehand; the parent accepts and passes each connection to the first child that is free.
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,6 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::about::About;
 use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::feature::{FORK, Feature, refused};
 use crate::pool::{RESPAWN, fork_worker, replace};
 use crate::primitive::Waits;
 use crate::sys::descriptor::{self, PollFlags};
@@ -23,8 +25,22 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    rests_on: &[&FORK, &DESCRIPTORS],
     ..COMMON
 };
+
+/// Descriptors that go from process to process.
+const DESCRIPTORS: Feature = Feature {
+    name: "unix(7), SCM_RIGHTS",
+    since: Some("2.2"),
+    refusal: || refused("sendmsg, SCM_RIGHTS", descriptor_passed()),
+};
+
+fn descriptor_passed() -> io::Result<()> {
+    let (near, far) = descriptor::stream_pair()?;
+    descriptor::pass_descriptor(near.as_fd(), near.as_fd())?;
+    descriptor::receive_descriptor(far.as_fd()).map(drop)
+}
 
 /// The parent's end of the stream pipe to a child.
 struct Child {

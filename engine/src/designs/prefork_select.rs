@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 
 use crate::about::About;
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::feature::{FORK, SELECT};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::sys::descriptor::set_nonblocking;
@@ -24,6 +25,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN],
     workers: pool,
     serve,
+    rests_on: &[&FORK, &SELECT],
     ..COMMON
 };
 

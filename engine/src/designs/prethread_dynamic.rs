@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::about::About;
 use crate::design::{COMMON, Design, Run};
+use crate::feature::THREADS;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::scoreboard::{SETTINGS, Scoreboard, check, maximum_workers};
@@ -30,6 +31,7 @@ pub static ENTRY: Design = Design {
     workers: maximum_workers,
     serve,
     check,
+    rests_on: &[&THREADS],
     ..COMMON
 };
 

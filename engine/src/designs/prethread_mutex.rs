@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::feature::THREADS;
 use crate::pool::thread_pool;
 use crate::primitive::Waits;
 
@@ -18,6 +19,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL],
     workers: pool,
     serve,
+    rests_on: &[&THREADS],
     ..COMMON
 };
 

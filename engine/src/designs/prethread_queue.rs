@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{COMMON, Design, POOL, Run, Worker, pool};
+use crate::feature::THREADS;
 use crate::pool::thread_pool;
 use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
@@ -22,6 +23,7 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RING],
     workers: pool,
     serve,
+    rests_on: &[&THREADS],
     ..COMMON
 };
 

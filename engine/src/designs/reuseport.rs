@@ -8,10 +8,12 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use anyhow::{Context, Result};
+use socket2::SockRef;
 
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
+use crate::feature::{EPOLL, FORK, Feature, on_tcp_socket};
 use crate::mistake::mistake;
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
@@ -33,7 +35,15 @@ pub static ENTRY: Design = Design {
     tcp_only: Some("SO_REUSEPORT shares a port (socket(7))"),
     check,
     serve,
+    rests_on: &[&FORK, &EPOLL, &REUSEPORT],
     ..COMMON
+};
+
+/// Several listeners at one address.
+const REUSEPORT: Feature = Feature {
+    name: "socket(7), SO_REUSEPORT",
+    since: Some("3.9"),
+    refusal: || on_tcp_socket("setsockopt, SO_REUSEPORT", |socket| SockRef::from(&socket).set_reuse_port(true)),
 };
 
 const STEER: Setting = Setting {

@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, Run};
+use crate::feature::SELECT;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::select::{FD_SETSIZE, FdSet, select};
@@ -23,6 +24,7 @@ pub static ENTRY: Design = Design {
     },
     waits: Waits::ForReadiness,
     serve,
+    rests_on: &[&SELECT],
     ..COMMON
 };
 

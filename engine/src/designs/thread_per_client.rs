@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::design::{COMMON, Design, Makes, Run, no_pool};
+use crate::feature::THREADS;
 use crate::pool::report;
 use crate::primitive::Waits;
 use crate::sys::thread;
@@ -21,6 +22,7 @@ pub static ENTRY: Design = Design {
     workers: no_pool,
     makes: Some(Makes::Thread),
     serve,
+    rests_on: &[&THREADS],
     ..COMMON
 };
 

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use crate::about::About;
 use crate::connection::{Connection, Progress, Turn};
 use crate::design::{COMMON, Design, Run, no_pool};
+use crate::feature::{EPOLL, EVENTFD, THREADS};
 use crate::outbox::Outbox;
 use crate::primitive::Waits;
 use crate::setting::{Kind, Setting, Settings};
@@ -34,6 +35,7 @@ pub static ENTRY: Design = Design {
     settings: &[RUNTIME, WORKER_THREADS, WORK],
     workers: no_pool,
     serve,
+    rests_on: &[&THREADS, &EPOLL, &EVENTFD],
     ..COMMON
 };
 

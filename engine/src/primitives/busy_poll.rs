@@ -4,16 +4,20 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::RECV;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_spinning, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
     spins: true,
     waits: &[Waits::InTheCall],
-    ..Primitive::receiving::<BusyPoll>(About {
-        summary: "Spins until something has come, for 10 ms at most: recv with MSG_DONTWAIT",
-        source: "recv(2), MSG_DONTWAIT",
-    })
+    ..Primitive::receiving::<BusyPoll>(
+        About {
+            summary: "Spins until something has come, for 10 ms at most: recv with MSG_DONTWAIT",
+            source: "recv(2), MSG_DONTWAIT",
+        },
+        &[&RECV],
+    )
 };
 
 #[derive(Default)]

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::TRUNCATE;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_discarded, receive_spinning};
 
@@ -12,10 +13,13 @@ pub static ENTRY: Primitive = Primitive {
     spins: true,
     waits: &[Waits::InTheCall],
     tcp_only: Some("MSG_TRUNC throws nothing away on Unix stream sockets"),
-    ..Primitive::receiving::<BusyPollTruncate>(About {
-        summary: "Spins, and is thrown away by the kernel, uncopied: recv with MSG_DONTWAIT and MSG_TRUNC",
-        source: "recv(2), MSG_DONTWAIT; tcp(7), MSG_TRUNC",
-    })
+    ..Primitive::receiving::<BusyPollTruncate>(
+        About {
+            summary: "Spins, and is thrown away by the kernel, uncopied: recv with MSG_DONTWAIT and MSG_TRUNC",
+            source: "recv(2), MSG_DONTWAIT; tcp(7), MSG_TRUNC",
+        },
+        &[&TRUNCATE],
+    )
 };
 
 #[derive(Default)]

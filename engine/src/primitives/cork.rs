@@ -5,16 +5,24 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::{Feature, SEND, on_tcp_socket};
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
     tcp_only: Some("TCP_CORK is an option of TCP"),
-    ..Primitive::sending::<Cork>(About {
-        summary: "Corked for each message, one send a piece",
-        source: "tcp(7), TCP_CORK",
-    })
+    ..Primitive::sending::<Cork>(
+        About { summary: "Corked for each message, one send a piece", source: "tcp(7), TCP_CORK" },
+        &[&SEND, &CORK],
+    )
+};
+
+/// Segments that wait for more.
+const CORK: Feature = Feature {
+    name: "tcp(7), TCP_CORK",
+    since: Some("2.2"),
+    refusal: || on_tcp_socket("setsockopt, TCP_CORK", |socket| socket::cork(socket, true)),
 };
 
 #[derive(Default)]

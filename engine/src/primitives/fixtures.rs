@@ -33,7 +33,7 @@ pub fn primitives(direction: Direction) -> Vec<&'static Entry<Primitive>> {
 }
 
 fn is_available(entry: &Entry<Primitive>) -> bool {
-    let reason = (entry.item.unavailable)();
+    let reason = entry.item.unavailable();
     if let Some(reason) = &reason {
         println!("{} is left out: {reason}", entry.name);
     }

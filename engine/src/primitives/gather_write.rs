@@ -6,16 +6,17 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::WRITE;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
-    ..Primitive::sending::<GatherWrite>(About {
-        summary: "The pieces of a message copied together, then one write",
-        source: "write(2)",
-    })
+    ..Primitive::sending::<GatherWrite>(
+        About { summary: "The pieces of a message copied together, then one write", source: "write(2)" },
+        &[&WRITE],
+    )
 };
 
 thread_local! {

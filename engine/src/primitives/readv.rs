@@ -4,12 +4,17 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::Feature;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive =
-    Primitive::receiving::<Readv>(About { summary: "One readv a time, into parts of the buffer", source: "readv(2)" });
+pub static ENTRY: Primitive = Primitive::receiving::<Readv>(
+    About { summary: "One readv a time, into parts of the buffer", source: "readv(2)" },
+    &[&READV],
+);
+
+const READV: Feature = Feature::everywhere("readv(2)");
 
 /// Bytes of a part: of a page.
 const PART: usize = 4096;

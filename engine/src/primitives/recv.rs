@@ -4,12 +4,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::RECV;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Waits, Want, receive_stored};
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    ..Primitive::receiving::<Recv>(About { summary: "One recv a time, of what there is", source: "recv(2)" })
+    ..Primitive::receiving::<Recv>(About { summary: "One recv a time, of what there is", source: "recv(2)" }, &[&RECV])
 };
 
 #[derive(Default)]

@@ -5,14 +5,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::RECV;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Want, receive_once};
 use crate::sys::socket;
 
-pub static ENTRY: Primitive = Primitive::receiving::<RecvExact>(About {
-    summary: "All that is wanted in one call: recv with MSG_WAITALL",
-    source: "recv(2), MSG_WAITALL",
-});
+pub static ENTRY: Primitive = Primitive::receiving::<RecvExact>(
+    About { summary: "All that is wanted in one call: recv with MSG_WAITALL", source: "recv(2), MSG_WAITALL" },
+    &[&RECV],
+);
 
 #[derive(Default)]
 struct RecvExact;

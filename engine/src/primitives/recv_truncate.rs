@@ -4,16 +4,17 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::TRUNCATE;
 use crate::inbox::Inbox;
 use crate::primitive::{Primitive, Received, Receiver, Want, receive_discarded};
 
 pub static ENTRY: Primitive = Primitive {
     stores: false,
     tcp_only: Some("MSG_TRUNC throws nothing away on Unix stream sockets"),
-    ..Primitive::receiving::<RecvTruncate>(About {
-        summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC",
-        source: "tcp(7), MSG_TRUNC",
-    })
+    ..Primitive::receiving::<RecvTruncate>(
+        About { summary: "Thrown away by the kernel, uncopied: recv with MSG_TRUNC", source: "tcp(7), MSG_TRUNC" },
+        &[&TRUNCATE],
+    )
 };
 
 #[derive(Default)]

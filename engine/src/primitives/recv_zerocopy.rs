@@ -8,6 +8,7 @@ use std::time::Duration;
 use socket2::SockRef;
 
 use crate::about::About;
+use crate::feature::{Feature, RECV};
 use crate::inbox::Inbox;
 use crate::primitive::{Moves, Opener, Primitive, Received, Receiver, Want, receive_stored};
 use crate::setting::Settings;
@@ -17,14 +18,21 @@ use crate::sys::mapped::{self, Mapped, Mapping};
 pub static ENTRY: Primitive = Primitive {
     stores: false,
     tcp_only: Some("TCP_ZEROCOPY_RECEIVE is an option of TCP"),
-    unavailable: || mapped::refusal().map(|error| format!("TCP_ZEROCOPY_RECEIVE: {error}")),
     ..Primitive::moving(
         About {
             summary: "Whole pages mapped, not copied: TCP_ZEROCOPY_RECEIVE; recv of the rest",
             source: "linux/tcp.h; Linux, tools/testing/selftests/net/tcp_mmap.c",
         },
+        &[&RECV, &MAPPED],
         Moves::In(prepare),
     )
+};
+
+/// Pages of what has come, mapped.
+const MAPPED: Feature = Feature {
+    name: "tcp.h, TCP_ZEROCOPY_RECEIVE",
+    since: Some("4.18"),
+    refusal: || mapped::refusal().map(|error| format!("TCP_ZEROCOPY_RECEIVE: {error}")),
 };
 
 /// The most that is mapped at a time.

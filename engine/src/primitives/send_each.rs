@@ -4,13 +4,14 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::SEND;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, Waits, send_all};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
     waits: &[Waits::InTheCall, Waits::ForReadiness, Waits::ForCompletion],
-    ..Primitive::sending::<SendEach>(About { summary: "One send a piece", source: "send(2)" })
+    ..Primitive::sending::<SendEach>(About { summary: "One send a piece", source: "send(2)" }, &[&SEND])
 };
 
 #[derive(Default)]

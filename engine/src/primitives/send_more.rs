@@ -5,17 +5,21 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::{Feature, SEND};
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
     tcp_only: Some("MSG_MORE means nothing to Unix sockets, which send at once"),
-    ..Primitive::sending::<SendMore>(About {
-        summary: "One send a piece, with MSG_MORE until the last of a message",
-        source: "send(2), MSG_MORE",
-    })
+    ..Primitive::sending::<SendMore>(
+        About { summary: "One send a piece, with MSG_MORE until the last of a message", source: "send(2), MSG_MORE" },
+        &[&SEND, &MORE],
+    )
 };
+
+/// More comes.
+const MORE: Feature = Feature::flag("send(2), MSG_MORE", "2.4.4");
 
 #[derive(Default)]
 struct SendMore;

@@ -4,14 +4,25 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::about::About;
+use crate::feature::{Feature, SEND, refused};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Primitive, Sender, Sent, send_all};
-use crate::sys::{socket, zero_copy};
+use crate::sys::{descriptor, socket, zero_copy};
 
-pub static ENTRY: Primitive = Primitive::sending::<Sendfile>(About {
-    summary: "sendfile of a file, send of what is in memory",
-    source: "sendfile(2)",
-});
+pub static ENTRY: Primitive = Primitive::sending::<Sendfile>(
+    About { summary: "sendfile of a file, send of what is in memory", source: "sendfile(2)" },
+    &[&SEND, &SENDFILE],
+);
+
+/// Bytes from a file into a socket.
+const SENDFILE: Feature =
+    Feature { name: "sendfile(2)", since: Some("2.2"), refusal: || refused("sendfile", one_byte_sent()) };
+
+fn one_byte_sent() -> io::Result<usize> {
+    let (file, (near, _far)) = (descriptor::memory_file(c"sendfile")?, descriptor::stream_pair()?);
+    descriptor::write(file.as_fd(), b"x")?;
+    zero_copy::sendfile(near.as_fd(), file.as_fd(), 0..1)
+}
 
 #[derive(Default)]
 struct Sendfile;

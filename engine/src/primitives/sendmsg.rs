@@ -12,6 +12,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::SENDMSG;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::piece_table::PieceTable;
@@ -19,10 +20,13 @@ use crate::sys::socket;
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
-    ..Primitive::sending::<Sendmsg>(About {
-        summary: "One sendmsg a message, gathered by the kernel from a table kept while the pieces are the same",
-        source: "sendmsg(2)",
-    })
+    ..Primitive::sending::<Sendmsg>(
+        About {
+            summary: "One sendmsg a message, gathered by the kernel from a table kept while the pieces are the same",
+            source: "sendmsg(2)",
+        },
+        &[&SENDMSG],
+    )
 };
 
 #[derive(Default)]

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::SPLICE;
 use crate::outbox::{Outbox, Piece};
 use crate::pipes::{self, Pipes, ThroughPipe, file_into};
 use crate::primitive::{Moves, Opener, Primitive, Sender, Sent};
@@ -13,6 +14,7 @@ use crate::sys::descriptor;
 
 pub static ENTRY: Primitive = Primitive::moving(
     About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
+    &[&SPLICE],
     Moves::Out(prepare),
 );
 

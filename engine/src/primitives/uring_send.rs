@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::about::About;
+use crate::feature::{Feature, IO_URING};
 use crate::outbox::Outbox;
 use crate::primitive::{Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::setting::Settings;
@@ -12,14 +13,21 @@ use crate::sys::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
-    unavailable: || sends::refusal(false).map(|refusal| refusal.to_string()),
     ..Primitive::moving(
         About {
             summary: "Linked operations, one io_uring_enter a message",
             source: "io_uring_enter(2), IORING_OP_SEND",
         },
+        &[&IO_URING, &RING_SEND],
         Moves::Out(prepare),
     )
+};
+
+/// A send, and giving one up.
+const RING_SEND: Feature = Feature {
+    name: "io_uring, IORING_OP_SEND with IORING_ASYNC_CANCEL_FD",
+    since: Some("5.19"),
+    refusal: || sends::refusal(false).map(|refusal| refusal.to_string()),
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {

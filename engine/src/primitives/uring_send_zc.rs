@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use crate::about::About;
+use crate::feature::{Feature, IO_URING};
 use crate::outbox::Outbox;
 use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent, send_all};
 use crate::setting::Settings;
@@ -14,14 +15,21 @@ use crate::sys::sends::{self, Owner, Patience, SendRing};
 pub static ENTRY: Primitive = Primitive {
     completes: true,
     tcp_only: Some("IORING_OP_SEND_ZC is refused on Unix sockets"),
-    unavailable: || sends::refusal(true).map(|refusal| refusal.to_string()),
     ..Primitive::moving(
         About {
             summary: "A piece an operation, not copied: io_uring's send_zc",
             source: "io_uring_enter(2), IORING_OP_SEND_ZC",
         },
+        &[&IO_URING, &RING_SEND_ZC],
         Moves::Out(prepare),
     )
+};
+
+/// A send without copying, which says whether it copied after all.
+const RING_SEND_ZC: Feature = Feature {
+    name: "io_uring, IORING_OP_SEND_ZC with IORING_SEND_ZC_REPORT_USAGE",
+    since: Some("6.2"),
+    refusal: || sends::refusal(true).map(|refusal| refusal.to_string()),
 };
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {

@@ -4,15 +4,16 @@
 //! between two namespaces, its socket holds these very pages until the peer's program has read them, and what is written
 //! there meanwhile is what it reads. So this is for bytes that last as long as the program does.
 
-use std::io;
-use std::os::fd::BorrowedFd;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::about::About;
+use crate::feature::{Feature, SPLICE, refused};
 use crate::outbox::{Outbox, Piece};
 use crate::pipes::{Pipes, ThroughPipe, file_into};
 use crate::primitive::{Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
-use crate::sys::zero_copy;
+use crate::sys::{descriptor, zero_copy};
 
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
@@ -22,9 +23,19 @@ pub static ENTRY: Primitive = Primitive {
             summary: "Through a pipe, the memory's pages uncopied: vmsplice, then splice",
             source: "vmsplice(2), splice(2)",
         },
+        &[&VMSPLICE, &SPLICE],
         Moves::Out(prepare),
     )
 };
+
+/// Pages of memory into a pipe.
+const VMSPLICE: Feature =
+    Feature { name: "vmsplice(2)", since: Some("2.6.17"), refusal: || refused("vmsplice", one_byte_lent()) };
+
+fn one_byte_lent() -> io::Result<usize> {
+    let (_from, into) = descriptor::pipe()?;
+    zero_copy::vmsplice(into.as_fd(), &[IoSlice::new(b"x")])
+}
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
     let pipes = Pipes::new()?;

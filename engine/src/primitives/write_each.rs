@@ -4,13 +4,14 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::WRITE;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
 
 pub static ENTRY: Primitive = Primitive {
     original: Some("1"),
-    ..Primitive::sending::<WriteEach>(About { summary: "One write a piece", source: "write(2)" })
+    ..Primitive::sending::<WriteEach>(About { summary: "One write a piece", source: "write(2)" }, &[&WRITE])
 };
 
 #[derive(Default)]

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::WRITE;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
@@ -13,10 +14,10 @@ pub static ENTRY: Primitive = Primitive {
     gathers: true,
     laid_out: true,
     original: Some("3"),
-    ..Primitive::sending::<WriteOnce>(About {
-        summary: "One write a message that was laid out beforehand",
-        source: "write(2)",
-    })
+    ..Primitive::sending::<WriteOnce>(
+        About { summary: "One write a message that was laid out beforehand", source: "write(2)" },
+        &[&WRITE],
+    )
 };
 
 #[derive(Default)]

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::Feature;
 use crate::outbox::Outbox;
 use crate::primitive::{Primitive, Sender, Sent, send_all};
 use crate::sys::descriptor;
@@ -13,11 +14,13 @@ use crate::sys::descriptor;
 pub static ENTRY: Primitive = Primitive {
     gathers: true,
     original: Some("2"),
-    ..Primitive::sending::<Writev>(About {
-        summary: "One writev a message, gathered by the kernel",
-        source: "writev(2)",
-    })
+    ..Primitive::sending::<Writev>(
+        About { summary: "One writev a message, gathered by the kernel", source: "writev(2)" },
+        &[&WRITEV],
+    )
 };
+
+const WRITEV: Feature = Feature::everywhere("writev(2)");
 
 #[derive(Default)]
 struct Writev;

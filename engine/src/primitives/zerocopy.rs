@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::about::About;
+use crate::feature::{Feature, SENDMSG, on_tcp_socket};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Completions, Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
@@ -20,8 +21,16 @@ pub static ENTRY: Primitive = Primitive {
             summary: "A message a call, not copied: sendmsg with MSG_ZEROCOPY",
             source: "Linux, Documentation/networking/msg_zerocopy.rst",
         },
+        &[&SENDMSG, &ZEROCOPY],
         Moves::Out(prepare),
     )
+};
+
+/// Sends that do not copy.
+const ZEROCOPY: Feature = Feature {
+    name: "sendmsg(2), MSG_ZEROCOPY",
+    since: Some("4.14"),
+    refusal: || on_tcp_socket("setsockopt, SO_ZEROCOPY", zero_copy::allow_zero_copy),
 };
 
 /// Sends in flight from which on each further send collects completions first: the kernel's notes of them take memory of

@@ -124,6 +124,11 @@ pub fn refusal(without_copying: bool) -> Option<Refusal> {
     tried(code, name).err()
 }
 
+/// Why there is no ring at all here; `None` where there is.
+pub fn no_ring() -> Option<Refusal> {
+    IoUring::new(1).err().map(|error| Refusal { call: "io_uring_setup", error })
+}
+
 fn tried(code: u8, name: &'static str) -> Result<(), Refusal> {
     let refused = |call| move |error| Refusal { call, error };
     let mut ring = IoUring::new(1).map_err(refused("io_uring_setup"))?;

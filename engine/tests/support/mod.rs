@@ -159,6 +159,15 @@ impl Unprivileged {
         command
     }
 
+    /// A command that runs the program as that user, who may sample whole CPUs (CAP_PERFMON) and lock no memory for it beyond
+    /// what every user may.
+    pub fn sampling(&self) -> Command {
+        let mut command = Command::new("prlimit");
+        command.args(["--memlock=0:0", "setpriv"]).args(self.identity());
+        command.args(["--inh-caps=+perfmon", "--ambient-caps=+perfmon"]).arg(self.program());
+        command
+    }
+
     /// A shell of that user's, in which `$0` is the program.
     pub fn shell(&self, script: &str) -> Command {
         let mut command = Command::new("setpriv");

@@ -13,6 +13,7 @@ from thunderherd.examination import (
     below,
     exists,
     good,
+    has,
     is_root,
     may,
     notable,
@@ -87,21 +88,80 @@ def processor_events(here: Here) -> Iterator[Finding]:
     )
 
 
-def sampling(here: Here) -> Iterator[Finding]:
-    """Samples on cpu-clock, which need no processor's counters."""
-    if here.sampling is None:
-        means = "where time goes can be sampled, kernel included"
-        yield good("sampling", "cpu-clock works", means)
+SAMPLE_RATE, SYMBOLS = "kernel.perf_event_max_sample_rate", "kernel.kptr_restrict"
+SCOPES = {"cpus": "of whole CPUs", "tree": "of its own processes alone"}
+
+
+def profiles(here: Here) -> Iterator[Finding]:
+    """What a profile would be (`run --profile`), as the engine has tried it: by which event, and of whom."""
+    profile = here.profile
+    paranoid = int(setting(PARANOID))
+    if profile.scope is None:
+        yield stops(
+            "profiles",
+            profile.reason or "none",
+            "no profile of where the kernel's and the program's time goes",
+            *((sysctl(PARANOID, ENOUGH),) if paranoid > ENOUGH and not may("PERFMON", "SYS_ADMIN") else ()),
+        )
         return
-    value = int(setting(PARANOID))
-    helps = value > ENOUGH
-    policy = "" if helps else "; a policy forbids it, such as the filter of system calls of a container"
-    yield stops(
-        "sampling",
-        here.sampling,
-        f"no profile of where the kernel's and the program's time goes{policy}",
-        *((sysctl(PARANOID, ENOUGH),) if helps else ()),
+    seen = f"{profile.event}, {SCOPES[profile.scope]}"
+    clock = (
+        f"; without cycles ({profile.why_not_cycles}), time with interrupts off is found where they come on "
+        "again"
+        if profile.why_not_cycles
+        else ""
     )
+    if profile.scope == "cpus":
+        yield good("profiles", seen, f"where time goes can be sampled, kernel included{clock}")
+        return
+    yield notable(
+        "profiles",
+        seen,
+        "processes and threads that live shorter than the time between two samples are missed, such as those "
+        f"that are made for each connection ({profile.why_not_cpus}){clock}",
+        *((sysctl(PARANOID, 0),) if paranoid > 0 else ()),
+    )
+
+
+def sample_rate(here: Here) -> Iterator[Finding]:
+    """kernel.perf_event_max_sample_rate, which the kernel lowers by itself where samples take it long."""
+    value, wanted = int(setting(SAMPLE_RATE)), here.profile.frequency_hertz
+    if value >= wanted:
+        yield good("perf_event_max_sample_rate", str(value), f"a profile takes {wanted} samples a second")
+        return
+    yield stops(
+        "perf_event_max_sample_rate",
+        str(value),
+        f"a profile takes {wanted} samples a second, and is refused; the kernel has lowered this by itself "
+        "where samples took it long",
+        sysctl(SAMPLE_RATE, MOST_SAMPLES),
+    )
+
+
+MOST_SAMPLES = 100_000
+"""The kernel's own value of kernel.perf_event_max_sample_rate, before it lowers it."""
+
+
+def kernel_symbols(here: Here) -> Iterator[Finding]:
+    """Whether the functions of the kernel have names in a profile (/proc/kallsyms). Who has no CAP_SYSLOG
+    sees them where neither kptr_restrict nor perf_event_paranoid forbids it."""
+    why = here.profile.kernel_symbols
+    if why is True:
+        yield good("kernel symbols", "/proc/kallsyms has them", "a profile names the kernel's functions")
+        return
+    forbids = ((SYMBOLS, 0), (PARANOID, ENOUGH))
+    yield notable(
+        "kernel symbols",
+        str(why),
+        "a profile does not name the kernel's functions, and the share of copying cannot be told",
+        *(sysctl(name, most) for name, most in forbids if has(name) and int(setting(name)) > most),
+    )
+
+
+def frame_pointers(here: Here) -> Iterator[Finding]:
+    """Whether the engine's own functions can be told by whom they were called: by how it was built."""
+    if (why := here.profile.frame_pointers) is not True:
+        yield notable("frame pointers", str(why), "stacks of a profile have few of the engine's functions")
 
 
 def tracepoints(here: Here) -> Iterator[Finding]:
@@ -150,5 +210,15 @@ def bpf(here: Here) -> Iterator[Finding]:
 
 EXAMINATION = Examination(
     title="Counters",
-    looks=(permission, counters, processor_events, sampling, tracepoints, bpf),
+    looks=(
+        permission,
+        counters,
+        processor_events,
+        profiles,
+        sample_rate,
+        kernel_symbols,
+        frame_pointers,
+        tracepoints,
+        bpf,
+    ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from thunderherd.catalogue import Runnable
 from thunderherd.examination import Examination, Finding, Here, good, has, notable, setting, stops, sysctl
+from thunderherd.kernel_features import KernelFeature, kernel_features
 
 IO_URING = "kernel.io_uring_disabled"
 
@@ -18,6 +19,24 @@ def designs(here: Here) -> Iterator[Finding]:
 def primitives(here: Here) -> Iterator[Finding]:
     """The same."""
     yield from _of("primitive", here.catalogue.primitives)
+
+
+def rests_on(here: Here) -> Iterator[Finding]:
+    """What the entries rest on, by the Linux that brought it; what is not here, by itself."""
+    found = kernel_features(here.catalogue)
+    there = [each for each in found if each.available]
+    for since in dict.fromkeys(each.since for each in there):
+        alike = [each for each in there if each.since == since]
+        named = "; ".join(f"{each.name}: {', '.join(each.entries)}" for each in alike)
+        yield good("every Linux" if since is None else f"Linux {since}", "here", named)
+    for each in found:
+        if not each.available:
+            yield stops(each.name, each.reason or "", _means(each))
+
+
+def _means(missing: KernelFeature) -> str:
+    came = f"it came with Linux {missing.since}" if missing.since else "every Linux has it"
+    return f"{came}; without it cannot run: {', '.join(missing.entries)}"
 
 
 def io_uring(here: Here) -> Iterator[Finding]:
@@ -44,11 +63,8 @@ def _of(kind: str, entries: Sequence[Runnable]) -> Iterator[Finding]:
     seen = f"{len(entries) - len(missing)} of {len(entries)}"
     yield good(f"{kind}s", seen, "the others are named below" if missing else "all can run")
     for reason in dict.fromkeys(each.reason or "" for each in missing):
-        alike = [each for each in missing if (each.reason or "") == reason]
-        rests_on = "; ".join(dict.fromkeys(each.source for each in alike if each.source))
-        yield stops(
-            f"no {kind}", ", ".join(each.name for each in alike), f"{reason}. What it rests on: {rests_on}"
-        )
+        alike = ", ".join(each.name for each in missing if (each.reason or "") == reason)
+        yield stops(f"no {kind}", alike, reason)
 
 
-EXAMINATION = Examination(title="Designs and primitives", looks=(designs, primitives, io_uring))
+EXAMINATION = Examination(title="Designs and primitives", looks=(designs, primitives, io_uring, rests_on))

@@ -241,7 +241,7 @@ fn a_stream_to_the_client_is_asked_for_as_long_as_the_window_lasts() {
 fn a_stream_of_a_time_that_ends_too_soon_is_cut_short() {
     let (_, client) = ends(&[number("milliseconds", 1), word("direction", "to_client")]);
     let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
-    window.set(0..now() + 60_000_000_000);
+    window.set(0..now() + 59_999_000_000);
     conversation.ask(&mut outbox);
     assert_eq!(conversation.more(&mut outbox, &window), More::Part);
     assert_eq!(conversation.more(&mut outbox, &window), More::Nothing);

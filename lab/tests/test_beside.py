@@ -1,0 +1,132 @@
+"""What the machine did beside the trials: soft interrupts by CPU, steal, segments sent again, or why not."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import polars
+import pytest
+from conftest import made_trial
+from rich.console import Console
+
+from thunderherd.analysis import summarise
+from thunderherd.beside import RETRANSMITTED, SOFTIRQ, beside
+from thunderherd.beside_form import Beside
+from thunderherd.beside_view import CPUS_SHOWN, beside_view, print_beside
+from thunderherd.engine_lines import Ready
+from thunderherd.records import Noise, Summary, TrialRecord
+from thunderherd.report import render
+from thunderherd.results import Results, RunInfo
+from thunderherd.study import Study
+
+
+def heard(trial: TrialRecord, softirq: list[float], again: int | None, *, steal: float = 0.0) -> TrialRecord:
+    """The trial with these seconds in soft interrupts by CPU, in two seconds."""
+    noise = Noise(
+        steal_share=steal, foreign_share=0.1, wall_seconds=2.0, machine_busy_seconds=1.0, throttled=0,
+        softirq_seconds=softirq, retransmitted=again,
+    )  # fmt: skip
+    return trial.model_copy(update={"noise": noise})
+
+
+def trials_of(study: Study, *, recorded: bool = True) -> list[TrialRecord]:
+    """Three blocks; each further one has more of everything."""
+    return [
+        heard(
+            made_trial(study, each.name, block, position=position),
+            [0.1 * block, 0.0] if recorded else [],
+            block if recorded else None,
+            steal=0.01 * block,
+        )
+        for block in (1, 2, 3)
+        for position, each in enumerate(study.contenders, start=1)
+    ]
+
+
+def summary_of(study: Study, **how: bool) -> Summary:
+    return summarise(study, trials_of(study, **how), {}, seed=1)
+
+
+def test_medians_over_trials(small_study: Study) -> None:
+    found = beside(trials_of(small_study))
+    assert found is not None
+    assert found.softirq_milliseconds_per_second == [100, 0]
+    assert (found.steal_share, found.foreign_share, found.retransmitted) == (0.02, 0.1, 2)
+    assert (found.trials, found.why) == (9, {})
+
+
+def test_what_is_missing_has_its_reason(small_study: Study) -> None:
+    found = beside(trials_of(small_study, recorded=False))
+    assert found is not None
+    assert (found.softirq_milliseconds_per_second, found.retransmitted) == ([], None)
+    assert set(found.why) == {SOFTIRQ, RETRANSMITTED}
+    unix = Ready.model_construct(port=None)
+    over_unix = beside([each.model_copy(update={"ready": unix}) for each in trials_of(small_study)])
+    assert over_unix is not None
+    assert over_unix.retransmitted is None, "of other sockets of this machine"
+    assert "Unix sockets" in over_unix.why[RETRANSMITTED]
+    assert beside([made_trial(small_study, "iterative", 1).model_copy(update={"noise": None})]) is None
+
+
+def test_a_cpu_that_came_late_is_told_of_those_that_knew_it(small_study: Study) -> None:
+    one = made_trial(small_study, "iterative", 1)
+    found = beside([heard(one, [0.2], 0), heard(one, [0.2, 0.4], 0)])
+    assert found is not None
+    assert found.softirq_milliseconds_per_second == [100, 200]
+
+
+def test_the_tidy_table_has_it_by_trial(small_study: Study, tmp_path: Path) -> None:
+    info = RunInfo(
+        study=small_study.model_dump(mode="json"), digest="", seed=1, overrides=[], command=[],
+        started="2025-01-02T03:04:05+00:00", version="0.1.0", machine={},
+    )  # fmt: skip
+    results = Results(tmp_path, info, trials_of(small_study), None)
+    frame = results.frame()
+    assert frame[SOFTIRQ].to_list()[0] == [50.0, 0.0]
+    assert frame["retransmitted"].to_list()[-1] == 3
+    results.write_tidy()
+    written = polars.read_csv(tmp_path / "trials.csv")
+    assert json.loads(written[SOFTIRQ][0]) == [50.0, 0.0]
+    without = Results(tmp_path, info, trials_of(small_study, recorded=False), None).frame()
+    assert without[SOFTIRQ].to_list()[0] is None, "not recorded is not nothing"
+
+
+def test_readers_are_told_with_the_reason(small_study: Study) -> None:
+    view = beside_view(summary_of(small_study), ["prefork"])
+    assert view is not None
+    (row,) = view.rows
+    assert (row.contender, row.cells) == ("prefork", ("100", "0: 100, 1: 0.0", "2.0 %", "10.0 %", "2"))
+    assert "both together" in view.legend[0]
+
+    view = beside_view(summary_of(small_study, recorded=False))
+    assert view is not None
+    assert [row.cells[0] for row in view.rows] == ["-"] * 3
+    assert any("soft interrupts are missing: its trials were made before" in line for line in view.legend)
+    written = io.StringIO()
+    print_beside(view, Console(file=written, width=100))
+    assert "What the machine did beside" in written.getvalue()
+
+
+def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:
+    rates = [float(cpu) for cpu in range(64)]
+    told = Beside(
+        trials=1, softirq_milliseconds_per_second=rates, steal_share=0, foreign_share=0, retransmitted=0
+    )
+    summary = summary_of(small_study)
+    one = summary.contenders[0].model_copy(update={"beside": told})
+    view = beside_view(summary.model_copy(update={"contenders": [one]}))
+    assert view is not None
+    shown = view.rows[0].cells[1]
+    assert shown.startswith("56: 56") and shown.endswith(f"and {64 - CPUS_SHOWN} with less")
+    assert view.rows[0].cells[0] == "2016"
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_report_has_it(small_study: Study, recorded: bool) -> None:
+    html = render(summary_of(small_study, recorded=recorded))
+    section = html.partition('<section id="beside">')[2].partition("</section>")[0]
+    assert section.count('<td class="name">') == 3
+    assert ("0: 100" in section) == recorded
+    assert ("are missing" in section) != recorded

@@ -1,0 +1,26 @@
+"""What the machine did beside a contender's trials, as `summary.json` has it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from thunderherd.estimates import Record
+
+
+class Beside(Record):
+    """Medians over a contender's trials, each between the two samples that enclose its measured window."""
+
+    trials: int
+    softirq_milliseconds_per_second: list[float] = Field(
+        description="by CPU in the order of /proc/stat: time in soft interrupts, whomever their packets were "
+        "for, in each second; empty: it was not recorded, and why"
+    )
+    steal_share: float = Field(description="share of the machine's CPU time that the hypervisor took away")
+    foreign_share: float = Field(description="share of it used by processes that are not part of the trial")
+    retransmitted: float | None = Field(
+        description="TCP segments that sockets of both sides' network namespaces sent again, in a trial; "
+        "null: they were not counted, and why"
+    )
+    why: dict[str, str] = Field(
+        default_factory=dict, description="by the name of a figure that is missing: the reason"
+    )

@@ -1,0 +1,50 @@
+"""The features of the kernel, and the designs and primitives that rest on each, as these say themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from thunderherd.catalogue import Catalogue, Runnable
+from thunderherd.examination import Told
+from thunderherd.feature_form import Feature
+
+
+class KernelFeature(Told):
+    """A feature of the kernel, and what rests on it."""
+
+    name: str = Field(description="as the manual pages have it")
+    since: str | None = Field(description="the first Linux that has all that is used of it; null: every one")
+    available: bool = Field(description="whether it is here; the engine has tried it")
+    reason: str | None = Field(description="why it is not")
+    designs: tuple[str, ...]
+    primitives: tuple[str, ...]
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """All that rests on it."""
+        return (*self.designs, *self.primitives)
+
+
+def kernel_features(catalogue: Catalogue) -> tuple[KernelFeature, ...]:
+    """All of them, each once: in the order in which they came to Linux."""
+    known = {feature.name: feature for feature in _all(*catalogue.designs, *catalogue.primitives)}
+    return tuple(
+        KernelFeature(
+            **feature.model_dump(),
+            designs=tuple(each.name for each in catalogue.designs if feature in each.rests_on),
+            primitives=tuple(each.name for each in catalogue.primitives if feature in each.rests_on),
+        )
+        for feature in sorted(known.values(), key=_age)
+    )
+
+
+def _all(*entries: Runnable) -> Iterator[Feature]:
+    for entry in entries:
+        yield from entry.rests_on
+
+
+def _age(feature: Feature) -> tuple[int, ...]:
+    """`2.6.17` comes before `4.5`, and what every Linux has before both."""
+    return tuple(int(part) for part in (feature.since or "0").split("."))
