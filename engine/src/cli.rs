@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
 
 use crate::about::Entry;
 use crate::address::{self, Address, Family};
@@ -245,7 +246,8 @@ fn load(matches: &ArgMatches) -> Result<()> {
     holes::check_load(load, way, workload, family)?;
     let settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
     check_tcp(&settings)?;
-    load.item.check(&settings, |name| matches.contains_id(name))?;
+    let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    load.item.check(&settings, given)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));

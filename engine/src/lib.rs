@@ -72,6 +72,7 @@ pub mod symbols;
 pub mod sys;
 pub mod tally;
 pub mod tcp;
+pub mod through_ring;
 pub mod tracefs;
 pub mod used;
 pub mod validity;

@@ -57,6 +57,16 @@ impl Load {
     /// Refuses what would go without effect: to be told both when to end and how many requests to make, or to warm up
     /// without a window that begins afterwards. Refuses what would not end.
     pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
+        if self.settings.contains(&BACK_END)
+            && settings.word(BACK_END.name) == COMPLETIONS
+            && let Some(option) = ["primitive", "receive"].into_iter().find(|option| given(option))
+        {
+            return Err(mistake(format!(
+                "--{option} with --{} {COMPLETIONS}: what is submitted to a ring moves bytes itself, and no primitive has a part \
+                 in it; leave one of them out",
+                BACK_END.option()
+            )));
+        }
         if let (Some(duration), []) = (self.duration, self.requests)
             && settings.integer(duration.name) == 0
         {
@@ -142,6 +152,18 @@ pub const RAMP_UP: Setting = Setting {
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
 };
 
+/// How an event loop waits for its sockets.
+pub const BACK_END: Setting = Setting {
+    name: "back_end",
+    help: "How event loops wait: for readiness, bytes being moved by the primitives (epoll), or for completions, submissions \
+           moving them (io_uring)",
+    unit: None,
+    kind: Kind::Choice { choices: &["epoll", COMPLETIONS], default: "epoll" },
+};
+
+/// The word of [`BACK_END`] for a ring of submissions and completions.
+pub const COMPLETIONS: &str = "io_uring";
+
 /// How long a client waits between two requests.
 pub const THINK: Setting = Setting {
     name: "think_microseconds",
@@ -212,10 +234,10 @@ impl LoadRun {
         self.settings.values().get(RAMP_UP.name).map_or(0, milliseconds) * 1_000_000
     }
 
-    /// Makes room in this process for a connection of each client, or says what is in the way: before the first
-    /// connection, since a load of fewer clients is another load.
-    pub fn make_room(&self, clients: usize) -> Result<()> {
-        let needed = clients as u64 + OTHER_DESCRIPTORS;
+    /// Makes room in this process for a connection of each client, or for two while one is being closed, or says what is in
+    /// the way: before the first connection, since a load of fewer clients is another load.
+    pub fn make_room(&self, clients: usize, descriptors_each: usize) -> Result<()> {
+        let needed = (clients * descriptors_each) as u64 + OTHER_DESCRIPTORS;
         let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
         if allowed < needed {
             return Err(mistake(format!(

@@ -237,9 +237,10 @@ pub fn scheduled_in_words(scheduled: &Scheduled) -> String {
 
 /// What was found, for a person: of a load that is not valid, why and what to change.
 pub fn validity_in_words(validity: &Validity) -> String {
+    let number = |value: f64| if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
     let finding = |check: &Check| {
-        let value = check.value.map_or("not known".to_owned(), |value| format!("{value:.3}"));
-        format!("{}: {value}, at most {:.3}: {}\n", check.name, check.limit, check.words)
+        let value = check.value.map_or("not known".to_owned(), number);
+        format!("{}: {value}, at most {}: {}\n", check.name, number(check.limit), check.words)
     };
     let failed = validity.checks.iter().filter(|check| check.holds == Some(false));
     let failed: String = failed.map(finding).collect();

@@ -40,6 +40,17 @@ fn a_ring_that_a_filter_forbids_is_listed_with_the_reason_and_refused() {
     }
 }
 
+#[test]
+fn a_load_that_is_to_wait_with_a_ring_is_refused_with_the_reason() {
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--load", "closed_connections", "--loops", "1"];
+    for error in [libc::EPERM, libc::ENOSYS] {
+        let ran = under(error, &[&load[..], &["--back-end", "io_uring"]].concat());
+        support::one_line(&ran, 2, &["--back-end", "io_uring_setup"]);
+        // Without one it goes on to find that nobody listens.
+        assert_eq!(under(error, &load).status, Some(1));
+    }
+}
+
 /// The filter is the test's, and what it does not forbid works under it.
 #[test]
 fn what_the_filter_does_not_forbid_is_not_refused() {

@@ -22,7 +22,10 @@ fn mistake(arguments: &str, words: &[&str]) {
 fn an_option_that_there_is_not_is_refused_with_those_that_there_are() {
     let load = "load bytes --connect 127.0.0.1:1";
     for (arguments, words) in [
-        ("serve epoll_offload --threads 0", &["epoll_offload", "no setting --threads; it has --pool", "--backlog"][..]),
+        (
+            "serve epoll_offload --threads 0",
+            &["epoll_offload", "no setting --threads, which is one of load --load", "it has --pool", "--backlog"][..],
+        ),
         (
             "serve prefork --workload http --path /x",
             &["prefork with http", "--path, which is one of load http; it has"],

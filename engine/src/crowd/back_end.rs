@@ -38,6 +38,11 @@ pub trait BackEnd {
     /// Waits until a socket is ready, for so long at most; a signal ends the waiting too.
     fn wait(&mut self, time: Duration) -> io::Result<()>;
 
+    /// All connections that it was given to close are to be closed.
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Of the sockets that [`BackEnd::wait`] found ready, the next: its client, and what for.
     fn next(&mut self) -> Option<(usize, PollFlags)>;
 }

@@ -5,6 +5,7 @@
 
 mod arrivals;
 mod back_end;
+mod completions;
 mod connecting;
 mod epoll;
 mod member;
@@ -19,11 +20,12 @@ use std::sync::PoisonError;
 use anyhow::{Context, Result, anyhow};
 
 use crate::course::Edges;
-use crate::load::{LoadRun, clients};
+use crate::load::{BACK_END, COMPLETIONS, LoadRun, clients};
 use crate::sys::{signal, thread};
 
 pub use arrivals::{Process, Schedule};
 use back_end::BackEnd;
+use completions::Completions;
 use epoll::Readiness;
 pub use pace::Kind;
 use pace::Share;
@@ -35,7 +37,11 @@ use turns::Turns;
 /// Runs a load of such clients to its end.
 pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     let (threads, usage) = (threads(run)?, Use::of(run)?);
-    run.make_room(clients(&run.settings))?;
+    if uses_a_ring(run) {
+        Completions::check()?;
+    }
+    // A connection that a ring still works on is closed a turn later.
+    run.make_room(clients(&run.settings), if uses_a_ring(run) { 2 } else { 1 })?;
     signal::note_interrupts()?;
     let start = Start::new(threads);
     let part = |thread| {
@@ -63,6 +69,10 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     })
 }
 
+fn uses_a_ring(run: &LoadRun) -> bool {
+    run.settings.word(BACK_END.name) == COMPLETIONS
+}
+
 /// What a thread of the load needs to know.
 struct Plan<'a> {
     run: &'static LoadRun,
@@ -76,7 +86,11 @@ impl Plan<'_> {
     fn ask(&self) -> Result<()> {
         let guard = Guard(self.start);
         thread::set_timer_slack(1).context("the timer slack cannot be set")?;
-        self.ask_with(Readiness::new(self.run)?)?;
+        if uses_a_ring(self.run) {
+            self.ask_with(Completions::new()?)?;
+        } else {
+            self.ask_with(Readiness::new(self.run)?)?;
+        }
         std::mem::forget(guard);
         Ok(())
     }
@@ -123,7 +137,7 @@ impl Plan<'_> {
             turns.step(None)?;
         }
         start.wait_until_closed();
-        let measure = turns.finish();
+        let measure = turns.finish()?;
         run.measured.lock().unwrap_or_else(PoisonError::into_inner).add(&measure);
         Ok(())
     }

@@ -101,7 +101,8 @@ impl<B: BackEnd> Turns<B> {
     }
 
     /// What was measured, all clients having reached their end.
-    pub fn finish(mut self) -> Measure<'static> {
+    pub fn finish(mut self) -> Result<Measure<'static>> {
+        self.back_end.finish()?;
         self.at = now();
         self.used.look(self.at, &self.run.window);
         self.measure.generator = self.used.of_window();
@@ -109,7 +110,7 @@ impl<B: BackEnd> Turns<B> {
             self.measure.due(due);
             self.measure.never_sent(due);
         }
-        self.measure
+        Ok(self.measure)
     }
 
     /// Once around the loop; waits for events no longer than until that moment.
@@ -244,14 +245,17 @@ impl<B: BackEnd> Turns<B> {
 
     /// Sends the requests that are due, as far as the connection takes them, and waits for what it waits for.
     pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
-        let mut flags = PollFlags::POLLIN;
         loop {
-            let member = &mut self.members[index];
+            let member = &self.members[index];
             let has_another = member.sent < member.requests.len() && member.made < self.usage.requests;
-            if caller.is_sending() {
-                flags |= PollFlags::POLLOUT;
-            }
             if !has_another || caller.is_sending() {
+                let flags = match member.sent {
+                    _ if !caller.is_sending() => PollFlags::POLLIN,
+                    // Nobody answers a request that has not come.
+                    1 => PollFlags::POLLOUT,
+                    // A server that cannot send its replies to the others takes no more of this one.
+                    _ => PollFlags::POLLIN | PollFlags::POLLOUT,
+                };
                 return self.settle(index, caller, flags);
             }
             self.begin_request(index);
@@ -263,7 +267,7 @@ impl<B: BackEnd> Turns<B> {
                 self.measure.comes(self.at);
             }
             match caller.ask() {
-                Ok(Progress::Blocked(wanted) | Progress::Yields(wanted)) => flags = wanted,
+                Ok(Progress::Blocked(_) | Progress::Yields(_)) => {}
                 Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
                 Err(failure) => return self.lose(index, caller, &failure),
             }
@@ -308,8 +312,8 @@ impl<B: BackEnd> Turns<B> {
                         return self.part(index, caller);
                     }
                     if !caller.is_behind() {
-                        let flags = if caller.is_sending() { POLLED_WHILE_SENDING } else { PollFlags::POLLIN };
-                        self.settle(index, caller, flags);
+                        // Others may be due that could not be sent before.
+                        self.ask(index, caller);
                         return self.freed(index);
                     }
                     self.freed(index);
@@ -440,6 +444,3 @@ impl<B: BackEnd> Turns<B> {
         self.waiting.clear();
     }
 }
-
-/// Of a connection that receives replies to earlier requests while it sends.
-const POLLED_WHILE_SENDING: PollFlags = PollFlags::POLLIN.union(PollFlags::POLLOUT);

@@ -4,10 +4,10 @@
 //! Bytes arrive in buffers that all connections share and that are given back at once. A connection with unsent output
 //! is not given what it has received; when that is more than an inbox holds, its receive is cancelled until then.
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::MutexGuard;
 
 use anyhow::{Context, Result};
 
@@ -15,11 +15,10 @@ use crate::about::About;
 use crate::connection::Connection;
 use crate::design::{COMMON, Design, Run, Worker, no_pool};
 use crate::feature::{Feature, IO_URING};
-use crate::inbox::{CAPACITY, Inbox};
-use crate::outbox::Outbox;
-use crate::primitive::{Received, Receiver, Sender, Sent, Waits, Want};
+use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
 use crate::sys::ring::{Buffer, Completion, Ring};
+use crate::through_ring::{Parcels, ThroughRing};
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -93,6 +92,7 @@ fn serve(run: &'static Run) -> Result<()> {
                     ring.accept(listener)?;
                     continue;
                 }
+                Completion::Ready { .. } => continue,
                 Completion::Received { socket, result, more } => {
                     let client = clients.get_mut(&socket).expect("a client stays while its receive is in flight");
                     client.received(&mut ring, result, more);
@@ -120,7 +120,7 @@ fn serve(run: &'static Run) -> Result<()> {
 /// A connection, and which of its operations are in flight. It stays until none is.
 struct Client {
     connection: Connection,
-    parcels: Arc<Mutex<Parcels>>,
+    through: ThroughRing,
     receiving: Receiving,
     sending: bool,
     closing: bool,
@@ -136,25 +136,17 @@ enum Receiving {
 
 impl Client {
     fn new(worker: &mut Worker, socket: OwnedFd) -> Self {
-        let parcels = Arc::default();
-        let through = ThroughRing { parcels: Arc::clone(&parcels) };
-        let connection = worker.open_with(socket, Box::new(through.clone()), Box::new(through));
-        Client { connection, parcels, receiving: Receiving::No, sending: false, closing: false }
+        let through = ThroughRing::default();
+        let connection = worker.open_with(socket, Box::new(through.clone()), Box::new(through.clone()));
+        Client { connection, through, receiving: Receiving::No, sending: false, closing: false }
     }
 
     fn received(&mut self, ring: &mut Ring, result: io::Result<Option<Buffer>>, more: bool) {
         if !more {
             self.receiving = Receiving::No;
         }
-        let mut parcels = self.parcels();
-        match result {
-            Ok(Some(buffer)) => ring.take(buffer, &mut parcels.received),
-            Ok(None) => parcels.ended = Some(Ok(())),
-            // Asked for again when it is wanted: all buffers have been given back by then.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ECANCELED | libc::EINTR)) => return,
-            Err(error) => parcels.ended = Some(Err(error)),
-        }
-        parcels.receives += 1;
+        // Asked for again when it is wanted: all buffers have been given back by then.
+        self.parcels().take(ring, result);
     }
 
     /// Lets the connection go on, and submits what it wants to be done.
@@ -163,12 +155,12 @@ impl Client {
         if !self.sending && !self.closing {
             self.closing = self.connection.advance_in_place().is_none();
         }
-        let mut parcels = self.parcels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parcels = self.through.parcels();
         if let Some((bytes, range)) = parcels.to_send.take() {
             ring.send(self.connection.socket(), bytes, range)?;
             self.sending = true;
         }
-        let wanted = !self.closing && parcels.ended.is_none() && parcels.received.len() < CAPACITY;
+        let wanted = !self.closing && parcels.wants_more();
         match self.receiving {
             Receiving::No if wanted => {
                 ring.receive(self.connection.socket())?;
@@ -188,68 +180,6 @@ impl Client {
     }
 
     fn parcels(&self) -> MutexGuard<'_, Parcels> {
-        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What passes between the ring and the two ends of one connection. One thread has both, so nobody ever waits for it.
-#[derive(Default)]
-struct Parcels {
-    received: VecDeque<u8>,
-    /// Completions of receives that the connection has not counted.
-    receives: u64,
-    /// After what was received comes the end, or an error.
-    ended: Option<io::Result<()>>,
-    to_send: Option<(Arc<[u8]>, std::ops::Range<usize>)>,
-    sent: Option<io::Result<usize>>,
-}
-
-/// Stands where other designs have primitives: takes from what completions have brought, and leaves what is to be
-/// submitted.
-#[derive(Clone)]
-struct ThroughRing {
-    parcels: Arc<Mutex<Parcels>>,
-}
-
-impl ThroughRing {
-    fn parcels(&self) -> MutexGuard<'_, Parcels> {
-        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Receiver for ThroughRing {
-    fn receive(&mut self, _socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
-        let mut parcels = self.parcels();
-        (0..std::mem::take(&mut parcels.receives)).for_each(|_| inbox.count_call());
-        let bytes = parcels.received.read(inbox.room(want.most()))?;
-        if bytes > 0 {
-            inbox.filled(bytes);
-            return Ok(Received::Bytes(bytes));
-        }
-        // A client that has once sent too much too early does not keep the memory for it.
-        parcels.received.shrink_to(CAPACITY);
-        match &mut parcels.ended {
-            None => Ok(Received::Blocked),
-            Some(end) => std::mem::replace(end, Ok(())).map(|()| Received::End),
-        }
-    }
-}
-
-impl Sender for ThroughRing {
-    /// Called when no send is in flight: a piece is one operation, and a short one is followed by another.
-    fn send(&mut self, _socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
-        let mut parcels = self.parcels();
-        if let Some(result) = parcels.sent.take() {
-            outbox.count_call();
-            match result {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => outbox.sent(result? as u64),
-            }
-        }
-        parcels.to_send = match outbox.front() {
-            None => return Ok(Sent::Done),
-            Some(piece) => Some(piece.in_memory()?),
-        };
-        Ok(Sent::Blocked)
+        self.through.parcels()
     }
 }

@@ -3,13 +3,13 @@
 use crate::about::About;
 use crate::course::pause;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, THREADS};
-use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
+use crate::load::{BACK_END, CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
 use crate::primitive::Waits;
 
 pub static ENTRY: Load = Load {
     about: About {
         summary: "One process with an event loop, each connection waiting for its reply before it asks again",
-        source: "epoll(7)",
+        source: "epoll(7), io_uring(7)",
     },
     waits: Waits::ForReadiness,
     settings: &[
@@ -24,6 +24,7 @@ pub static ENTRY: Load = Load {
         PIPELINE,
         REQUESTS_PER_CONNECTION,
         CLOSING,
+        BACK_END,
     ],
     workers: |settings| settings.integer(THREADS.name) as usize,
     requests: &[CLIENTS, LOOPS],

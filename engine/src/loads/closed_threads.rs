@@ -37,7 +37,7 @@ const STACK: usize = 256 << 10;
 
 fn run(run: &'static LoadRun) -> Result<()> {
     let clients = clients(&run.settings);
-    run.make_room(clients)?;
+    run.make_room(clients, 1)?;
     signal::note_interrupts()?;
     let gate: &'static Gate = Box::leak(Box::default());
     let connect_first = run.keeps() && run.is_timed();

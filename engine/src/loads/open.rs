@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, Process, REQUESTS_PER_CONNECTION, Schedule, THREADS};
-use crate::load::{CLIENTS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
+use crate::load::{BACK_END, CLIENTS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
 use crate::scheduled::{ARRIVALS, RATE, WAIT};
@@ -32,6 +32,7 @@ pub static ENTRY: Load = Load {
         PIPELINE,
         REQUESTS_PER_CONNECTION,
         CLOSING,
+        BACK_END,
         WAIT,
     ],
     workers: |settings| settings.integer(THREADS.name) as usize,
@@ -43,7 +44,8 @@ pub static ENTRY: Load = Load {
 /// What the moments follow from.
 const ARRIVAL_SEED: Setting = Setting {
     name: "arrival_seed",
-    help: "Loads with the same seed, rate and threads have their requests due at the same moments",
+    help: "Loads with the same seed, rate and threads have their requests due at the same moments; several loads beside each \
+           other need different ones",
     unit: None,
     kind: SettingKind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
 };

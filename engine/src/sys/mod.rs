@@ -13,6 +13,8 @@ pub mod poll;
 pub mod process;
 pub mod readiness;
 pub mod ring;
+#[cfg(test)]
+mod ring_tests;
 pub mod select;
 pub mod sends;
 pub mod shared;

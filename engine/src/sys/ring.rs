@@ -3,7 +3,6 @@
 //! That memory belongs to the ring: the bytes of a send until its completion has come, the receive buffers for as long as
 //! the ring lives. What is left to the caller is to keep a socket open while an operation on it is in flight.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -13,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Release};
 use std::time::Duration;
 
-use io_uring::types::{BufRingEntry, CancelBuilder, Fd, Timespec};
+use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
+use super::descriptor::PollFlags;
 use super::retry;
 
 /// Submissions that one io_uring_enter can take; more of them take another one.
@@ -35,11 +35,12 @@ enum Operation {
     Send,
     Cancel,
     Pause,
+    Poll,
 }
 
 impl Operation {
-    const ALL: [Operation; 5] =
-        [Operation::Accept, Operation::Receive, Operation::Send, Operation::Cancel, Operation::Pause];
+    const ALL: [Operation; 6] =
+        [Operation::Accept, Operation::Receive, Operation::Send, Operation::Cancel, Operation::Pause, Operation::Poll];
 
     fn tag(self, socket: RawFd) -> u64 {
         (self as u64) << 32 | u64::from(socket as u32)
@@ -55,7 +56,8 @@ pub struct Ring {
 /// What the kernel may read or write.
 struct Memory {
     buffers: Buffers,
-    sending: HashMap<RawFd, Arc<[u8]>>,
+    /// By descriptor.
+    sending: Vec<Option<Arc<[u8]>>>,
     pause: Box<Timespec>,
 }
 
@@ -87,6 +89,13 @@ pub enum Completion {
     },
     /// Of [`Ring::pause`]: the time is over.
     Paused,
+    /// Of [`Ring::poll`]: the socket is ready, or has failed, which the next call on it tells; or the poll was cancelled.
+    Ready {
+        /// Where.
+        socket: RawFd,
+        /// Which of the polls.
+        mark: u16,
+    },
 }
 
 /// A receive buffer that holds bytes, until [`Ring::take`] gives it back.
@@ -117,6 +126,7 @@ impl Ring {
             (opcode::Send::CODE, "IORING_OP_SEND"),
             (opcode::AsyncCancel::CODE, "IORING_OP_ASYNC_CANCEL"),
             (opcode::Timeout::CODE, "IORING_OP_TIMEOUT"),
+            (opcode::PollAdd::CODE, "IORING_OP_POLL_ADD"),
         ] {
             if !probe.is_supported(code) {
                 return Err(Refusal { call: name, error: io::Error::from_raw_os_error(libc::EOPNOTSUPP) });
@@ -124,10 +134,8 @@ impl Ring {
         }
         let buffers = Buffers::new(buffers, buffer_bytes).map_err(|error| Refusal { call: "mmap", error })?;
         // From here on the ring's own drop lets go of the memory, after it has cancelled whatever uses it.
-        let ring = Ring {
-            ring,
-            memory: ManuallyDrop::new(Memory { buffers, sending: HashMap::new(), pause: Box::default() }),
-        };
+        let ring =
+            Ring { ring, memory: ManuallyDrop::new(Memory { buffers, sending: Vec::new(), pause: Box::default() }) };
         let buffers = &ring.memory.buffers;
         // SAFETY: the entries are page-aligned memory of that length, which lives longer than the kernel's ring.
         unsafe { ring.ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.places, GROUP, 0) }
@@ -162,9 +170,32 @@ impl Ring {
         let part = &bytes[range];
         let length = u32::try_from(part.len()).unwrap_or(u32::MAX);
         let entry = opcode::Send::new(Fd(socket), part.as_ptr(), length).flags(libc::MSG_NOSIGNAL).build();
-        let before = self.memory.sending.insert(socket, bytes);
+        let place = socket as usize;
+        if place >= self.memory.sending.len() {
+            self.memory.sending.resize(place + 1, None);
+        }
+        let before = self.memory.sending[place].replace(bytes);
         assert!(before.is_none(), "there is one send at a time for each socket");
         self.push(entry.user_data(Operation::Send.tag(socket)))
+    }
+
+    /// Ends the send of a socket: its completion is ECANCELED, or whatever came before.
+    pub fn cancel_send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let entry = opcode::AsyncCancel::new(Operation::Send.tag(socket.as_raw_fd())).build();
+        self.push(entry.user_data(Operation::Cancel.tag(0)))
+    }
+
+    /// Says once when a socket is ready for this. The mark comes back: that of a poll whose socket has been closed may come
+    /// when another socket has its number.
+    pub fn poll(&mut self, socket: BorrowedFd<'_>, flags: PollFlags, mark: u16) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), flags.bits() as u32).build();
+        self.push(entry.user_data(Operation::Poll.tag(socket.as_raw_fd()) | u64::from(mark) << 48))
+    }
+
+    /// Ends a poll before its time.
+    pub fn cancel_poll(&mut self, socket: RawFd, mark: u16) -> io::Result<()> {
+        let entry = opcode::AsyncCancel::new(Operation::Poll.tag(socket) | u64::from(mark) << 48).build();
+        self.push(entry.user_data(Operation::Cancel.tag(0)))
     }
 
     /// Waits without waiting: the completion comes when the time is over. One pause at a time.
@@ -179,11 +210,21 @@ impl Ring {
         retry(|| self.ring.submit_and_wait(1)).map(drop)
     }
 
+    /// As [`Ring::wait`], for so long at most; a signal ends the waiting too (io_uring_enter(2), IORING_ENTER_EXT_ARG).
+    pub fn wait_at_most(&mut self, time: Duration) -> io::Result<()> {
+        let time = Timespec::from(time);
+        match self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time)) {
+            // EBUSY: completions wait to be taken before more is submitted.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
     /// The next completion that has come, if there is one.
     pub fn completion(&mut self) -> Option<Completion> {
         loop {
             let entry = self.ring.completion().next()?;
-            let operation = Operation::ALL[(entry.user_data() >> 32) as usize];
+            let operation = Operation::ALL[(entry.user_data() >> 32) as u16 as usize];
             let socket = entry.user_data() as u32 as RawFd;
             let more = cqueue::more(entry.flags());
             // The kernel's form of a result: a negative one is the number of an error.
@@ -208,10 +249,11 @@ impl Ring {
                     Completion::Received { socket, result, more }
                 }
                 Operation::Send => {
-                    self.memory.sending.remove(&socket);
+                    self.memory.sending[socket as usize] = None;
                     Completion::Sent { socket, result }
                 }
                 Operation::Pause => Completion::Paused,
+                Operation::Poll => Completion::Ready { socket, mark: (entry.user_data() >> 48) as u16 },
                 // What was cancelled says so itself.
                 Operation::Cancel => continue,
             });
@@ -366,92 +408,4 @@ fn no_memory() -> String {
          the memory of the control group (memory.max); raise the limit (ulimit -l), or have fewer rings, which is a lower \
          --pool or fewer --clients: each worker that sends through one makes its own"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::fd::AsFd;
-
-    use super::*;
-    use crate::sys::descriptor::{read, stream_pair, write};
-
-    /// A ring, and the two ends of a connection; none where this machine has no rings, which is said.
-    fn ring(buffers: u16) -> Option<(Ring, OwnedFd, OwnedFd)> {
-        let ring = Ring::new(buffers, 64).inspect_err(|refusal| println!("skipped: {refusal}")).ok()?;
-        let (near, far) = stream_pair().unwrap();
-        Some((ring, near, far))
-    }
-
-    fn next(ring: &mut Ring) -> Completion {
-        loop {
-            if let Some(completion) = ring.completion() {
-                return completion;
-            }
-            ring.wait().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_single_buffer_brings_all_bytes_and_then_the_end() {
-        let Some((mut ring, near, far)) = ring(1) else { return };
-        let sent: Vec<u8> = (0..=255).collect();
-        write(far.as_fd(), &sent).unwrap();
-        drop(far);
-        let (mut received, mut without_buffer) = (Vec::new(), 0);
-        ring.receive(near.as_fd()).unwrap();
-        loop {
-            let Completion::Received { socket, result, more } = next(&mut ring) else { panic!("a receive was made") };
-            assert_eq!(socket, near.as_raw_fd());
-            match result {
-                Ok(Some(buffer)) => ring.take(buffer, &mut received),
-                Ok(None) => break,
-                Err(error) => {
-                    assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS));
-                    without_buffer += 1;
-                }
-            }
-            if !more {
-                ring.receive(near.as_fd()).unwrap();
-            }
-        }
-        assert_eq!(received, sent);
-        assert!(without_buffer > 0, "256 bytes came in one buffer of 64");
-    }
-
-    #[test]
-    fn a_cancelled_receive_says_so_and_comes_no_more() {
-        let Some((mut ring, near, far)) = ring(4) else { return };
-        ring.receive(near.as_fd()).unwrap();
-        ring.cancel_receive(near.as_fd()).unwrap();
-        let Completion::Received { result, more, .. } = next(&mut ring) else { panic!("a receive was cancelled") };
-        assert_eq!(result.err().and_then(|error| error.raw_os_error()), Some(libc::ECANCELED));
-        assert!(!more);
-        write(far.as_fd(), b"too late").unwrap();
-        ring.pause(Duration::from_millis(10)).unwrap();
-        assert!(matches!(next(&mut ring), Completion::Paused));
-    }
-
-    #[test]
-    fn a_send_keeps_its_bytes_until_it_is_done_or_the_ring_goes() {
-        let Some((mut ring, near, far)) = ring(4) else { return };
-        let bytes: Arc<[u8]> = vec![7; 16 << 20].into();
-        ring.send(near.as_fd(), Arc::clone(&bytes), 0..bytes.len()).unwrap();
-        let Completion::Sent { result: Ok(sent), .. } = next(&mut ring) else { panic!("a send was made") };
-        assert!(0 < sent && sent < bytes.len(), "{sent} bytes fit into a socket that nobody reads");
-        assert_eq!(Arc::strong_count(&bytes), 1);
-        // Nothing fits any more: this one stays in flight.
-        ring.send(near.as_fd(), Arc::clone(&bytes), sent..bytes.len()).unwrap();
-        ring.pause(Duration::from_millis(1)).unwrap();
-        assert!(matches!(next(&mut ring), Completion::Paused));
-        assert_eq!(Arc::strong_count(&bytes), 2);
-        drop(ring);
-        assert_eq!(Arc::strong_count(&bytes), 1);
-        // What was cancelled sends nothing more.
-        drop(near);
-        let (mut buffer, mut left) = (vec![0; 1 << 16], sent);
-        while left > 0 {
-            left -= read(far.as_fd(), &mut buffer).unwrap();
-        }
-        assert_eq!(read(far.as_fd(), &mut buffer).unwrap(), 0);
-    }
 }

@@ -5,6 +5,7 @@
 
 pub mod both_ends;
 pub mod client;
+pub mod crowd;
 pub mod gated;
 pub mod interactive;
 pub mod namespaces;

@@ -1,0 +1,106 @@
+//! What stands in the place of primitives where bytes move through a ring of submissions and completions (io_uring(7)).
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::inbox::{CAPACITY, Inbox};
+use crate::outbox::Outbox;
+use crate::primitive::{Received, Receiver, Sender, Sent, Want};
+use crate::sys::ring::{Buffer, Ring};
+
+/// What passes between the ring and the two ends of one connection. One thread has both, so nobody ever waits for it.
+#[derive(Default)]
+pub struct Parcels {
+    received: VecDeque<u8>,
+    /// Completions of receives that the connection has not counted.
+    receives: u64,
+    /// After what was received comes the end, or an error.
+    ended: Option<io::Result<()>>,
+    /// What is to be submitted.
+    pub to_send: Option<(Arc<[u8]>, Range<usize>)>,
+    /// It was submitted, and nothing has come of it yet.
+    pub in_flight: bool,
+    /// What came of that.
+    pub sent: Option<io::Result<usize>>,
+}
+
+impl Parcels {
+    /// Takes what a completion of a receive has brought. Where no buffer was free, or the receive was cancelled, that is
+    /// nothing.
+    pub fn take(&mut self, ring: &mut Ring, result: io::Result<Option<Buffer>>) {
+        match result {
+            Ok(Some(buffer)) => ring.take(buffer, &mut self.received),
+            Ok(None) => self.ended = Some(Ok(())),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ECANCELED | libc::EINTR)) => return,
+            Err(error) => self.ended = Some(Err(error)),
+        }
+        self.receives += 1;
+    }
+
+    /// Whether there is something to be received.
+    pub fn has_some(&self) -> bool {
+        !self.received.is_empty() || self.ended.is_some()
+    }
+
+    /// Whether more is to be received: the peer has not ended, and there is no more than an inbox holds.
+    pub fn wants_more(&self) -> bool {
+        self.ended.is_none() && self.received.len() < CAPACITY
+    }
+}
+
+/// Stands where other designs have primitives: takes from what completions have brought, and leaves what is to be
+/// submitted.
+#[derive(Clone, Default)]
+pub struct ThroughRing {
+    parcels: Arc<Mutex<Parcels>>,
+}
+
+impl ThroughRing {
+    /// What passes.
+    pub fn parcels(&self) -> MutexGuard<'_, Parcels> {
+        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Receiver for ThroughRing {
+    fn receive(&mut self, _socket: BorrowedFd<'_>, want: Want, inbox: &mut Inbox) -> io::Result<Received> {
+        let mut parcels = self.parcels();
+        (0..std::mem::take(&mut parcels.receives)).for_each(|_| inbox.count_call());
+        let bytes = parcels.received.read(inbox.room(want.most()))?;
+        if bytes > 0 {
+            inbox.filled(bytes);
+            return Ok(Received::Bytes(bytes));
+        }
+        // A client that has once sent too much too early does not keep the memory for it.
+        parcels.received.shrink_to(CAPACITY);
+        match &mut parcels.ended {
+            None => Ok(Received::Blocked),
+            Some(end) => std::mem::replace(end, Ok(())).map(|()| Received::End),
+        }
+    }
+}
+
+impl Sender for ThroughRing {
+    /// A piece is one operation, and a short one is followed by another.
+    fn send(&mut self, _socket: BorrowedFd<'_>, outbox: &mut Outbox) -> io::Result<Sent> {
+        let mut parcels = self.parcels();
+        if parcels.in_flight {
+            return Ok(Sent::Blocked);
+        }
+        if let Some(result) = parcels.sent.take() {
+            outbox.count_call();
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => outbox.sent(result? as u64),
+            }
+        }
+        parcels.to_send = match outbox.front() {
+            None => return Ok(Sent::Done),
+            Some(piece) => Some(piece.in_memory()?),
+        };
+        Ok(Sent::Blocked)
+    }
+}
