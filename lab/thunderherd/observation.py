@@ -183,6 +183,7 @@ class Observation:
             elapsed_seconds=elapsed_seconds(self.loads),
             latencies=[load.latency for load in self.loads],
             figures=figures_of(self.loads),
+            replied=sum(load.tally.bytes_received for load in self.loads),
             flow=flow_of(self.loads, self.before, self.after),
             rate_gigabits=self.contender.lab.rate_gigabits,
             queueing_bound=self.contender.queueing_bound,
