@@ -278,6 +278,28 @@ def test_what_is_explained_and_what_is_not_is_said() -> None:
     assert "work of the kernel within system calls is in it: how much of it cannot be told" in said
 
 
+def test_what_profiles_say_of_the_rest_is_told_beside_it_and_is_no_cause() -> None:
+    found = explain(counts("a"), counts("b"), limits(), between(-20, -22, -18))
+    network = Range(value=-12 * MICROSECOND, low=-15 * MICROSECOND, high=-9 * MICROSECOND)
+    told = found.model_copy(update={"network": network})
+    text = sentence(told)
+    assert text.startswith(sentence(found).partition(" (work of the kernel")[0])
+    assert text.endswith(
+        "by the profiles its network code, which has no price, makes 12.0 µs of the difference, bounds "
+        "9.0 to 15.0)."
+    )
+    assert "cannot be told" not in text
+    names = [row.cause for row in decomposition(told).rows]
+    assert names[-3:] == ["the rest", "network code in it, by profiles", "difference"]
+    assert (decomposition(told).rows[-2].amount, decomposition(told).rows[-2].span) == (
+        "-12.0",
+        "-15.0 to -9.0",
+    )
+    assert told.rest == found.rest
+    assert any("Network code" in line for line in legend(told))
+    assert not any("Network code" in line for line in legend(found))
+
+
 def test_bounds_of_ranges() -> None:
     one, other = Range(value=2, low=1, high=4), Range(value=-1, low=-3, high=2)
     assert (one - other).model_dump() == {"value": 3, "low": -1, "high": 7}
@@ -291,6 +313,7 @@ def test_a_difference_that_is_not_shown_is_not_told_as_one() -> None:
     )
     assert text.startswith("lean and other are not separated in server CPU per request")
     assert "-3.00 to 2.00" in text
+    assert "): -0.20 µs are 1 system call less; -0.80 µs cannot be" in text, "they add up to what is told"
 
 
 def test_few_blocks_give_a_difference_without_an_interval() -> None:

@@ -19,6 +19,8 @@ from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
 from thunderherd.engine import EngineError
 from thunderherd.errors import Refusal, UserError
+from thunderherd.explained import network_part
+from thunderherd.explanation_form import Difference, Explanation, Range
 from thunderherd.flame_graphs import file_name
 from thunderherd.profile_form import ContenderProfile, ProfilingSummary, Share, SideProfile
 from thunderherd.profile_view import copying_sentences
@@ -48,7 +50,7 @@ def profile_lines(event: str = "cpu-clock", kernel_symbols: object = True) -> li
     stacks: list[tuple[list[str], list[str], list[int]]] = [
         (["main", "send"], ["tcp_sendmsg", "_copy_from_iter", "rep_movs_alternative"], [200, 500]),
         (["main", "__memmove_avx_unaligned_erms"], [], [300]),
-        (["main", "send"], ["sock_def_readable", "_raw_spin_unlock_irqrestore"], [400, 700]),
+        (["main", "send"], ["tcp_sendmsg", "sock_def_readable", "_raw_spin_unlock_irqrestore"], [400, 700]),
         (["main", "send"], ["__schedule", "__perf_event_task_sched_out"], [600]),
         (["main", "[libc.so.6]"], [], [800]),
         (["main"], [], [900, 1000, 1100, 1200, 1300]),
@@ -189,6 +191,7 @@ def test_they_are_made_after_all_others_and_never_mixed_with_them(rig: Rig) -> N
         assert side.copying_by_kind == {
             "across": pytest.approx(4 / 22), "kernel": 0, "program": pytest.approx(2 / 22),
         }  # fmt: skip
+        assert side.network is not None and side.network.value == pytest.approx(4 / 22), "no copying"
         assert side.interrupts_off == pytest.approx(4 / 22)
         assert side.of_sampling == pytest.approx(2 / 24)
         assert side.unnamed == pytest.approx(2 / 22)
@@ -206,7 +209,7 @@ def test_the_folded_stacks_are_all_samples_that_count(rig: Rig) -> None:
     rig.run()
     lines = (rig.directory / "profiles" / "prefork.folded").read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == 22
-    assert "thunderherd-engine;main;send;sock_def_readable_[k] 4" in lines
+    assert "thunderherd-engine;main;send;tcp_sendmsg_[k];sock_def_readable_[k] 4" in lines
     assert not any("_raw_spin_unlock" in line or "perf_event" in line for line in lines)
 
 
@@ -416,6 +419,49 @@ def test_explain_says_how_much_is_copying_and_draws_a_pair(
     study = str(real_run.parent / "stacks.toml")
     assert run_command(["run", study, "--out", str(real_run), "--profile", "--resume"]) == 0
     assert len(thunderherd.load(real_run).profiled()) == 2
+
+
+def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig) -> None:
+    summary = rig.run()
+    a, b = "prefork", "iterative"
+    microseconds = {a: 80.0, b: 36.0}
+    trials = [
+        each.model_copy(
+            update={
+                "metrics": {
+                    **(each.metrics or {}),
+                    "server_cpu_per_request": microseconds.get(each.contender, 1.0) * 1e-6,
+                }
+            }
+        )
+        for each in thunderherd.load(rig.directory).trials
+    ]
+    between = Difference(a=8e-5, b=3.6e-5, value=4.4e-5, low=4e-5, high=5e-5, confidence=0.95, blocks=10)
+    told = Explanation(a=a, b=b, side="server", per="request", difference=between, causes=[], trials=(1, 1))
+
+    def part(side: str = "server", **changes: Any) -> Range | None:
+        """With these changes to the server's profile of the first."""
+        profiles = profiles_of(summary)
+        changed = [
+            each.model_copy(update={"sides": {"server": each.sides["server"].model_copy(update=changes)}})
+            if each.contender == a
+            else each
+            for each in profiles.contenders
+        ]
+        update = {"profiles": profiles.model_copy(update={"contenders": changed})}
+        return network_part(summary.model_copy(update=update), trials, told.model_copy(update={"side": side}))
+
+    alike = part()
+    assert alike is not None
+    assert alike.value == pytest.approx(44e-6 * 4 / 22)
+    assert alike.low < 0 < alike.value < alike.high, "22 samples tell little"
+    half = part(network=Share(value=0.5, low=0.5, high=0.6, confidence=0.95))
+    assert half is not None and half.value == pytest.approx(40e-6 - 36e-6 * 4 / 22)
+    assert half.high - half.value > 8e-6
+    assert part(network=None) is None
+    assert part("both") is None, "the clients were not sampled"
+    assert part(covered=0.5) is None, "those that live shortly were missed"
+    assert part(covered=0.5, why_not_cpus=None) is not None
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 
 from thunderherd.counting_form import ContenderCounts
 from thunderherd.errors import UserError
 from thunderherd.explanation import explain
-from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per
+from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per, Range
 from thunderherd.labs import KINDS, USUAL
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics import metric as metric_named
+from thunderherd.profile_form import ProfiledSide, Share
 from thunderherd.records import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
 from thunderherd.samples import hodges_lehmann
 from thunderherd.selection import blocks_of
@@ -47,8 +50,15 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
             if between is not None and counts[0] and counts[1]:
                 tcp = _has_tcp(summary, a, b)
                 told = explain(counts[0], counts[1], summary.limits, between, side=side, per=per, has_tcp=tcp)
-                found.append(told.model_copy(update={"remarks": _remarks(summary, a, b)}))
+                found.append(_beside(told, summary, trials))
     return found
+
+
+def _beside(told: Explanation, summary: Summary, trials: Sequence[TrialRecord]) -> Explanation:
+    """With what belongs beside its figures, and what profiles say of its rest."""
+    has_price = any(each.cause == "connections" and each.amount is not None for each in told.causes)
+    network = None if has_price else network_part(summary, trials, told)
+    return told.model_copy(update={"remarks": _remarks(summary, told.a, told.b), "network": network})
 
 
 def _remarks(summary: Summary, a: str, b: str) -> list[str]:
@@ -86,7 +96,7 @@ def explained(
     if between is None:
         raise UserError(f"explain: {why_no_difference(summary, a, b, per)}")
     told = explain(counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_has_tcp(summary, a, b))
-    return told.model_copy(update={"remarks": _remarks(summary, a, b)})
+    return _beside(told, summary, trials)
 
 
 def _has_tcp(summary: Summary, *names: str) -> bool:
@@ -261,14 +271,9 @@ def difference(
     per: Per,
 ) -> Difference | None:
     """What a needs more than b, paired by the blocks that count; None where no block tells both."""
-    accepted = summary.trials.accepted_blocks[: summary.study.blocks]
-    blocks = {block.number: block for block in blocks_of(trials)}
     told = []
-    for number in accepted:
-        block = blocks.get(number)
-        if block is None or not (block.succeeded(a) and block.succeeded(b)):
-            continue
-        of_a, of_b = (seconds(block.trials[name].metrics or {}, side, per) for name in (a, b))
+    for metrics_a, metrics_b in _paired(summary, trials, a, b):
+        of_a, of_b = seconds(metrics_a, side, per), seconds(metrics_b, side, per)
         if of_a is not None and of_b is not None:
             told.append((of_a, of_b))
     if not told:
@@ -285,6 +290,17 @@ def difference(
         confidence=found.confidence,
         blocks=found.n,
     )
+
+
+def _paired(
+    summary: Summary, trials: Iterable[TrialRecord], a: str, b: str
+) -> Iterator[tuple[TrialMetrics, TrialMetrics]]:
+    """The metrics of both, of each block that counts and has them."""
+    blocks = {block.number: block for block in blocks_of(trials)}
+    for number in summary.trials.accepted_blocks[: summary.study.blocks]:
+        block = blocks.get(number)
+        if block is not None and block.succeeded(a) and block.succeeded(b):
+            yield block.trials[a].metrics or {}, block.trials[b].metrics or {}
 
 
 CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
@@ -308,6 +324,55 @@ def seconds(metrics: TrialMetrics, side: ExplainedSide, per: Per) -> float | Non
         return sum(known)
     requests, connections = metrics.get("requests"), metrics.get("connections")
     return sum(known) * requests / connections if requests and connections else None
+
+
+LEAST_COVERED = 0.8
+"""Of a side's CPU time, where its processes and threads are sampled each by itself: shares of less are those
+of whoever lives long."""
+
+
+def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanation) -> Range | None:
+    """What the kernel's network code adds to one contender against another: the share of the samples by the
+    CPU time of the judged trials, paired by blocks. None where profiles do not tell it of both.
+
+    Bounds: those of the shares and of the CPU time in quadrature, as they come from trials of their own.
+    """
+    sides: tuple[ProfiledSide, ...] = ("server", "client") if told.side == "both" else (told.side,)
+    shares = [{side: _network_share(summary, name, side) for side in sides} for name in (told.a, told.b)]
+    differences: list[float] = []
+    spent: dict[tuple[int, ProfiledSide], list[float]] = {}
+    for pair in _paired(summary, trials, told.a, told.b):
+        parts = []
+        for which, metrics in enumerate(pair):
+            for side, share in shares[which].items():
+                used = seconds(metrics, side, told.per)
+                if share is None or used is None:
+                    return None
+                spent.setdefault((which, side), []).append(used)
+                parts.append(share.value * used * (1 if which == 0 else -1))
+        differences.append(sum(parts))
+    if not differences:
+        return None
+    found = hodges_lehmann(differences, told.difference.confidence or 1 - summary.study.alpha)
+    down = [0.0 if found.low is None else found.value - found.low]
+    up = [0.0 if found.high is None else found.high - found.value]
+    for (which, side), used_of_blocks in spent.items():
+        share = shares[which][side]
+        assert share is not None
+        below, above = share.value - share.low, share.high - share.value
+        lower, upper = (below, above) if which == 0 else (above, below)
+        used = median(used_of_blocks)
+        down.append(used * lower)
+        up.append(used * upper)
+    return Range(value=found.value, low=found.value - math.hypot(*down), high=found.value + math.hypot(*up))
+
+
+def _network_share(summary: Summary, name: str, side: ProfiledSide) -> Share | None:
+    told = summary.profiles.of(name) if summary.profiles else None
+    profile = told.sides.get(side) if told else None
+    if profile is None or (profile.why_not_cpus and (profile.covered or 0.0) < LEAST_COVERED):
+        return None
+    return profile.network
 
 
 def why_no_difference(summary: Summary, a: str, b: str, per: Per) -> str:

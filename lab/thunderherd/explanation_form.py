@@ -110,6 +110,12 @@ class Explanation(_Record):
     difference: Difference
     causes: list[Cause] = Field(description="the largest amount first, the rest last")
     trials: tuple[int, int] = Field(description="counted trials of a and of b")
+    network: Range | None = Field(
+        default=None,
+        description="what the kernel's network code adds to a against b, by the profiles of both: it has "
+        "no price, so it is in the rest; null: not both were sampled so that it is known, or connections "
+        "are a cause, whose price has such code in it",
+    )
     remarks: list[str] = Field(
         default_factory=list, description="beside each figure: what was copied after all, and the like"
     )

@@ -82,8 +82,8 @@ def sentence(explanation: Explanation) -> str:
     3 switches with their wake-ups less; 0.5 µs cannot be attributed, ...`, and what is in that."""
     between, unit = explanation.difference, unit_of_times(explanation)
     digits = _digits(explanation, unit)
-    less = between.value < 0
-    sign = -1 if less else 1
+    # Of a difference that is not shown the figure is told as it is, and so are its parts.
+    sign = -1 if between.value < 0 and (between.is_shown or between.low is None) else 1
     parts, others = _named(explanation)
     told = [
         f"{number(unit.of(sign * amount.value), digits)} {unit.name} {_things(cause, explanation)}"
@@ -99,7 +99,21 @@ def sentence(explanation: Explanation) -> str:
     because = f"{', '.join(told)}; " if told else ""
     text = f"{_head(explanation, unit, digits)}: {because}{remains} cannot be attributed"
     missing = [CAUSES[each.cause] for each in explanation.causes if each.amount is None]
-    return f"{text}{f', {_listed(missing)} among it' if missing else ''}{WITHIN_CALLS}."
+    within = (
+        WITHIN_CALLS if explanation.network is None else _network(explanation.network, unit, digits, sign)
+    )
+    return f"{text}{f', {_listed(missing)} among it' if missing else ''}{within}."
+
+
+def _network(part: Range, unit: Unit, digits: int, sign: int) -> str:
+    """What is known of the rest where both were sampled: how much of the difference has no price as it is
+    network code."""
+    ends = sorted(sign * each for each in (part.low, part.high))
+    return (
+        f" (work of the kernel within system calls is in it: by the profiles its network code, which has no "
+        f"price, makes {number(unit.of(sign * part.value), digits)} {unit.name} of the difference, bounds "
+        f"{span(unit.of(ends[0]), unit.of(ends[1]), digits)})"
+    )
 
 
 def _head(explanation: Explanation, unit: Unit, digits: int) -> str:
@@ -220,6 +234,18 @@ def decomposition(explanation: Explanation) -> Decomposition:
         for each in explanation.causes
         if each.a or each.b or each.amount is None or each.cause == "rest"
     ]
+    if (network := explanation.network) is not None:
+        rows.append(
+            CauseRow(
+                cause="network code in it, by profiles",
+                a="",
+                b="",
+                price="",
+                amount=number(unit.of(network.value), digits),
+                span=_span(network, unit, digits),
+                why="",
+            )
+        )
     rows.append(
         CauseRow(
             cause="difference",
@@ -309,6 +335,15 @@ def legend(explanation: Explanation) -> list[str]:
         f"The difference: {known} {count(explanation.difference.blocks, 'block')}, paired. Of a cause: least "
         f"and most of its counts ({trials} counted trials) and of its price, all at their worst. Of the "
         "rest: all of these in quadrature.",
+        *(
+            [
+                "Network code: the share of the samples that found the kernel in it, its copying, switches, "
+                "wake-ups and page faults left out, of the CPU time of the judged trials; its bounds are "
+                "those of both in quadrature. It is no further cause, but what profiles say of the rest."
+            ]
+            if explanation.network
+            else []
+        ),
     ]
 
 

@@ -84,6 +84,11 @@ class SideProfile(_Record):
     copying_by_kind: dict[CopyKind, float] = Field(
         description="the same: between program and kernel, within the kernel, within the program"
     )
+    network: Share | None = Field(
+        default=None,
+        description="of samples in the kernel's network code, without its copying, switches, wake-ups and "
+        "page faults; null: there is no sample, or the kernel's functions have no names",
+    )
     unnamed: float | None = Field(
         description="share of samples in functions that have no name, as in a library without symbols: what "
         "they copy is not known; null: there is no sample"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from thunderherd.call_stacks import (
@@ -16,6 +16,7 @@ from thunderherd.call_stacks import (
     self_symbols,
     without_sampling,
 )
+from thunderherd.network_symbols import in_network
 from thunderherd.profile_form import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
 from thunderherd.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records import ContenderSummary, Summary
@@ -114,8 +115,9 @@ def _side(parts: Sequence[SideSamples], file: str) -> SideProfile:
         throttled=sum(each.throttled for each in parts),
         kernel_symbols=first.kernel_symbols,
         why_no_kernel_symbols=first.why_no_kernel_symbols,
-        copying=_copying(each.stacks for each in found),
+        copying=_share([each.stacks for each in found], _copies),
         copying_by_kind=_by_kind(every, total),
+        network=_share([each.stacks for each in found], _in_network) if first.kernel_symbols else None,
         unnamed=_unnamed(every) / total if total else None,
         interrupts_off=sum(moved) / total if moved and total else None,
         top=[
@@ -127,12 +129,12 @@ def _side(parts: Sequence[SideSamples], file: str) -> SideProfile:
     )
 
 
-def _copying(trials: Iterable[Sequence[Stack]]) -> Share | None:
-    """The share of samples that copy, with its interval; None where there is no sample."""
+def _share(trials: Iterable[Sequence[Stack]], counts: Callable[[Stack], bool]) -> Share | None:
+    """The share of samples that count, with its interval; None where there is no sample."""
     hits: list[int] = []
     sizes: list[int] = []
     for stacks in trials:
-        of_trial = in_batches(stacks, BATCHES, _copies)
+        of_trial = in_batches(stacks, BATCHES, counts)
         hits, sizes = [*hits, *of_trial[0]], [*sizes, *of_trial[1]]
     if not sum(sizes):
         return None
@@ -142,6 +144,10 @@ def _copying(trials: Iterable[Sequence[Stack]]) -> Share | None:
 
 def _copies(stack: Stack) -> bool:
     return stack.leaf is not None and copying(*stack.leaf) is not None
+
+
+def _in_network(stack: Stack) -> bool:
+    return in_network(stack.frames)
 
 
 def _by_kind(stacks: Iterable[Stack], total: int) -> dict[CopyKind, float]:

@@ -335,8 +335,9 @@ class _Run:
         )
         counting = counted_so_far(self.study, self.directory, catalogue(self.engine))
         summary = with_counted_points(summary.model_copy(update={"counting": counting}))
+        summary = self._with_profiles(summary)
         why = best_against_others(summary, self.directory.trials)
-        summary = self._with_profiles(summary.model_copy(update={"explanations": why}))
+        summary = summary.model_copy(update={"explanations": why})
         self.directory.finish(summary)
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)
