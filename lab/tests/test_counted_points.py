@@ -15,6 +15,7 @@ from small_studies import head
 from thunderherd import engine, machine, runner
 from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
+from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.counts import NOT_TOLD, counting_summary
 from thunderherd.errors import UserError
 from thunderherd.explained import explained, is_first
@@ -184,7 +185,8 @@ def test_states_are_told_with_their_units_and_never_per_request(summary: Summary
 @pytest.mark.parametrize(("name", "counter"), [("cse638-pa02", "tcp_info"), ("erss-hw4", "memory")])
 def test_bundled_studies_ask_for_them_in_counted_trials_alone(name: str, counter: str) -> None:
     study = load_study(name, "quick", [], engine.catalogue())
-    assert counter in study.counting.counters and counter not in study.measure.counters_asked
+    assert study.counting.counters == [*WHAT_EXPLAINS, counter], "besides what explains a difference"
+    assert counter not in study.measure.counters_asked
     counted = set(study.counting.contenders)
     assert all(each.load.is_timed for each in study.contenders if each.name in counted), (
         "windows that end by time"

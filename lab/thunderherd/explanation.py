@@ -182,7 +182,7 @@ class _Counted:
             return "the workload does not tell its payload"
         if self.per == "connection" and self._factor() is None:
             return "no connection was opened in the window"
-        return f"counting.counters of the study leaves {name} out"
+        return f"the counted trials of the run leave {name} out"
 
     def call(self, name: str) -> Range | None:
         return self.get(f"{SYSTEM_CALLS}.{name}")
