@@ -37,6 +37,7 @@ from thunderherd import (
     tables,
 )
 from thunderherd.beside_view import beside_view
+from thunderherd.bounds_view import bounds_in_words
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
@@ -49,7 +50,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.kept_files import kept
-from thunderherd.limits_tables import bounds_in_words, legend, limit_rows
+from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.matrices import Matrix
 from thunderherd.papers import papers_of
 from thunderherd.perf_stat import LEGEND, perf_stats
