@@ -22,6 +22,7 @@ from thunderherd.profiles import sampled
 from thunderherd.records import Summary
 from thunderherd.results import Results
 from thunderherd.study_file import unknown
+from thunderherd.where_counted import elsewhere
 
 
 def show_explanation(
@@ -67,8 +68,8 @@ def show_explanation(
             prose(console, sentence(each), style="")
             console.print()
     for sweep in summary.sweeps if a is None else ():
-        if sweep.why_elsewhere is not None:
-            prose(console, printable(f"Sweep {sweep.name}: {sweep.why_elsewhere}."))
+        if (others := elsewhere(summary, sweep)) is not None:
+            prose(console, printable(f"Sweep {sweep.name}: {others}."))
     _print_profiles(profiles, console)
     if view := beside_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
         print_beside(view, console)

@@ -387,10 +387,8 @@ class SweepSummary(Record):
         description="where two contenders or more were counted, so that it can be told why one costs more "
         "than another; `explanations` of the summary have it",
     )
-    why_elsewhere: str | None = Field(
-        default=None,
-        description="at its other points nothing was counted, and the command that counts there; null: there "
-        "are none",
+    uncounted_points: list[str] = Field(
+        default_factory=list, description="its other points; of one contender alone none are told"
     )
 
 

@@ -275,7 +275,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
         slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
-        why=why_lines(sweep),
+        why=why_lines(summary, sweep),
     )
 
 
