@@ -127,7 +127,8 @@ def counts_of(summary: Summary, name: str, where: str, pair: Sequence[str] = ())
         raise UserError(f"explain: {name} has no valid counted trial: {told.why}")
     raise UserError(
         f"explain: {name} was not counted ({_those_counted(summary, name)}); count it in a run of its own: "
-        f"{command_to_run_again(summary, pair or [name])}; or name it in `contenders` of the study's [counting]"
+        f"{command_to_run_again(summary, pair or [name])}; or name it in `contenders` of the study's "
+        "[counting]"
     )
 
 
@@ -153,7 +154,8 @@ def _counts(summary: Summary, name: str) -> ContenderCounts | None:
 
 
 def command_to_run_again(summary: Summary, names: Sequence[str] = ()) -> str:
-    """In backquotes, the command that leaves all that an explanation takes, of these contenders where some are named."""
+    """In backquotes, the command that leaves all that an explanation takes, of these contenders where some are
+    named."""
     study = summary.study
     missing = [
         *([] if summary.limits else ["measure.limits_milliseconds=3000"]),

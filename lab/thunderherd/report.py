@@ -36,7 +36,6 @@ from thunderherd import (
     repeated_runs,
     tables,
 )
-from thunderherd.beside_view import beside_view
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
@@ -52,6 +51,7 @@ from thunderherd.figures import (
 from thunderherd.kept_files import kept
 from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.matrices import Matrix
+from thunderherd.noise_view import noise_view
 from thunderherd.papers import papers_of
 from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
@@ -143,7 +143,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         run=tables.run_line(summary),
         bounds=bounds_in_words(summary),
         why=why_view(summary, directory),
-        machine_beside=beside_view(summary),
+        noise=noise_view(summary),
         limits=limit_rows(summary.limits, ()) if summary.limits else [],
         limits_legend=legend(summary.limits) if summary.limits else "",
         warnings=tables.warnings(summary),
