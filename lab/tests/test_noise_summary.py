@@ -12,7 +12,6 @@ from conftest import made_trial
 from rich.console import Console
 
 from thunderherd.analysis import summarise
-from thunderherd.engine_lines import Ready
 from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.noise_summary import noise_summary
 from thunderherd.noise_view import CPUS_SHOWN, noise_view, print_noise
@@ -50,7 +49,7 @@ def summary_of(study: Study, **how: bool) -> Summary:
 
 
 def test_medians_over_trials(small_study: Study) -> None:
-    found = noise_summary(trials_of(small_study))
+    found = noise_summary(trials_of(small_study), over_tcp=True)
     assert found is not None
     assert found.softirq_milliseconds_per_second == [100, 0]
     assert (found.steal_share, found.foreign_share, found.retransmitted) == (0.02, 0.1, 2)
@@ -59,21 +58,25 @@ def test_medians_over_trials(small_study: Study) -> None:
 
 
 def test_what_is_missing_has_its_reason(small_study: Study) -> None:
-    found = noise_summary(trials_of(small_study, recorded=False))
+    found = noise_summary(trials_of(small_study, recorded=False), over_tcp=True)
     assert found is not None
     assert (found.softirq_milliseconds_per_second, found.retransmitted) == ([], None)
     assert set(found.why) == {SOFTIRQ_RATES, RETRANSMITTED}
-    unix = Ready.model_construct(port=None)
-    over_unix = noise_summary([each.model_copy(update={"ready": unix}) for each in trials_of(small_study)])
+    over_unix = noise_summary(trials_of(small_study), over_tcp=False)
     assert over_unix is not None
     assert over_unix.retransmitted is None, "of other sockets of this machine"
     assert "Unix sockets" in over_unix.why[RETRANSMITTED]
-    assert noise_summary([made_trial(small_study, "iterative", 1).model_copy(update={"noise": None})]) is None
+    assert (
+        noise_summary(
+            [made_trial(small_study, "iterative", 1).model_copy(update={"noise": None})], over_tcp=True
+        )
+        is None
+    )
 
 
 def test_a_cpu_that_came_late_is_told_of_those_that_knew_it(small_study: Study) -> None:
     one = made_trial(small_study, "iterative", 1)
-    found = noise_summary([heard(one, [0.2], 0), heard(one, [0.2, 0.4], 0)])
+    found = noise_summary([heard(one, [0.2], 0), heard(one, [0.2, 0.4], 0)], over_tcp=True)
     assert found is not None
     assert found.softirq_milliseconds_per_second == [100, 200]
 
@@ -132,3 +135,14 @@ def test_the_report_has_it(small_study: Study, recorded: bool) -> None:
     assert "<th>Contender</th>" in section and ">Retransmitted</th>" in section, "as in the terminal"
     assert ("0: 100" in section) == recorded
     assert ("are missing" in section) != recorded
+
+
+def test_a_lab_without_tcp_retransmits_nothing(small_study: Study) -> None:
+    contenders = tuple(
+        each.model_copy(update={"lab": each.lab.model_copy(update={"kind": "unix"})})
+        for each in small_study.contenders
+    )
+    summary = summary_of(small_study.model_copy(update={"contenders": contenders}))
+    for each in summary.contenders:
+        assert each.noise is not None and each.noise.retransmitted is None
+        assert "Unix sockets" in each.noise.why[RETRANSMITTED]

@@ -20,6 +20,7 @@ from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
 from thunderherd.crossover_summary import crossover
 from thunderherd.extrapolation import scaled_metrics, scaled_notes
+from thunderherd.labs import has_tcp
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import in_order, metric_names, rungs_below
 from thunderherd.metrics import metric as metric_named
@@ -162,7 +163,7 @@ def _contender(
         connections_per_second=intervals.get("connections_per_second"),
         client_cpu_seconds=_interval(_normalised(columns, "client_cpu_seconds", shown), confidence),
         machine_cpu_seconds=_interval(_normalised(columns, "machine_cpu_seconds", shown), confidence),
-        noise=noise_summary(trials),
+        noise=noise_summary(trials, over_tcp=has_tcp(contender.lab.kind)),
     )
 
 

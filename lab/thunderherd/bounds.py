@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from thunderherd.labs import KINDS
+from thunderherd.labs import has_tcp
 from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
 from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, SIDES, TASK_CLOCK
 from thunderherd.metrics import metric as metric_named
@@ -68,10 +68,6 @@ class _Case:
     def is_at_least(self, name: str, least: float) -> bool:
         """Whether a figure is known and no less."""
         return self.figures.get(name, float("-inf")) >= least
-
-    @property
-    def has_tcp(self) -> bool:
-        return KINDS[self.contender.lab.kind].has_tcp
 
     @property
     def is_asked_in_turn(self) -> bool:
@@ -243,7 +239,7 @@ def _round_trip_of_a_stream(case: _Case) -> Bound | str:
 def _connections(case: _Case) -> Bound | str:
     """Both sides' work of a connection that is made, accepted and closed, on all CPUs that they have."""
     price = case.limits.figure(CONNECTION)
-    if not case.has_tcp:
+    if not has_tcp(case.contender.lab.kind):
         return NO_TCP
     if price is None:
         return _unknown(CONNECTION, case.limits)
@@ -263,7 +259,7 @@ def _requests(case: _Case) -> Bound | str:
     # What gathers the messages of several requests in a call needs fewer transfers than two a request.
     price = case.limits.figure(TRANSFER, bytes=1)
     each_sends = all(case.is_at_least(f"{side}.send_calls_per_request", 1.0) for side in SIDES)
-    if not case.has_tcp:
+    if not has_tcp(case.contender.lab.kind):
         return NO_TCP
     if not each_sends:
         return "a send call may carry several requests, or was not counted"

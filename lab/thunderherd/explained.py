@@ -10,7 +10,7 @@ from thunderherd.counting_form import ContenderCounts
 from thunderherd.errors import UserError
 from thunderherd.explanation import explain
 from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per
-from thunderherd.labs import KINDS, USUAL
+from thunderherd.labs import has_tcp
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics import metric as metric_named
@@ -46,7 +46,7 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
             between = difference(summary, trials, a, b, side=side, per=per)
             counts = [_counts(summary, name) for name in (a, b)]
             if between is not None and counts[0] and counts[1]:
-                tcp = _has_tcp(summary, a, b)
+                tcp = _have_tcp(summary, a, b)
                 told = explain(counts[0], counts[1], summary.limits, between, side=side, per=per, has_tcp=tcp)
                 found.append(told.model_copy(update={"remarks": _remarks(summary, a, b)}))
     return found
@@ -86,15 +86,17 @@ def explained(
     between = difference(summary, trials, a, b, side=side, per=per)
     if between is None:
         raise UserError(f"explain: {why_no_difference(summary, a, b, per)}")
-    told = explain(counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_has_tcp(summary, a, b))
+    told = explain(
+        counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_have_tcp(summary, a, b)
+    )
     return told.model_copy(update={"remarks": _remarks(summary, a, b)})
 
 
-def _has_tcp(summary: Summary, *names: str) -> bool:
+def _have_tcp(summary: Summary, *names: str) -> bool:
     """Whether the connections of all of them are TCP's."""
     usual = summary.study.settings.get("lab") or {}
     labs = [each.lab or usual for each in summary.contenders if each.name in names]
-    return all(KINDS[lab.get("kind", USUAL.name)].has_tcp for lab in labs)
+    return all(has_tcp(lab.get("kind")) for lab in labs)
 
 
 def _another(name: str, names: Sequence[str]) -> str:
@@ -154,8 +156,8 @@ def _counts(summary: Summary, name: str) -> ContenderCounts | None:
 
 
 def command_to_run_again(summary: Summary, names: Sequence[str] = ()) -> str:
-    """In backquotes, the command that leaves all that an explanation takes, of these contenders where some are
-    named."""
+    """In backquotes, the command that leaves all that an explanation takes, of these contenders where
+    some are named."""
     study = summary.study
     missing = [
         *([] if summary.limits else ["measure.limits_milliseconds=3000"]),

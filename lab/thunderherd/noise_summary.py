@@ -14,13 +14,15 @@ NO_TCP = "Unix sockets retransmit nothing"
 NOT_ASKED = "the network namespaces of its trials could not be asked (/proc/PID/net/snmp)"
 
 
-def noise_summary(trials: Sequence[TrialRecord]) -> NoiseSummary | None:
-    """The medians of these trials; None where none has the two samples that they are taken from."""
+def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSummary | None:
+    """The medians of these trials; None where none has the two samples that they are taken from.
+
+    `over_tcp`: whether connections are TCP's. Of others, what was retransmitted was another program's.
+    """
     heard = [trial.noise for trial in trials if trial.noise is not None]
     if not heard:
         return None
     softirqs = [noise.softirq_rates for noise in heard if noise.softirq_seconds]
-    over_tcp = not any(trial.ready and trial.ready.port is None for trial in trials)
     again = [noise.retransmitted for noise in heard if noise.retransmitted is not None]
     why = {}
     if not softirqs:
