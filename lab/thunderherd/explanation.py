@@ -37,11 +37,10 @@ from thunderherd.explanation_form import (
     Per,
     Range,
 )
-from thunderherd.limits_form import LimitFigure, MachineLimits
+from thunderherd.limits_form import NANOSECOND, LimitFigure, MachineLimits
 
 __all__ = ["PRICES", "explain"]
 
-NANOSECOND = 1e-9
 NOTHING = Range.exactly(0.0)
 
 PRICES: Mapping[CauseName, str] = {
