@@ -27,6 +27,24 @@ pub enum Named<'a> {
     },
 }
 
+impl Named<'_> {
+    /// The same, with words that live as long as the process.
+    pub fn kept(&self) -> Named<'static> {
+        let kept = |word: &str| -> &'static str { word.to_owned().leak() };
+        match self {
+            Named::Generic(event) => Named::Generic(*event),
+            Named::Raw(number) => Named::Raw(*number),
+            Named::Tracepoint { subsystem, event } => {
+                Named::Tracepoint { subsystem: kept(subsystem), event: kept(event) }
+            }
+            Named::PmuEvent { pmu, terms } => {
+                let terms = terms.iter().map(|term| Term { name: kept(term.name), ..*term });
+                Named::PmuEvent { pmu: kept(pmu), terms: terms.collect() }
+            }
+        }
+    }
+}
+
 /// How such names are written.
 pub const FORMS: &str = "perf's own names, such as dTLB-load-misses; a tracepoint is subsystem:name, such as sched:sched_switch; \
                          an event of a PMU is pmu/event/ or pmu/key=value,key=value/, such as cpu/cache-misses/; one of the \

@@ -99,17 +99,13 @@ impl TreeEvent {
         Self::new(Kind::Tracepoint { subsystem, event }, Modes::UserAndKernel)
     }
 
-    /// One that is asked for by a name, whose words live from now on as long as the process.
-    pub fn named(name: &Named<'_>) -> Self {
-        let kept = |word: &str| -> &'static str { word.to_owned().leak() };
+    /// One that is asked for by a name.
+    pub fn named(name: Named<'static>) -> Self {
         match name {
-            Named::Generic(event) => Self::new(Kind::Generic(*event), Modes::UserAndKernel),
-            Named::Raw(number) => Self::new(Kind::Raw(*number), Modes::UserAndKernel),
-            Named::Tracepoint { subsystem, event } => Self::tracepoint(kept(subsystem), kept(event)),
-            Named::PmuEvent { pmu, terms } => {
-                let terms: Vec<Term> = terms.iter().map(|term| Term { name: kept(term.name), ..*term }).collect();
-                Self::new(Kind::PmuEvent { pmu: kept(pmu), terms: terms.leak() }, Modes::All)
-            }
+            Named::Generic(event) => Self::new(Kind::Generic(event), Modes::UserAndKernel),
+            Named::Raw(number) => Self::new(Kind::Raw(number), Modes::UserAndKernel),
+            Named::Tracepoint { subsystem, event } => Self::tracepoint(subsystem, event),
+            Named::PmuEvent { pmu, terms } => Self::new(Kind::PmuEvent { pmu, terms: terms.leak() }, Modes::All),
         }
     }
 
@@ -255,8 +251,7 @@ impl PerfEvent {
     }
 }
 
-/// How often a reading is tried, and the pause in between: a fork or an exit that copies a hundred events takes half a
-/// millisecond.
+/// How often a reading is tried, and the pause in between: a fork or exit that copies a hundred events takes half of it.
 const TRIES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 

@@ -53,7 +53,7 @@ fn of_event(name: &str, form: &Named<'_>) -> &'static Entry<Counter> {
         Named::PmuEvent { .. } => "/sys/bus/event_source/devices/PMU, events and format",
     };
     let about = About { summary: "An event by its name, of a process tree", source };
-    let item = Box::leak(Box::new(Counter::of_event(about, "events", TreeEvent::named(form))));
+    let item = Box::leak(Box::new(Counter::of_event(about, "events", TreeEvent::named(form.kept()))));
     Box::leak(Box::new(Entry { name, item }))
 }
 
