@@ -43,6 +43,7 @@ from thunderherd.trial_metrics import (
     of_both,
     of_side,
     share,
+    times_of,
     total,
 )
 
@@ -181,7 +182,9 @@ class Observation:
             answered=answered,
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
-            latencies=[load.latency for load in self.loads],
+            times=times_of(self.loads),
+            schedules=[load.scheduled for load in self.loads if load.scheduled is not None],
+            validities=[load.validity for load in self.loads if load.validity is not None],
             figures=figures_of(self.loads),
             flow=flow_of(self.loads, self.before, self.after),
             rate_gigabits=self.contender.lab.rate_gigabits,
