@@ -12,7 +12,7 @@ from thunderherd import engine
 from thunderherd.engine_lines import Check, LoadResult, Validity
 from thunderherd.histograms import merged, percentile_ns
 from thunderherd.latency_label import latency_notes
-from thunderherd.load_validity import validity_faults, validity_warnings
+from thunderherd.load_validity import OVERLOADED, validity_faults, validity_warnings
 from thunderherd.metrics import METRICS
 from thunderherd.observation import Observation
 from thunderherd.open_loop import is_of_open_loop
@@ -149,3 +149,24 @@ def test_clients_that_use_up_their_cpus_are_told_of(study: Study, closed: TrialR
         result = load.model_copy(update={**own, "user_ns": used})
         assert len(list(validity_warnings(Observation(pinned, loads=[result])))) == told
         assert list(validity_warnings(Observation(contender, loads=[result]))) == []
+
+
+def test_a_study_may_want_trials_that_the_server_did_not_keep_up_with(
+    study: Study, overloaded: TrialRecord
+) -> None:
+    contender, loads = study.contender("slow"), overloaded.loads
+    seen = Observation(contender, overload_counts=True, loads=loads)
+    assert list(validity_faults(seen)) == []
+    assert list(validity_warnings(seen)) == [OVERLOADED]
+    # Where the load was late by itself, nobody knows whose fault the rest is.
+    (load,) = loads
+    assert load.validity is not None
+    late = Check(name="send_lag", value=1e6, limit=1e5, holds=False, words="the load itself was late")
+    validity = load.validity.model_copy(update={"checks": [*load.validity.checks, late]})
+    seen = Observation(
+        contender, overload_counts=True, loads=[load.model_copy(update={"validity": validity})]
+    )
+    assert [each.partition(" =")[0] for each in validity_faults(seen)] == [
+        "load: achieved_rate",
+        "load: send_lag",
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from thunderherd.engine_lines import Check, LoadResult
 from thunderherd.metrics import is_of_clients
@@ -15,6 +15,15 @@ COUNTED_ELSEWHERE = "errors"
 BUSY = "generator_cpu"
 """The check that a closed loop can fail as well: what it tells is then how fast its client is."""
 
+OUTPACED = {"achieved_rate", "never_sent"}
+"""Checks that fail where a server does not keep up with the rate ..."""
+
+FOLLOWS = {"little"}
+"""... and those that then fail with them, as the load is not steady; all others are the load's own fault."""
+
+OVERLOADED = "the server did not keep up with the rate: its times grow for as long as one measures"
+"""The warning of a trial that counts all the same."""
+
 BUSIEST_CLIENTS = 0.95
 """Of the CPUs that clients are pinned to, the share that leaves them nothing to wait with."""
 
@@ -24,6 +33,8 @@ OPTION = re.compile(r"--([a-z][a-z-]*)")
 
 def validity_faults(seen: Observation) -> Iterator[str]:
     """Why a load has not measured its server, and what to change."""
+    if seen.overload_counts and was_overloaded(seen.loads):
+        return
     for result in seen.loads:
         yield from (in_words(check) for check in _failed(result) if _forbids(check, result, seen))
 
@@ -31,6 +42,8 @@ def validity_faults(seen: Observation) -> Iterator[str]:
 def validity_warnings(seen: Observation) -> Iterator[str]:
     """What was found of a load, and does not touch what its study asks for: the server's CPU time for a
     request is the same where the client is the slower end."""
+    if seen.overload_counts and was_overloaded(seen.loads):
+        yield OVERLOADED
     for result in seen.loads:
         if any(check.name == BUSY and not _forbids(check, result, seen) for check in _failed(result)):
             yield "the client was the slower end (its busiest thread had no time left): rates are its own"
@@ -43,6 +56,12 @@ def validity_warnings(seen: Observation) -> Iterator[str]:
                 f"the clients used more than {BUSIEST_CLIENTS:.0%} of their CPUs: they may be the slower "
                 "end, and rates are then their own; give them more (lab.client_cpus)"
             )
+
+
+def was_overloaded(loads: Iterable[LoadResult]) -> bool:
+    """Whether the server did not keep up with an open loop, which itself did as it was told."""
+    failed = {check.name for result in loads if result.scheduled for check in _failed(result)}
+    return bool(failed & OUTPACED) and failed <= OUTPACED | FOLLOWS
 
 
 def in_words(check: Check) -> str:

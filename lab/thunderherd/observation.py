@@ -60,6 +60,8 @@ class Observation:
     counters: Mapping[str, str] = field(default_factory=dict)
     states: frozenset[str] = frozenset()
     """Of `counters`, those that tell of one moment: of a window, its end."""
+    overload_counts: bool = False
+    """The study wants trials whose server did not keep up with an open loop."""
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None

@@ -70,7 +70,9 @@ def run_trial(
     began = time.monotonic()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
     measure = study.measure
-    seen = Observation(contender, measure.counters, frozenset(measure.states))
+    seen = Observation(
+        contender, measure.counters, frozenset(measure.states), overload_counts=measure.overload == "counts"
+    )
     trial = _Trial(contender, measure.counters_asked, engine, site or Site(USUAL), seen, profiles)
     try:
         if seen.is_whole_life:
