@@ -70,6 +70,8 @@ def test_counts_of_both_sides_are_metrics(small_study: Study, fake_engine: Calla
             assert found.metrics[f"{side}.{name}"] == 100 * each, name
             assert found.metrics[f"{side}.{name}_per_request"] == pytest.approx(each), name
             assert f"{side}.{name}_per_request" in metric_names()
+            # The replies are the payload: 4,000 bytes of each request.
+            assert found.metrics[f"{side}.{name}_per_byte"] == pytest.approx(each / 4000), name
     assert metric("client.send_calls_per_request").words == "send calls of the clients per request"
     assert metric("server.send_calls").whole
 
@@ -87,7 +89,7 @@ def measured(**changes: Any) -> Measured:
         "schedules": [], "validities": [],
         "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,
         "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
-            "rate_gigabits": None,
+            "rate_gigabits": None, "replied": 100 * 4000,
     }  # fmt: skip
     return Measured(**{**plain, **changes})
 
@@ -99,7 +101,16 @@ def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> N
     assert found["client_cpu_per_byte"] == pytest.approx(1.0 / 100 / 1000)
     assert found["cpu_per_byte"] == pytest.approx(0.5 / 50 / 1000 + 1.0 / 100 / 1000)
     assert found["machine_cpu_per_byte"] == pytest.approx(3.0 / 100 / 1000)
-    assert measured(figures={}).metrics()["cpu_per_byte"] is None
+
+
+def test_the_payload_is_the_replies_where_the_workload_says_no_other() -> None:
+    assert measured().bytes_per_request() == 1000, "its own, of the 40 requests that count"
+    assert measured(figures={}).bytes_per_request() == 4000, "of all 100 that the clients were answered"
+    replies = measured(figures={}).metrics()
+    assert replies["cpu_per_byte"] == pytest.approx((0.5 / 50 + 1.0 / 100) / 4000)
+    for nothing in (measured(figures={"payload_bytes": 0}), measured(figures={}, replied=0)):
+        assert nothing.bytes_per_request() is None
+        assert nothing.metrics()["cpu_per_byte"] is None
 
 
 def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:

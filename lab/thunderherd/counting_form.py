@@ -56,7 +56,7 @@ class Count(_Record):
     per_request: float = Field(description="the mean of the counted trials")
     least: float = Field(description="of the trials, per request")
     most: float = Field(description="of the trials, per request")
-    per_byte: float | None = Field(description="of payload; null: the workload does not tell its payload")
+    per_byte: float | None = Field(description="of payload; null: none was counted")
 
 
 class State(_Record):

@@ -307,7 +307,7 @@ def why_no_difference(summary: Summary, a: str, b: str, per: Per) -> str:
         if each.name in (a, b) and not each.blocks:
             return f"{each.name} has no valid trial in the blocks that count"
     if per == "byte":
-        return f"{a} and {b} have no CPU time per byte, as their payload is not told; try --per request"
+        return f"no block that counts has the CPU time of a byte of both {a} and {b}; try --per request"
     if per == "connection":
         return f"{a} and {b} have none per connection, as a window opened none; try --per request"
     return f"no block that counts has the CPU time of both {a} and {b}"

@@ -178,7 +178,7 @@ class _Counted:
         if (reason := self.of_side.unavailable.get(name)) is not None:
             return reason
         if self.per == "byte" and self._factor() is None:
-            return "the workload does not tell its payload"
+            return "no payload was counted"
         if self.per == "connection" and self._factor() is None:
             return "no connection was opened in the window"
         return f"the counted trials of the run leave {name} out"

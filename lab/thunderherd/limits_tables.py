@@ -10,7 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from thunderherd.catalogue import Limit
-from thunderherd.figures import count, decimals, number, percent, span
+from thunderherd.figures import (
+    ABSENT,
+    count,
+    decimals,
+    number,
+    percent,
+    span,
+)
 from thunderherd.layout import Layout, print_facts, print_table, prose
 from thunderherd.limits import DERIVED
 from thunderherd.limits_form import LimitFigure, MachineLimits
@@ -53,7 +60,7 @@ def _row(each: LimitFigure, meaning: str) -> LimitRow:
         where=PLACES[each.place] if each.bytes is None else size_in_words(each.bytes),
         value=number(each.value / factor, digits),
         span=span(low, high, digits, ".."),
-        best=number(each.best / factor, digits),
+        best=ABSENT if each.best is None else number(each.best / factor, digits),
         unit=unit,
         meaning=meaning,
     )
@@ -117,9 +124,11 @@ def legend(limits: MachineLimits) -> str:
     intervals = f"; intervals of the median: {percent(min(confidences))}" if confidences else ""
     near, *far = limits.cpus
     other = f", the other end of two CPUs on CPU {far[0]}" if far else ""
+    derived = [each.limit for each in limits.figures if each.best is None]
+    none = f" ({' and '.join(derived)}: differences of two others, which have no best)" if derived else ""
     return (
-        f"Medians of {most}, interleaved in random order{intervals}; best: of all rounds. Measured on CPU "
-        f"{near}{other}."
+        f"Medians of {most}, interleaved in random order{intervals}; best: of all rounds{none}. "
+        f"Measured on CPU {near}{other}."
     )
 
 

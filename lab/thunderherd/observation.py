@@ -188,6 +188,7 @@ class Observation:
             schedules=[load.scheduled for load in self.loads if load.scheduled is not None],
             validities=[load.validity for load in self.loads if load.validity is not None],
             figures=figures_of(self.loads),
+            replied=sum(load.tally.bytes_received for load in self.loads),
             flow=flow_of(self.loads, self.before, self.after),
             rate_gigabits=self.contender.lab.rate_gigabits,
             queueing_bound=self.contender.queueing_bound,

@@ -82,6 +82,8 @@ class Measured:
     """Of load processes with an event loop and a window."""
     figures: Mapping[str, int]
     """What the workload has measured itself, of all load processes together."""
+    replied: int
+    """Bytes that the clients got, of all requests of the whole load."""
     flow: Flow | None
     """Of a load whose bytes are counted in the window."""
     rate_gigabits: float | None
@@ -128,8 +130,11 @@ class Measured:
         return (together if began is None or ended is None else min(together, ended - began)) / 1e9
 
     def bytes_per_request(self) -> float | None:
-        """Payload of the mean request that counts; None where the workload does not tell it."""
-        return share(self.figures.get(PAYLOAD_BYTES), self.answered)
+        """Payload of the mean request: of those that count by the workload's own definition, else the bytes
+        of the replies, of all requests of the load. None where there was none."""
+        if PAYLOAD_BYTES in self.figures:
+            return share(self.figures[PAYLOAD_BYTES] or None, self.answered)
+        return share(self.replied or None, self.asked)
 
     def cpu_per_byte(self, *parts: tuple[float, int]) -> float | None:
         """The sum of some CPU times, each by its own requests, of a byte."""
