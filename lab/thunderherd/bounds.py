@@ -14,7 +14,7 @@ from typing import NamedTuple
 from thunderherd.engine_lines import Place
 from thunderherd.labs import has_tcp
 from thunderherd.limits_form import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
-from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, SIDES, TASK_CLOCK
+from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
 from thunderherd.metrics import metric as metric_named
 from thunderherd.records import PROCESS_CONTROL, ContenderSummary
 from thunderherd.study import Contender, Study
@@ -285,6 +285,22 @@ def _time_per_request(case: _Case) -> Bound | str:
     return found if isinstance(found, str) else _inverse(found)
 
 
+def _latency(case: _Case) -> Bound | str:
+    """Of one request: the round trip of two ends that sleep meanwhile, where they do; else what carries a
+    byte there and one back, since nothing of one request is done before what comes first in it."""
+    if case.is_asked_in_turn:
+        return _round_trip(case)
+    price = case.limits.figure(TRANSFER, bytes=1)
+    if not has_tcp(case.contender.lab.kind):
+        return NO_TCP
+    if not all(case.is_at_least(f"{side}.send_calls_per_request", 1.0) for side in SIDES):
+        return "a send call may carry several requests, or was not counted"
+    if price is None:
+        return _unknown(TRANSFER, case.limits)
+    why = f"a byte there and one back take 2 × {price.value / 1e3:.3g} µs through a bare connection"
+    return Bound(2 * price.value * NANOSECOND, TRANSFER, why)
+
+
 def _round_trip(case: _Case) -> Bound | str:
     """The cheapest way to another process and back that sleeps meanwhile, where both may be."""
     if case.contender.spins:
@@ -404,14 +420,16 @@ def _task_clock(case: _Case) -> Bound | str:
     return calls._replace(value=calls.value * opened, why=words)
 
 
+TIMES_OF_A_REQUEST = ("latency", "service_time")
+FIGURES_OF_A_TIME = ("mean", *PERCENTILES, "maximum")
+
 BOUNDS: Mapping[str, Callable[[_Case], Bound | str]] = {
     PAYLOAD_RATE: _payload,
     "connections_per_second": _connections,
     "requests_per_second": _requests,
     "duration_per_message": _time_per_request,
     "round_trip_microseconds": _round_trip_of_a_stream,
-    "latency_mean_seconds": _round_trip,
-    "latency_p50_seconds": _round_trip,
+    **{f"{what}_{figure}_seconds": _latency for what in TIMES_OF_A_REQUEST for figure in FIGURES_OF_A_TIME},
     CPU_PER_CONNECTION: _server_cpu,
     "server_cpu_per_request": _server_cpu_per_request,
     PROCESS_CONTROL: _process_control,
