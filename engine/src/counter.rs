@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::about::{About, Entry};
-use crate::perf_event::{Leaders, Multiplexing, PerfEvent, TreeEvent};
+use crate::multiplexing::Multiplexing;
+use crate::perf_event::{Companions, PerfEvent, TreeEvent};
 use crate::perf_names::Generic;
 use crate::process_tree::{Switches, Tree};
 use crate::socket_diagnosis::Ends;
@@ -69,18 +70,18 @@ pub struct Subject {
     pub tree: Tree,
     /// The TCP connections that they serve or make; none where these are not known beforehand, or not of TCP.
     pub ends: Option<Ends>,
-    leaders: Leaders,
+    companions: Companions,
 }
 
 impl Subject {
     /// A process tree with its connections.
     pub fn new(tree: Tree, ends: Option<Ends>) -> Self {
-        Subject { tree, ends, leaders: Leaders::default() }
+        Subject { tree, ends, companions: Companions::default() }
     }
 
     /// Begins to count one event of the tree.
     pub fn event(&mut self, event: TreeEvent) -> Result<PerfEvent> {
-        event.open(&self.tree, &mut self.leaders)
+        event.open(&self.tree, &mut self.companions)
     }
 }
 
@@ -326,8 +327,10 @@ impl Readout {
     fn mark(&self, name: &str) -> String {
         let scaled =
             self.multiplexing.get(name).filter(|multiplexing| multiplexing.scaled && multiplexing.running_ns > 0);
-        let mark =
-            scaled.map(|each| format!(" (scaled: it was counted for {:.1} % of the time)", 100.0 * each.share()));
+        let mark = scaled.map(|each| {
+            let none = if each.counted == 0 { ", in which none came: 0 is not certain" } else { "" };
+            format!(" (scaled: it was counted for {:.1} % of the time{none})", 100.0 * each.share())
+        });
         mark.unwrap_or_default()
     }
 }
@@ -396,6 +399,18 @@ mod tests {
         );
         let words = window.in_words(&[&OF_EVENT]);
         assert_eq!(words, "instructions: 400 instructions (scaled: it was counted for 25.0 % of the time)\n");
+    }
+
+    #[test]
+    fn none_in_a_part_of_the_time_is_not_said_to_be_none_in_all_of_it() {
+        let mut counting = counting(&OF_EVENT, [multiplexed(0, 1000, 66), multiplexed(0, 1000, 1000)]);
+        let words = counting.read().unwrap().in_words(&[&OF_EVENT]);
+        assert_eq!(
+            words,
+            "instructions: 0 instructions (scaled: it was counted for 6.6 % of the time, in which none came: 0 is not \
+             certain)\n"
+        );
+        assert_eq!(counting.read().unwrap().in_words(&[&OF_EVENT]), "instructions: 0 instructions\n");
     }
 
     #[test]

@@ -21,7 +21,7 @@ from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snap
 from thunderherd.errors import UserError
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
-from thunderherd.readouts import scaled_in_words, scaled_of_sides
+from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import Measure
@@ -91,6 +91,18 @@ def test_what_is_scaled_is_marked_on_each_side() -> None:
     lived = seen(whole, half)
     lived.server_life = life
     assert scaled_of_sides(lived)["server"] == {"instructions": 0.25}
+
+
+def test_none_in_a_part_of_the_time_is_said_not_to_be_none_in_all_of_it() -> None:
+    start = snapshot(shared(10, 1000, 1000), 1, 1)
+    loads = [LoadResult.model_construct(multiplexing={"instructions": shared(0, 100, 7)}) for _ in range(2)]
+    (of_server, of_clients) = none_came(seen(start, snapshot(shared(10, 2000, 1500), 1, 1), loads))
+    assert "server, instructions was counted for 50 % of the time, in which none came" in of_server
+    assert "client, instructions was counted for 7 % of the time" in of_clients
+    loads.append(LoadResult.model_construct(multiplexing={"instructions": shared(1, 100, 7)}))
+    assert [*none_came(seen(start, snapshot(shared(10, 2000, 2000), 1, 1), loads))] == [], (
+        "some, or all the time"
+    )
 
 
 CATALOGUE = cast(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from thunderherd.engine_lines import Life, LoadResult, Ready, ServerSummary, Snapshot
+from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, ServerSummary, Snapshot
 from thunderherd.figures import time_share
 
 
@@ -45,13 +45,7 @@ def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
 def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
     """By side, the counters whose figures are extrapolated, and the share of the time in which they were
     counted: of several loads the least."""
-    if seen.server_life is not None:
-        server = seen.server_life.multiplexing
-    elif seen.before is None or seen.after is None:
-        server = {}
-    else:
-        earlier, later = seen.before.multiplexing, seen.after.multiplexing
-        server = {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
+    server = _shared_by_server(seen)
     clients: dict[str, float] = {}
     for load in seen.client_lives or seen.loads:
         for name, each in load.multiplexing.items():
@@ -61,6 +55,29 @@ def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
         "server": {name: each.share for name, each in server.items() if each.scaled},
         "client": clients,
     }
+
+
+def _shared_by_server(seen: Seen) -> Mapping[str, Multiplexing]:
+    """The server's events that share the CPU's counters, over its life or in the window."""
+    if seen.server_life is not None:
+        return seen.server_life.multiplexing
+    if seen.before is None or seen.after is None:
+        return {}
+    earlier, later = seen.before.multiplexing, seen.after.multiplexing
+    return {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
+
+
+def none_came(seen: Seen) -> Iterator[str]:
+    """In words, the events of which none came in the part of the time in which they were counted: all of it
+    may have had some."""
+    clients = [load.multiplexing for load in seen.client_lives or seen.loads]
+    for side, shared in (("server", [_shared_by_server(seen)]), ("client", clients)):
+        for name in dict.fromkeys(name for each in shared for name in each):
+            found = [each[name] for each in shared if name in each]
+            part = min((each.share for each in found if each.scaled), default=1.0)
+            if 0 < part < 1 and not any(each.counted for each in found):
+                told = f"{name} was counted for {time_share(part)} of the time, in which none came"
+                yield f"of the {side}, {told}: 0 is not certain"
 
 
 TOO_FEW = "the CPU has too few counters for all events at once: "
