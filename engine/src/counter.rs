@@ -100,6 +100,8 @@ pub struct Figure {
     pub value: Option<u64>,
     /// Of an event that shares the CPU's counters with others.
     pub multiplexing: Option<Multiplexing>,
+    /// Why there is no value.
+    pub why: Option<&'static str>,
 }
 
 impl Figure {
@@ -110,7 +112,12 @@ impl Figure {
 
     /// That of a part.
     pub fn part(part: &'static str, value: Option<u64>) -> Self {
-        Figure { part, value, multiplexing: None }
+        Figure { part, value, multiplexing: None, why: None }
+    }
+
+    /// That of a part, or why there is none.
+    pub fn told(part: &'static str, value: Option<u64>, why: &'static str) -> Self {
+        Figure { why: value.is_none().then_some(why), ..Figure::part(part, value) }
     }
 }
 
@@ -118,7 +125,7 @@ impl Reading for PerfEvent {
     fn read(&mut self) -> Result<Vec<Figure>> {
         let read = PerfEvent::read(self)?;
         let multiplexing = self.takes_turns().then_some(read);
-        Ok(vec![Figure { part: "", value: read.value(), multiplexing }])
+        Ok(vec![Figure { multiplexing, ..Figure::part("", read.value()) }])
     }
 }
 
@@ -196,7 +203,8 @@ pub struct Readout {
     /// Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is
     /// extrapolated in `counters`, and is `scaled` here.
     pub multiplexing: BTreeMap<String, Multiplexing>,
-    /// Counters that are unavailable, and why: from the start, or because there were too many for the CPU.
+    /// Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter
+    /// (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.
     pub unavailable: BTreeMap<String, String>,
 }
 
@@ -238,9 +246,12 @@ impl Counting {
                     continue;
                 }
             };
-            for Figure { part, value, multiplexing } in figures {
+            for Figure { part, value, multiplexing, why } in figures {
                 let name = full_name(entry.name, part);
                 readout.counters.insert(name.clone(), value);
+                if let Some(why) = why {
+                    readout.unavailable.insert(name.clone(), why.to_owned());
+                }
                 if let Some(multiplexing) = multiplexing {
                     readout.multiplexing.insert(name, multiplexing);
                 }
@@ -381,7 +392,7 @@ mod tests {
 
     fn multiplexed(counted: u64, enabled_ns: u64, running_ns: u64) -> Vec<Figure> {
         let multiplexing = Multiplexing::new(counted, enabled_ns, running_ns);
-        vec![Figure { part: "", value: multiplexing.value(), multiplexing: Some(multiplexing) }]
+        vec![Figure { multiplexing: Some(multiplexing), ..Figure::part("", multiplexing.value()) }]
     }
 
     #[test]

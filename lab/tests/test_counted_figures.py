@@ -21,7 +21,7 @@ from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snap
 from thunderherd.errors import UserError
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
-from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides
+from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import Measure
@@ -217,6 +217,26 @@ def test_a_part_is_unavailable_for_the_reason_of_its_counter() -> None:
     reasons = unavailable_counters(study, [trial])
     assert reasons == {"server.tcp_info": "no sock_diag", "server.tcp_info.rtt": "no sock_diag"}
     assert why_unavailable("client.tcp_info.rtt", study, reasons) is None
+
+
+def test_a_state_is_unavailable_as_it_was_in_the_window_not_after_all_is_closed() -> None:
+    def at(rtt: int | None) -> Snapshot:
+        none = (
+            {} if rtt else {"tcp_info.rtt": "no TCP connection", "tcp_info.retransmits": "no TCP connection"}
+        )
+        return Snapshot.model_construct(
+            counters={"tcp_info.rtt": rtt, "tcp_info.retransmits": 0 if rtt else None},
+            multiplexing={}, unavailable=none,
+        )  # fmt: skip
+
+    found = seen(at(None), at(None))
+    assert unavailable_of_sides(found)["server"]["tcp_info.rtt"] == "no TCP connection"
+    (said,) = found.warnings()
+    assert said == "counters tcp_info.rtt, tcp_info.retransmits are not available: no TCP connection"
+    found.during = at(900)
+    assert unavailable_of_sides(found)["server"] == {} and found.warnings() == []
+    found.during, found.after = at(None), at(900)
+    assert unavailable_of_sides(found)["server"] == at(None).unavailable
 
 
 # What is divided by what ------------------------------------------------------------------------------------

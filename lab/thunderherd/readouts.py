@@ -17,6 +17,8 @@ class Seen(Protocol):
     @property
     def before(self) -> Snapshot | None: ...
     @property
+    def during(self) -> Snapshot | None: ...
+    @property
     def after(self) -> Snapshot | None: ...
     @property
     def summary(self) -> ServerSummary | None: ...
@@ -29,17 +31,30 @@ class Seen(Protocol):
 
 
 def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
-    """By side, the counters that were asked for and could not be read in a trial, and why."""
+    """By side, the counters that were asked for and could not be read in a trial, and why; and figures of one
+    that there was nothing to tell of when it was read."""
     told = seen.ready.counters if seen.ready else {}
     clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
     return {
         "server": {
             **{name: why for name, why in told.items() if why},
-            **(seen.summary.unavailable if seen.summary else {}),
+            **({} if seen.server_life else _unavailable_in_window(seen)),
             **(seen.server_life.unavailable if seen.server_life else {}),
         },
         "client": {name: why for each in clients for name, why in each.unavailable.items()},
     }
+
+
+def _unavailable_in_window(seen: Seen) -> dict[str, str]:
+    """What the server's readings lacked whose figures are a window's: of states the one near its end, since
+    later its connections are closed."""
+    last, near = seen.after or seen.summary, seen.during
+    found = dict(last.unavailable) if last else {}
+    if near is None:
+        return found
+    told = [name for name, value in near.counters.items() if value is not None]
+    states = {name: why for name, why in near.unavailable.items() if name not in near.multiplexing}
+    return {name: why for name, why in found.items() if name not in told} | states
 
 
 def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
