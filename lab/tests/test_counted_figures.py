@@ -22,7 +22,7 @@ from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snap
 from thunderherd.errors import UserError
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
-from thunderherd.readouts import scaled_in_words, scaled_of_sides
+from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import Measure
@@ -92,6 +92,18 @@ def test_what_is_scaled_is_marked_on_each_side() -> None:
     lived = seen(whole, half)
     lived.server_life = life
     assert scaled_of_sides(lived)["server"] == {"instructions": 0.25}
+
+
+def test_none_in_a_part_of_the_time_is_said_not_to_be_none_in_all_of_it() -> None:
+    start = snapshot(shared(10, 1000, 1000), 1, 1)
+    loads = [LoadResult.model_construct(multiplexing={"instructions": shared(0, 100, 7)}) for _ in range(2)]
+    (of_server, of_clients) = none_came(seen(start, snapshot(shared(10, 2000, 1500), 1, 1), loads))
+    assert "server, instructions was counted for 50 % of the time, in which none came" in of_server
+    assert "client, instructions was counted for 7 % of the time" in of_clients
+    loads.append(LoadResult.model_construct(multiplexing={"instructions": shared(1, 100, 7)}))
+    assert [*none_came(seen(start, snapshot(shared(10, 2000, 2000), 1, 1), loads))] == [], (
+        "some, or all the time"
+    )
 
 
 CATALOGUE = cast(
@@ -220,6 +232,26 @@ def test_a_part_is_unavailable_for_the_reason_of_its_counter() -> None:
     reasons = unavailable_counters(study, [trial])
     assert reasons == {"server.tcp_info": "no sock_diag", "server.tcp_info.rtt": "no sock_diag"}
     assert why_unavailable("client.tcp_info.rtt", study, reasons) is None
+
+
+def test_a_state_is_unavailable_as_it_was_in_the_window_not_after_all_is_closed() -> None:
+    def at(rtt: int | None) -> Snapshot:
+        none = (
+            {} if rtt else {"tcp_info.rtt": "no TCP connection", "tcp_info.retransmits": "no TCP connection"}
+        )
+        return Snapshot.model_construct(
+            counters={"tcp_info.rtt": rtt, "tcp_info.retransmits": 0 if rtt else None},
+            multiplexing={}, unavailable=none,
+        )  # fmt: skip
+
+    found = seen(at(None), at(None))
+    assert unavailable_of_sides(found)["server"]["tcp_info.rtt"] == "no TCP connection"
+    (said,) = found.warnings()
+    assert said == "counters tcp_info.rtt, tcp_info.retransmits are not available: no TCP connection"
+    found.during = at(900)
+    assert unavailable_of_sides(found)["server"] == {} and found.warnings() == []
+    found.during, found.after = at(None), at(900)
+    assert unavailable_of_sides(found)["server"] == at(None).unavailable
 
 
 # What is divided by what ------------------------------------------------------------------------------------

@@ -144,7 +144,10 @@ def test_counts_of_each_point_have_a_table_of_their_own(summary: Summary) -> Non
 
 # What is told of a moment -----------------------------------------------------------------------------------
 
-UNITS = {"tcp_info.retransmits": "segments", "tcp_info.rtt": "nanoseconds", "memory": "bytes"}
+UNITS = {
+    "tcp_info": "connections", "tcp_info.retransmits": "segments",
+    "tcp_info.rtt": "nanoseconds", "memory": "bytes",
+}  # fmt: skip
 
 
 def with_states(summary: Summary, study: Study, *told: Mapping[str, float | None]) -> Summary:
@@ -172,6 +175,12 @@ def test_states_are_told_with_their_units_and_never_per_request(summary: Summary
     assert server.states["memory_per_connection"].unit == "bytes"
     assert (
         server.unavailable["memory"] == NOT_TOLD and not changed.counting.contenders[0].sides["both"].states
+    )
+    assert "tcp_info" not in server.unavailable, "its parts are told, and it has no figure of its own"
+    without = with_states(summary, study, {}).counting
+    assert without is not None
+    assert {*without.contenders[0].sides["server"].unavailable} == {"tcp_info", "memory"}, (
+        "none of it is told"
     )
     page = render(changed)
     assert "what the kernel told near the end of the window" in page

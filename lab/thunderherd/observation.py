@@ -30,7 +30,13 @@ from thunderherd.metrics import (
     PER_CONNECTION,
     is_of_clients,
 )
-from thunderherd.readouts import not_available, scaled_in_words, scaled_of_sides, unavailable_of_sides
+from thunderherd.readouts import (
+    none_came,
+    not_available,
+    scaled_in_words,
+    scaled_of_sides,
+    unavailable_of_sides,
+)
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
@@ -337,6 +343,7 @@ class Observation:
         }
         said += not_available(of_clients, " of the clients")
         said += scaled_in_words(scaled_of_sides(self))
+        said += none_came(self)
         if any(read_late(self)) and stands_late(self.contender.metric):
             said.append(READ_LATE)
         return said

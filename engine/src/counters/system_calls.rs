@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
-use crate::perf_event::{EventsAtOnce, TreeEvent};
+use crate::events_at_once::EventsAtOnce;
+use crate::perf_event::TreeEvent;
 
 pub static ENTRY: Counter = Counter {
     about: About {
