@@ -16,7 +16,6 @@ tracepoint is switched on in a trial that does not count.
 from __future__ import annotations
 
 import argparse
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ import numpy as np
 
 from common import Figures, measure, ratio, shuffled_rounds, spread, two_places
 from thunderherd.catalogue import Catalogue, SettingValue
-from thunderherd.counter_names import called
+from thunderherd.counter_names import called, names_in
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
@@ -108,8 +107,7 @@ def kinds(given: argparse.Namespace) -> list[Kind]:
     light = WARM_UP_MILLISECONDS / 1000 + OTHER_SECONDS
     off: Sets = {NOTHING: None}
     if given.counters:
-        # A comma between two slashes is of one event's name.
-        named = {each: tuple(re.findall(r"(?:[^,/]|/[^/]*/?)+", each)) for each in given.counters}
+        named = {each: names_in(each) for each in given.counters}
         return [Kind("these counters", {**off, DEFAULT: (), **named}, NOTHING, given.rounds, light)]
     of_all = Kind("in every trial", {**off, **in_every_trial(catalogue())}, NOTHING, given.rounds, light)
     of_their_own = {
@@ -136,11 +134,16 @@ def in_every_trial(offered: Catalogue) -> dict[str, tuple[str, ...]]:
     return {DEFAULT: (), **{", ".join(names): counters for counters, names in by_counters.items()}}
 
 
-def unavailable(counters: Sequence[str], offered: Catalogue) -> dict[str, str]:
-    """Those of these counters that this machine does not have, and why."""
-    listed = {each.name: each for each in offered.counters}
-    found = {name: listed[name] for name in counters if name in listed}
-    return {name: each.reason or "" for name, each in found.items() if not each.available}
+def unavailable(counters: Sequence[str], design: str, offered: Catalogue) -> dict[str, str]:
+    """Those of these counters that this machine does not have, and why, as a server says that is to count
+    them: it knows of events by name, too, which no list has. Raises `UserError` where there is none of such a
+    name."""
+    if not counters:
+        return {}
+    with Server(design, workload=WORKLOAD, counters=counters) as server:
+        told = server.ready.counters
+    found = {each: told.get(called(each, offered)) for each in counters}
+    return {each: reason for each, reason in found.items() if reason is not None}
 
 
 def run(given: argparse.Namespace) -> None:
@@ -166,12 +169,15 @@ def compare(kind: Kind, design: str, milliseconds: int) -> dict[str, str]:
     offered = catalogue()
     figures: dict[str, dict[int, Figures]] = defaultdict(dict)
     reasons: dict[str, str] = {}
-    missing = {name: unavailable(counters or (), offered) for name, counters in kind.sets.items()}
-    here = {
-        name: counters if counters is None else tuple(each for each in counters if each not in missing[name])
-        for name, counters in kind.sets.items()
-    }
-    for name, without in missing.items():
+    missing: dict[str, dict[str, str]] = {}
+    here: dict[str, tuple[str, ...] | None] = {}
+    for name, counters in kind.sets.items():
+        try:
+            missing[name] = without = unavailable(counters or (), design, offered)
+        except (EngineError, UserError) as error:
+            reasons[name] = str(error)
+            continue
+        here[name] = None if counters is None else tuple(each for each in counters if each not in without)
         if without and not here[name]:
             reasons[name] = next(iter(without.values()))
     names = [name for name in kind.sets if name not in reasons]
@@ -182,8 +188,8 @@ def compare(kind: Kind, design: str, milliseconds: int) -> dict[str, str]:
             reasons[name] = str(error)
     show(kind, design, figures, reasons)
     for name, without in missing.items():
-        if without and here[name]:
-            print(f"{name}: without {', '.join(without)}, which this machine does not have")
+        for each, reason in without.items() if here[name] else ():
+            print(f"{name}: without {each}: {reason}")
     return {
         name: cost_in_words(by_rate(figures[name], figures[kind.reference]))
         for name in kind.sets

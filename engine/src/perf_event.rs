@@ -13,9 +13,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::absent::Absent;
-use crate::named_event::{self, Named};
+use crate::named_event::Named;
 use crate::perf_names::Generic;
+use crate::pmu::{self, Term};
 use crate::process_tree::{Beginning, Tree};
+use crate::tracefs;
 
 /// What is counted, and what of it.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +31,8 @@ pub struct TreeEvent {
 enum Kind {
     Generic(Generic),
     Raw(u64),
-    Tracepoint(&'static str),
-    OfPmu(&'static str),
+    Tracepoint { subsystem: &'static str, event: &'static str },
+    PmuEvent { pmu: &'static str, terms: &'static [Term<'static>] },
 }
 
 /// What an event has to see.
@@ -92,18 +94,18 @@ impl TreeEvent {
         Self::new(Kind::Generic(Generic::Software(event)), Modes::None)
     }
 
-    /// A point of the kernel's code, `subsystem:name`.
-    pub const fn tracepoint(name: &'static str) -> Self {
-        Self::new(Kind::Tracepoint(name), Modes::UserAndKernel)
+    /// A point of the kernel's code, by the part of the kernel and its name there.
+    pub const fn tracepoint(subsystem: &'static str, event: &'static str) -> Self {
+        Self::new(Kind::Tracepoint { subsystem, event }, Modes::UserAndKernel)
     }
 
-    /// One that is asked for by a name of this form.
-    pub const fn named(name: &'static str, form: Named) -> Self {
-        match form {
+    /// One that is asked for by a name.
+    pub fn named(name: Named<'static>) -> Self {
+        match name {
             Named::Generic(event) => Self::new(Kind::Generic(event), Modes::UserAndKernel),
             Named::Raw(number) => Self::new(Kind::Raw(number), Modes::UserAndKernel),
-            Named::Tracepoint => Self::tracepoint(name),
-            Named::OfPmu => Self::new(Kind::OfPmu(name), Modes::All),
+            Named::Tracepoint { subsystem, event } => Self::tracepoint(subsystem, event),
+            Named::PmuEvent { pmu, terms } => Self::new(Kind::PmuEvent { pmu, terms: terms.leak() }, Modes::All),
         }
     }
 
@@ -160,13 +162,13 @@ impl TreeEvent {
         Ok(match self.kind {
             Kind::Generic(event) => event.builder(),
             Kind::Raw(number) => Builder::new(Raw::new(number)),
-            Kind::Tracepoint(name) => Builder::new(named_event::tracepoint(name)?),
-            Kind::OfPmu(name) => named_event::of_pmu(name)?.builder(),
+            Kind::Tracepoint { subsystem, event } => Builder::new(tracefs::tracepoint(subsystem, event)?),
+            Kind::PmuEvent { pmu, terms } => pmu::event(pmu, terms)?.builder(),
         })
     }
 
     fn opened(self, counter: Counter) -> PerfEvent {
-        let takes_turns = !matches!(self.kind, Kind::Generic(Generic::Software(_)) | Kind::Tracepoint(_));
+        let takes_turns = !matches!(self.kind, Kind::Generic(Generic::Software(_)) | Kind::Tracepoint { .. });
         PerfEvent { counter: Arc::new(Mutex::new(counter)), takes_turns }
     }
 }
@@ -249,8 +251,7 @@ impl PerfEvent {
     }
 }
 
-/// How often a reading is tried, and the pause in between: a fork or an exit that copies a hundred events takes half a
-/// millisecond.
+/// How often a reading is tried, and the pause in between: a fork or exit that copies a hundred events takes half of it.
 const TRIES: usize = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -399,7 +400,7 @@ mod tests {
         let (child, tree) = waiting();
         let others = [
             TreeEvent::software(Software::PAGE_FAULTS),
-            TreeEvent::tracepoint("syscalls:sys_enter_no_such_call"),
+            TreeEvent::tracepoint("syscalls", "sys_enter_no_such_call"),
             TreeEvent::software(Software::CONTEXT_SWITCHES),
         ];
         let opened = EventsAtOnce::open(TreeEvent::software(Software::PAGE_FAULTS), &others, &tree);

@@ -9,7 +9,8 @@ import pytest
 
 import counting
 from common import Figures
-from thunderherd.catalogue import Catalogue, Counter
+from thunderherd.catalogue import Catalogue
+from thunderherd.engine import catalogue
 from thunderherd.study import bundled_studies
 
 
@@ -51,13 +52,27 @@ def test_the_many_rounds_are_for_the_sets_of_every_trial(
     assert [*keys.sets.values()][-1] == ("cs", "cpu/event=0x3c,umask=0/", "r003c")
 
 
-def test_what_this_machine_lacks_is_left_out_by_name(some_catalogue: Catalogue) -> None:
-    here, lacking = (
-        Counter(name="task_clock", summary="", countable=True, available=True),
-        Counter(name="bus_cycles", summary="", countable=True, available=False, reason="none here"),
-    )
-    offered = some_catalogue.model_copy(update={"counters": (here, lacking)})
-    assert counting.unavailable(["task_clock", "bus_cycles"], offered) == {"bus_cycles": "none here"}
+NO_SUCH = "cpu/no-such/"
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_what_this_machine_lacks_is_left_out_by_name_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of events that no list has, too; and those that are there are counted all the same."""
+    offered = catalogue()
+    found = counting.unavailable(["cs", NO_SUCH, "voluntary_switches"], "epoll", offered)
+    assert list(found) == [NO_SUCH]
+    assert "cpu" in found[NO_SUCH]
+    sets = {"both": ("cs", NO_SUCH), "alone": (NO_SUCH,), "unknown": ("no_such",)}
+    kind = counting.Kind("a test", {counting.DEFAULT: (), **sets}, counting.DEFAULT, 1, 0.1)
+    costs = counting.compare(kind, "epoll", 50)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"both: without {NO_SUCH}: {found[NO_SUCH]}" in lines
+    assert any(line.startswith("alone ") and line.endswith(found[NO_SUCH]) for line in lines)
+    assert any(line.startswith("unknown ") and "no_such" in line for line in lines)
+    assert "no trial" not in costs["both"]
+    assert costs["alone"] == costs["unknown"] == "not decided (no trial)"
 
 
 ROUNDS = 20

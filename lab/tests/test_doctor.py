@@ -177,9 +177,20 @@ def test_colours_are_for_terminals(made_machine: MadeMachine) -> None:
 
 @pytest.fixture
 def offered(use_engine: Path, made_machine: MadeMachine) -> Catalogue:
-    """What the engine offers, on a machine of files that has room for everything."""
+    """What the engine offers, on a machine of files that has room for everything and counts everything."""
     del made_machine
-    return catalogue(use_engine)
+    found = catalogue(use_engine)
+    counters = tuple(each.model_copy(update={"available": True}) for each in found.counters)
+    return found.model_copy(update={"counters": counters})
+
+
+def without(offered: Catalogue, *names: str) -> Catalogue:
+    """The same where these counters cannot be had."""
+    hidden = [
+        each.model_copy(update={"available": False, "reason": "hidden"}) if each.name in names else each
+        for each in offered.counters
+    ]
+    return offered.model_copy(update={"counters": tuple(hidden)})
 
 
 def test_each_size_of_each_study_is_looked_at(offered: Catalogue) -> None:
@@ -238,15 +249,26 @@ def test_few_descriptors_leave_out_those_that_need_them(
 
 
 def test_counters_that_are_not_here_are_named(offered: Catalogue) -> None:
-    hidden = [
-        each.model_copy(update={"available": False, "reason": "hidden"})
-        if each.name == "cpu_cycles"
-        else each
-        for each in offered.counters
-    ]
-    found = study_here("cse638-pa02", offered.model_copy(update={"counters": tuple(hidden)}))
+    found = study_here("cse638-pa02", without(offered, "cpu_cycles"))
     assert "cpu_cycles" in found.uncounted
+    assert not found.uncounted_apart
     assert found.runs == "in part"
+
+
+def test_a_study_without_why_runs_in_part(offered: Catalogue, made_machine: MadeMachine) -> None:
+    """Its judged trials have all that they ask for, its counted ones have not."""
+    assert study_here("unp-ch30", offered).runs == "wholly"
+    found = study_here("unp-ch30", without(offered, "system_calls", "wakeups"))
+    assert (found.runs, found.uncounted) == ("in part", ())
+    assert found.uncounted_apart == ("system_calls", "wakeups")
+    said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
+    assert "not counted in its counted trials: system_calls, wakeups; no why: " in said
+    assert "attributes nothing to system_calls or wakeups" in said
+    memory = study_here("erss-hw4", without(offered, "memory"))
+    assert memory.uncounted_apart == ("memory",)
+    assert "no why" not in " ".join(lines_of(diagnosed(made_machine, memory))), "it explains nothing"
+    no_trials = study_here("self-test", without(offered, "system_calls"))
+    assert (no_trials.runs, no_trials.uncounted_apart) == ("wholly", ()), "it has no counted trials"
 
 
 # Who uses the CPUs ------------------------------------------------------------------------------------------
@@ -312,6 +334,18 @@ def test_every_design_and_primitive_says_what_it_rests_on() -> None:
     # What is not here takes with it what rests on it, and nothing else is unavailable.
     missing = {name for each in found if not each.available for name in each.entries}
     assert missing == {each.name for each in entries if not each.available}
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_feature_is_the_same_by_its_name() -> None:
+    offered = catalogue()
+    first, *others = offered.designs
+    (feature, *rest) = first.rests_on
+    told = feature.model_copy(update={"available": False, "reason": "another answer"})
+    changed = first.model_copy(update={"rests_on": (told, *rest)})
+    found = kernel_features(offered.model_copy(update={"designs": (changed, *others)}))
+    before = {each.name: each.entries for each in kernel_features(offered)}
+    assert {each.name: each.entries for each in found} == before
 
 
 @pytest.mark.usefixtures("use_engine")

@@ -176,7 +176,7 @@ def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
     assert len(decomposition(found).reasons) == len({each.why for each in found.causes if each.why})
     left_out = counts("left_out", system_calls=3, calls_read=3, wakeups=0, context_switches=0, **MOVED)
     reason = cause(explain(left_out, LEAN, limits(), between(1)), "page_faults").why
-    assert reason == "not counted here: counting.counters of the study leaves page_faults out"
+    assert reason == "not counted here: the counted trials of the run leave page_faults out"
 
 
 def test_a_price_that_was_not_measured_says_so() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from thunderherd.engine_lines import Tally
-from thunderherd.metrics import METRICS, OF_A_TALLY, AskedCounters, is_of_clients, metric, metric_names
+from thunderherd.metrics import METRICS, OF_A_TALLY, TIMES, AskedCounters, is_of_clients, metric, metric_names
 from thunderherd.study import Study
 from thunderherd.trial import run_trial
 from thunderherd.trial_metrics import COMPUTED, Counting, Measured, of_both, of_side
@@ -20,8 +20,13 @@ TIMED_ALONE = [
     *("connections_per_second", "requests_per_second", "gigabits_per_second"),
     *("share_of_rate", "share_of_ceiling"),
     *("sends_per_second", "receives_per_second", "queueing_bound", "share_of_queueing_bound"),
-    *("latency_mean_seconds", "latency_p50_seconds", "latency_p90_seconds", "latency_p99_seconds"),
-    *("latency_p999_seconds", "latency_maximum_seconds", "duration_per_message"),
+    *(
+        f"{what}_{part}_seconds"
+        for what in ("latency", "service_time", "send_lag", "connection_wait")
+        for part in ("mean", "p50", "p90", "p99", "p999", "maximum")
+    ),
+    *("offered_per_second", "share_of_offered", "waited_share", "never_sent", "in_system", "generator_share"),
+    "duration_per_message",
     *("sending_microseconds", "round_trip_microseconds", "server_reads"),
 ]
 
@@ -65,6 +70,8 @@ def test_counts_of_both_sides_are_metrics(small_study: Study, fake_engine: Calla
             assert found.metrics[f"{side}.{name}"] == 100 * each, name
             assert found.metrics[f"{side}.{name}_per_request"] == pytest.approx(each), name
             assert f"{side}.{name}_per_request" in metric_names()
+            # The replies are the payload: 4,000 bytes of each request.
+            assert found.metrics[f"{side}.{name}_per_byte"] == pytest.approx(each / 4000), name
     assert metric("client.send_calls_per_request").words == "send calls of the clients per request"
     assert metric("server.send_calls").whole
 
@@ -77,10 +84,12 @@ def measured(**changes: Any) -> Measured:
     )  # fmt: skip
     plain: dict[str, Any] = {
         "work": work, "server_seconds": 0.5, "served": work, "client_seconds": 1.0, "machine_seconds": 3.0,
-        "asked": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0, "latencies": [],
+        "asked": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0,
+        "times": {what: [] for what in TIMES},
+        "schedules": [], "validities": [],
         "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,
         "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
-            "rate_gigabits": None,
+            "rate_gigabits": None, "replied": 100 * 4000,
     }  # fmt: skip
     return Measured(**{**plain, **changes})
 
@@ -92,7 +101,16 @@ def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> N
     assert found["client_cpu_per_byte"] == pytest.approx(1.0 / 100 / 1000)
     assert found["cpu_per_byte"] == pytest.approx(0.5 / 50 / 1000 + 1.0 / 100 / 1000)
     assert found["machine_cpu_per_byte"] == pytest.approx(3.0 / 100 / 1000)
-    assert measured(figures={}).metrics()["cpu_per_byte"] is None
+
+
+def test_the_payload_is_the_replies_where_the_workload_says_no_other() -> None:
+    assert measured().bytes_per_request() == 1000, "its own, of the 40 requests that count"
+    assert measured(figures={}).bytes_per_request() == 4000, "of all 100 that the clients were answered"
+    replies = measured(figures={}).metrics()
+    assert replies["cpu_per_byte"] == pytest.approx((0.5 / 50 + 1.0 / 100) / 4000)
+    for nothing in (measured(figures={"payload_bytes": 0}), measured(figures={}, replied=0)):
+        assert nothing.bytes_per_request() is None
+        assert nothing.metrics()["cpu_per_byte"] is None
 
 
 def test_both_sides_together_are_told_of_a_request_and_a_byte_alone() -> None:

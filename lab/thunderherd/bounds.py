@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from thunderherd.labs import KINDS
-from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
+from thunderherd.engine_lines import Place
+from thunderherd.labs import has_tcp
+from thunderherd.limits_form import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
 from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, SIDES, TASK_CLOCK
 from thunderherd.metrics import metric as metric_named
 from thunderherd.records import PROCESS_CONTROL, ContenderSummary
@@ -39,7 +40,8 @@ MADE = {
 }
 """By what a design makes for every connection: the limit that is its price, and that in words."""
 
-NANOSECOND = 1e-9
+PLACES: tuple[tuple[Place, str], ...] = (("one_cpu", "on one CPU"), ("two_cpus", "across two CPUs"))
+"""Where both ends of a round trip may be, and that in words."""
 
 
 class Bound(NamedTuple):
@@ -68,10 +70,6 @@ class _Case:
     def is_at_least(self, name: str, least: float) -> bool:
         """Whether a figure is known and no less."""
         return self.figures.get(name, float("-inf")) >= least
-
-    @property
-    def has_tcp(self) -> bool:
-        return KINDS[self.contender.lab.kind].has_tcp
 
     @property
     def is_asked_in_turn(self) -> bool:
@@ -243,7 +241,7 @@ def _round_trip_of_a_stream(case: _Case) -> Bound | str:
 def _connections(case: _Case) -> Bound | str:
     """Both sides' work of a connection that is made, accepted and closed, on all CPUs that they have."""
     price = case.limits.figure(CONNECTION)
-    if not case.has_tcp:
+    if not has_tcp(case.contender.lab.kind):
         return NO_TCP
     if price is None:
         return _unknown(CONNECTION, case.limits)
@@ -263,7 +261,7 @@ def _requests(case: _Case) -> Bound | str:
     # What gathers the messages of several requests in a call needs fewer transfers than two a request.
     price = case.limits.figure(TRANSFER, bytes=1)
     each_sends = all(case.is_at_least(f"{side}.send_calls_per_request", 1.0) for side in SIDES)
-    if not case.has_tcp:
+    if not has_tcp(case.contender.lab.kind):
         return NO_TCP
     if not each_sends:
         return "a send call may carry several requests, or was not counted"
@@ -300,9 +298,9 @@ def _round_trip(case: _Case) -> Bound | str:
     apart = server is not None and clients is not None and not set(server) & set(clients)
     places = [
         (found.value, words)
-        for place, words in (("one_cpu", "on one CPU"), ("two_cpus", "across two CPUs"))
+        for place, words in PLACES
         if not (apart and place == "one_cpu") and not (case.cpus == 1 and place == "two_cpus")
-        if (found := case.limits.figure(ROUND_TRIP, "one_cpu" if place == "one_cpu" else "two_cpus"))
+        if (found := case.limits.figure(ROUND_TRIP, place))
     ]
     if not places:
         return _unknown(ROUND_TRIP, case.limits)
@@ -327,21 +325,26 @@ def _server_cpu(case: _Case) -> Bound | str:
 
 def _calls(case: _Case) -> Bound | str:
     """Of a connection. A server that waits for completions has the kernel work without a call for each."""
-    price, counted = case.limits.figure(CALL), _counted_calls(case)
+    counted = _counted_calls(case)
     opened, requests = case.figures.get("connections"), case.figures.get("requests")
     if isinstance(counted, str):
         return counted
     if not opened or not requests:
         return "no connection was opened in the window"
+    calls = counted * requests / opened + CALLS_OF_A_CONNECTION
+    return _priced(case, calls, "system calls a connection (accept, receive, send, close)")
+
+
+def _priced(case: _Case, calls: float, words: str) -> Bound | str:
+    """So many calls, each at the price of an empty one; `words` say which they are."""
+    price = case.limits.figure(CALL)
     if price is None:
         return _unknown(CALL, case.limits)
-    calls = counted * requests / opened + CALLS_OF_A_CONNECTION
     shown = f"{calls:.3g}" if calls < 100 else f"{calls:,.0f}"
     return Bound(
         calls * price.value * NANOSECOND,
         CALL,
-        f"its {shown} system calls a connection (accept, receive, send, close), each at the "
-        f"{price.value:.3g} ns of an empty one",
+        f"its {shown} {words}, each at the {price.value:.3g} ns of an empty one",
     )
 
 
@@ -356,23 +359,16 @@ def _counted_calls(case: _Case) -> float | str:
 
 def _server_cpu_per_request(case: _Case) -> Bound | str:
     """The same for a request; over connections that are kept only its own calls."""
-    price, counted = case.limits.figure(CALL), _counted_calls(case)
     if opened := case.figures.get("connections"):
         found, share = _server_cpu(case), opened / (case.figures.get("requests") or opened)
         if isinstance(found, str):
             return found
         part = "" if share == 1 else f"; a request is {share:.3g} of a connection"
         return found._replace(value=found.value * share, why=f"{found.why}{part}")
+    counted = _counted_calls(case)
     if isinstance(counted, str):
         return counted
-    if price is None:
-        return _unknown(CALL, case.limits)
-    return Bound(
-        counted * price.value * NANOSECOND,
-        CALL,
-        f"its {counted:.3g} calls to receive and to send a request, each at the {price.value:.3g} ns of an "
-        "empty one",
-    )
+    return _priced(case, counted, "calls to receive and to send a request")
 
 
 def _made(case: _Case) -> Bound | str | None:

@@ -20,6 +20,7 @@ from typer.core import TyperCommand
 
 from thunderherd import __version__
 from thunderherd.errors import UserError
+from thunderherd.knee_command import knee
 from thunderherd.lab_words import OPTION, OPTION_HELP
 
 PROGRAM = "thunderherd"
@@ -289,6 +290,9 @@ def crossover(
     return find_crossover(
         asked, fixed=overrides or [], seed=seed, out=out, resume=resume, command=[PROGRAM, *sys.argv[1:]]
     )
+
+
+app.command()(knee)
 
 
 @app.command("list")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.diagnosis import Diagnosis, diagnose
 from thunderherd.examination import Change, Finding
 from thunderherd.figures import count
@@ -98,6 +99,15 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
     if study.uncounted:
         why = f"not counted: {', '.join(study.uncounted)}; claims about them are not testable here"
         yield from _paragraph(console, why, " " * NAME)
+    if study.uncounted_apart:
+        without = [each for each in study.uncounted_apart if each in WHAT_EXPLAINS]
+        means = f"; no why: `thunderherd explain` attributes nothing to {_or(without)}" if without else ""
+        why = f"not counted in its counted trials: {', '.join(study.uncounted_apart)}{means}"
+        yield from _paragraph(console, why, " " * NAME)
+
+
+def _or(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _alike(sizes: dict[str, SizeHere]) -> Iterator[tuple[list[str], SizeHere]]:

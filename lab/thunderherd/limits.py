@@ -97,6 +97,7 @@ def _figure(
     derived: bool = False,
 ) -> LimitFigure:
     values = list(rounds.values())
+    extreme = min(values) if unit == "nanoseconds" else max(values)
     found = median_estimate(values, CONFIDENCE)
     limit, place, size = point
     return LimitFigure(
@@ -109,7 +110,7 @@ def _figure(
         high=found.high,
         confidence=found.confidence,
         rounds=found.n,
-        best=min(values) if unit == "nanoseconds" else max(values),
+        best=None if derived else extreme,
         page_faults=page_faults,
         derived=derived,
     )

@@ -13,6 +13,8 @@ SCHEMA: SchemaNumber = 1
 """The version of the shape of `thunderherd limits --json`."""
 
 Unit = Literal["nanoseconds", "bytes_per_second"]
+NANOSECOND = 1e-9
+"""In seconds: limits that are times are in nanoseconds, what they bound and explain in seconds."""
 
 
 class _Record(BaseModel):
@@ -31,7 +33,10 @@ class LimitFigure(_Record):
     high: float | None
     confidence: float
     rounds: int
-    best: float = Field(description="of all rounds: the shortest time, or the most bytes a second")
+    best: float | None = Field(
+        description="of all rounds: the shortest time, or the most bytes a second; null: of a difference, "
+        "whose least is that of the round in which what is taken off was disturbed most"
+    )
     page_faults: float = Field(
         default=0.0, description="of one, the median of the rounds: they are in its price"
     )

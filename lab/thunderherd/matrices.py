@@ -24,6 +24,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.metrics import ELAPSED, METRICS, NONE_BECAUSE, SHARE_OF_CEILING, SIDES, in_order, metric
+from thunderherd.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
 from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
@@ -385,6 +386,8 @@ def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
         return "no valid trials"
     if why := not_offered(summary, name):
         return f"{words_of(name)}: {why}"
+    if is_of_open_loop(name) and OFFERED not in contender.metrics:
+        return NO_SCHEDULE
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
         return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
     if name in contender.unknown:

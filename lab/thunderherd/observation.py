@@ -43,6 +43,7 @@ from thunderherd.trial_metrics import (
     of_both,
     of_side,
     share,
+    times_of,
     total,
 )
 
@@ -59,6 +60,8 @@ class Observation:
     counters: Mapping[str, str] = field(default_factory=dict)
     states: frozenset[str] = frozenset()
     """Of `counters`, those that tell of one moment: of a window, its end."""
+    overload_counts: bool = False
+    """The study wants trials whose server did not keep up with an open loop."""
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
@@ -181,8 +184,11 @@ class Observation:
             answered=answered,
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
-            latencies=[load.latency for load in self.loads],
+            times=times_of(self.loads),
+            schedules=[load.scheduled for load in self.loads if load.scheduled is not None],
+            validities=[load.validity for load in self.loads if load.validity is not None],
             figures=figures_of(self.loads),
+            replied=sum(load.tally.bytes_received for load in self.loads),
             flow=flow_of(self.loads, self.before, self.after),
             rate_gigabits=self.contender.lab.rate_gigabits,
             queueing_bound=self.contender.queueing_bound,

@@ -29,6 +29,7 @@ from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS, in_order, metric
+from thunderherd.noise_form import SOFTIRQ_RATES
 from thunderherd.profiled_trial import ProfiledTrial
 from thunderherd.records import (
     SCHEMA,
@@ -333,9 +334,7 @@ def _first(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
 
 
-SOFTIRQ = "softirq_milliseconds_per_second"
-"""By CPU, of each trial."""
-LISTS = ("worker_connections", SOFTIRQ)
+LISTS = ("worker_connections", SOFTIRQ_RATES)
 """The columns that hold a list in each row; in the CSV they are JSON texts."""
 
 
@@ -368,7 +367,7 @@ class Results:
             "attempt": whole, "seed": whole, "started": text, "wall_seconds": real, "valid": yes_or_no,
             "invalid_reasons": text, "used": yes_or_no, "trial": text, "cpu_scope": text,
             "time_wait_before": whole, "steal_share": real, "foreign_share": real, "throttled": whole,
-            "retransmitted": whole, SOFTIRQ: polars.List(real),
+            "retransmitted": whole, SOFTIRQ_RATES: polars.List(real),
         }  # fmt: skip
         measured = in_order([*METRICS, *(name for trial in self.trials for name in trial.metrics or ())])
         counters = self.run.study.get("measure", {}).get("counters", {})
@@ -399,7 +398,7 @@ class Results:
                 name: getattr(trial.noise, name)
                 for name in ("steal_share", "foreign_share", "throttled", "retransmitted")
             }
-            row[SOFTIRQ] = trial.noise.softirq_rates or None
+            row[SOFTIRQ_RATES] = trial.noise.softirq_rates or None
         if trial.metrics is not None:
             row |= trial.metrics
         return row

@@ -3,7 +3,7 @@
 A study can run where its usual size answers its question: where it resolves here, all contenders of its main
 table have room, and each of its sweeps keeps a contender. It runs in part where sweeps leave contenders out
 that this machine cannot have, where another of its sizes cannot run, and where counters are missing that its
-claims are about.
+claims are about, or that its counted trials have to tell why one contender is cheaper than another.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ class StudyHere(Told):
     usual_size: str = Field(description="what `thunderherd run STUDY` takes: without it, it cannot run")
     sizes: dict[str, SizeHere]
     uncounted: tuple[str, ...] = Field(description="counters that it asks for, and that are not here")
+    uncounted_apart: tuple[str, ...] = Field(
+        default=(), description="counters that its counted trials ask for, and that are not here"
+    )
 
 
 def studies_here(catalogue: Catalogue) -> tuple[StudyHere, ...]:
@@ -67,10 +70,22 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
     missing = {each.name for each in catalogue.counters if not each.available}
     resolved = [study for study in loaded.values() if isinstance(study, Study)]
     asked_for = [each for study in resolved for each in study.measure.counters]
+    asked_apart = [
+        each for study in resolved if study.counting.is_asked_for for each in study.counting.counters
+    ]
     uncounted = tuple(dict.fromkeys(each for each in asked_for if each in missing))
-    is_whole = not uncounted and all(size.runs == "wholly" for size in sizes.values())
+    uncounted_apart = tuple(dict.fromkeys(each for each in asked_apart if each in missing))
+    has_all = not uncounted and not uncounted_apart
+    is_whole = has_all and all(size.runs == "wholly" for size in sizes.values())
     runs: Runs = "not" if sizes[DEFAULT_SIZE].runs == "not" else "wholly" if is_whole else "in part"
-    return StudyHere(name=name, runs=runs, usual_size=DEFAULT_SIZE, sizes=sizes, uncounted=uncounted)
+    return StudyHere(
+        name=name,
+        runs=runs,
+        usual_size=DEFAULT_SIZE,
+        sizes=sizes,
+        uncounted=uncounted,
+        uncounted_apart=uncounted_apart,
+    )
 
 
 def size_here(study: Study | list[str], catalogue: Catalogue) -> SizeHere:
