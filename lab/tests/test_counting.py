@@ -101,7 +101,8 @@ def test_they_are_made_after_all_others_and_never_mixed_with_them(rig: Rig) -> N
     assert "server_cpu_per_request" not in summary.contenders[0].metrics
     lines = (rig.directory / "counted.jsonl").read_text().splitlines()
     assert {json.loads(line)["kind"] for line in lines} == {"trial"} and len(lines) == 6
-    assert "counted.jsonl" in (rig.directory / "README.txt").read_text()
+    for file in ("counted.jsonl", "unavailable.csv", "extrapolated.csv"):
+        assert file in (rig.directory / "README.txt").read_text() and (rig.directory / file).exists()
     counting = summary.counting
     assert counting is not None and {each.contender for each in counting.contenders} == NAMES
     for each in counting.contenders:

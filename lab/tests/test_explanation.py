@@ -298,6 +298,10 @@ def test_few_blocks_give_a_difference_without_an_interval() -> None:
     assert sentence(explain(LEAN, other, limits(), between(-5))).startswith(
         "lean needs 5.00 µs less server CPU per request than other (11 blocks, too few for an interval): "
     )
+    few = " ".join(legend(explain(LEAN, other, limits(), between(-5))))
+    assert "The difference: from 11 blocks, paired, too few for an interval. " in few and " 95 %" not in few
+    enough = " ".join(legend(explain(LEAN, other, limits(), between(-5, -6, -4))))
+    assert "The difference: a 95 % interval over 11 blocks, paired. " in enough
 
 
 def test_less_is_told_from_the_side_of_the_one_that_needs_less() -> None:

@@ -380,11 +380,12 @@ def claims(study: StudyName, directory: ResultsDirectory) -> None:
 def table(
     directory: ResultsDirectory,
     pairs: Annotated[bool, typer.Option("--pairs", help="The table of all comparisons, too.")] = False,
+    counters: Annotated[bool, typer.Option("--counters", help="All that was counted of each side.")] = False,
 ) -> None:
     """Print the table of a run again."""
     from thunderherd.running import show_table
 
-    show_table(directory, pairs=pairs)
+    show_table(directory, pairs=pairs, counters=counters)
 
 
 @app.command()

@@ -59,6 +59,7 @@ __all__ = [
     "sweeps_legend",
     "unit_for",
     "why_none",
+    "why_not",
 ]
 
 BEST, LEVEL = "*", "~"
@@ -308,7 +309,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     bound=_bound(summary, name, contenders.get(key)),
                     mark=marks.get(key, "") + scaled.get(f"{key[0]}@{sweep.name}={key[1]}", "")
                     if figure
-                    else absent.mark(_why_not(summary, sweep, name, *key, contenders.get(key))),
+                    else absent.mark(why_not(summary, sweep, name, *key, contenders.get(key))),
                 )
             )
         rows.append((label, tuple(cells)))
@@ -363,7 +364,7 @@ def scaled_marks(
     return dict.fromkeys(shares, reasons.mark(extrapolated(shares.values()))) if shares else {}
 
 
-def _why_not(
+def why_not(
     summary: Summary,
     sweep: SweepSummary,
     name: str,
@@ -371,6 +372,7 @@ def _why_not(
     point: str,
     contender: ContenderSummary | None,
 ) -> str:
+    """Why there is no figure of a metric at a point of a sweep."""
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
     if name in sweep.unavailable:

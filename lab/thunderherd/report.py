@@ -28,6 +28,7 @@ from markupsafe import Markup
 
 from thunderherd import (
     claim_tables,
+    counter_tables,
     crossover_plot,
     drawing,
     matrices,
@@ -160,6 +161,8 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         main_runs=repeated_runs.main_runs(summary),
         counted_title=printable(paper_counters_matrix.counted_title(summary)),
         counted=paper_counters_matrix.counted_matrices(summary, between=" to "),
+        counter_tables=counter_tables.counter_tables(summary, between=" to "),
+        counter_tables_legend=counter_tables.LEGEND,
         perf_stats=perf_stats(summary),
         perf_stats_legend=LEGEND,
         counted_legend=paper_counters_matrix.counted_legend(summary),

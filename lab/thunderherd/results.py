@@ -7,6 +7,7 @@ limits.jsonl    the machine's limits, every round as it was measured, before the
 counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
 profiles.jsonl  trials in which both sides were sampled (`profiling`), and the call stacks of their windows
 profiles/       the same folded, and as flame graphs
+unavailable.csv, extrapolated.csv  what is to be known of that table's cells
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
 """
@@ -57,6 +58,7 @@ __all__ = [
 ]
 
 RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
+UNAVAILABLE, EXTRAPOLATED = "unavailable.csv", "extrapolated.csv"
 COUNTED, LIMITS, PROFILES = "counted.jsonl", "limits.jsonl", "profiles.jsonl"
 
 Trial = TypeVar("Trial", bound=TrialRecord)
@@ -72,7 +74,13 @@ trials.jsonl    the raw observations: one JSON object a line, one line a trial (
                 in Thunderherd's docs/reference)
 trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
 trials.csv      the same table as text; where server.completions is 0 or empty, server.copied_share is of the
-                server's whole life
+                server's whole life. An empty cell is never zero: unavailable.csv says why it is empty, and of
+                a trial that is not valid its column invalid_reasons. A figure may be extrapolated:
+                extrapolated.csv
+unavailable.csv    by contender and column of trials.csv, why cells are empty, and in how many valid trials
+extrapolated.csv   by trial and counter, the share of the time in which it was counted where that was not all
+                of it, since events took turns on the CPU's counters; and the columns of trials.csv that rest
+                on it, all of them extrapolated. No line: there is none
 limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their

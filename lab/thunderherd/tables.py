@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thunderherd.bounds_view import bounds_in_words
+from thunderherd.counter_tables import asks_for_counters
 from thunderherd.figures import (
     ABSENT,
     count,
@@ -362,7 +363,8 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         has_claims = summary.claims or summary.questions
         following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
         why = f"thunderherd explain {where}" if summary.explanations or summary.profiles else ""
-        facts += [("Results", str(directory)), ("Why", why), ("Next", following)]
+        counters = f"thunderherd table {where} --counters" if asks_for_counters(summary) else ""
+        facts += [("Results", str(directory)), ("Counters", counters), ("Why", why), ("Next", following)]
     print_facts(console, facts)
 
 
