@@ -16,7 +16,6 @@ tracepoint is switched on in a trial that does not count.
 from __future__ import annotations
 
 import argparse
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ import numpy as np
 
 from common import Figures, measure, ratio, shuffled_rounds, spread, two_places
 from thunderherd.catalogue import Catalogue, SettingValue
-from thunderherd.counter_names import called
+from thunderherd.counter_names import called, names_in
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
@@ -108,8 +107,7 @@ def kinds(given: argparse.Namespace) -> list[Kind]:
     light = WARM_UP_MILLISECONDS / 1000 + OTHER_SECONDS
     off: Sets = {NOTHING: None}
     if given.counters:
-        # A comma between two slashes is of one event's name.
-        named = {each: tuple(re.findall(r"(?:[^,/]|/[^/]*/?)+", each)) for each in given.counters}
+        named = {each: names_in(each) for each in given.counters}
         return [Kind("these counters", {**off, DEFAULT: (), **named}, NOTHING, given.rounds, light)]
     of_all = Kind("in every trial", {**off, **in_every_trial(catalogue())}, NOTHING, given.rounds, light)
     of_their_own = {

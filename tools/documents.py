@@ -14,7 +14,7 @@ from typing import Any
 
 from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine import find_engine
-from thunderherd.schemas import limits_schema, summary_schema, trial_schema
+from thunderherd.schemas import knee_schema, limits_schema, summary_schema, trial_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,6 +26,7 @@ def documents() -> dict[Path, str]:
         "engine_lines": json.loads(engine),
         "summary": summary_schema(),
         "trial": trial_schema(),
+        "knee": knee_schema(),
         "limits": limits_schema(),
         "study": study_reference.schema(),
         "doctor": diagnosis.schema(),

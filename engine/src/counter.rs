@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::about::{About, Entry};
-use crate::perf_event::{Leaders, Multiplexing, PerfEvent, TreeEvent};
+use crate::multiplexing::Multiplexing;
+use crate::perf_event::{Companions, PerfEvent, TreeEvent};
 use crate::perf_names::Generic;
 use crate::process_tree::{Switches, Tree};
 use crate::socket_diagnosis::Ends;
@@ -69,18 +70,18 @@ pub struct Subject {
     pub tree: Tree,
     /// The TCP connections that they serve or make; none where these are not known beforehand, or not of TCP.
     pub ends: Option<Ends>,
-    leaders: Leaders,
+    companions: Companions,
 }
 
 impl Subject {
     /// A process tree with its connections.
     pub fn new(tree: Tree, ends: Option<Ends>) -> Self {
-        Subject { tree, ends, leaders: Leaders::default() }
+        Subject { tree, ends, companions: Companions::default() }
     }
 
     /// Begins to count one event of the tree.
     pub fn event(&mut self, event: TreeEvent) -> Result<PerfEvent> {
-        event.open(&self.tree, &mut self.leaders)
+        event.open(&self.tree, &mut self.companions)
     }
 }
 
@@ -99,6 +100,8 @@ pub struct Figure {
     pub value: Option<u64>,
     /// Of an event that shares the CPU's counters with others.
     pub multiplexing: Option<Multiplexing>,
+    /// Why there is no value.
+    pub why: Option<&'static str>,
 }
 
 impl Figure {
@@ -109,7 +112,12 @@ impl Figure {
 
     /// That of a part.
     pub fn part(part: &'static str, value: Option<u64>) -> Self {
-        Figure { part, value, multiplexing: None }
+        Figure { part, value, multiplexing: None, why: None }
+    }
+
+    /// That of a part, or why there is none.
+    pub fn told(part: &'static str, value: Option<u64>, why: &'static str) -> Self {
+        Figure { why: value.is_none().then_some(why), ..Figure::part(part, value) }
     }
 }
 
@@ -117,7 +125,7 @@ impl Reading for PerfEvent {
     fn read(&mut self) -> Result<Vec<Figure>> {
         let read = PerfEvent::read(self)?;
         let multiplexing = self.takes_turns().then_some(read);
-        Ok(vec![Figure { part: "", value: read.value(), multiplexing }])
+        Ok(vec![Figure { multiplexing, ..Figure::part("", read.value()) }])
     }
 }
 
@@ -195,7 +203,8 @@ pub struct Readout {
     /// Of events that share the CPU's counters: for how long they were counted. What was not counted for all of the time is
     /// extrapolated in `counters`, and is `scaled` here.
     pub multiplexing: BTreeMap<String, Multiplexing>,
-    /// Counters that are unavailable, and why: from the start, or because there were too many for the CPU.
+    /// Counters that are unavailable, and why: from the start, or because there were too many for the CPU. Parts of a counter
+    /// (`COUNTER.PART`) that there was nothing to tell of when it was read, or that this kernel does not tell.
     pub unavailable: BTreeMap<String, String>,
 }
 
@@ -237,9 +246,12 @@ impl Counting {
                     continue;
                 }
             };
-            for Figure { part, value, multiplexing } in figures {
+            for Figure { part, value, multiplexing, why } in figures {
                 let name = full_name(entry.name, part);
                 readout.counters.insert(name.clone(), value);
+                if let Some(why) = why {
+                    readout.unavailable.insert(name.clone(), why.to_owned());
+                }
                 if let Some(multiplexing) = multiplexing {
                     readout.multiplexing.insert(name, multiplexing);
                 }
@@ -326,8 +338,10 @@ impl Readout {
     fn mark(&self, name: &str) -> String {
         let scaled =
             self.multiplexing.get(name).filter(|multiplexing| multiplexing.scaled && multiplexing.running_ns > 0);
-        let mark =
-            scaled.map(|each| format!(" (scaled: it was counted for {:.1} % of the time)", 100.0 * each.share()));
+        let mark = scaled.map(|each| {
+            let none = if each.counted == 0 { ", in which none came: 0 is not certain" } else { "" };
+            format!(" (scaled: it was counted for {:.1} % of the time{none})", 100.0 * each.share())
+        });
         mark.unwrap_or_default()
     }
 }
@@ -378,7 +392,7 @@ mod tests {
 
     fn multiplexed(counted: u64, enabled_ns: u64, running_ns: u64) -> Vec<Figure> {
         let multiplexing = Multiplexing::new(counted, enabled_ns, running_ns);
-        vec![Figure { part: "", value: multiplexing.value(), multiplexing: Some(multiplexing) }]
+        vec![Figure { multiplexing: Some(multiplexing), ..Figure::part("", multiplexing.value()) }]
     }
 
     #[test]
@@ -396,6 +410,18 @@ mod tests {
         );
         let words = window.in_words(&[&OF_EVENT]);
         assert_eq!(words, "instructions: 400 instructions (scaled: it was counted for 25.0 % of the time)\n");
+    }
+
+    #[test]
+    fn none_in_a_part_of_the_time_is_not_said_to_be_none_in_all_of_it() {
+        let mut counting = counting(&OF_EVENT, [multiplexed(0, 1000, 66), multiplexed(0, 1000, 1000)]);
+        let words = counting.read().unwrap().in_words(&[&OF_EVENT]);
+        assert_eq!(
+            words,
+            "instructions: 0 instructions (scaled: it was counted for 6.6 % of the time, in which none came: 0 is not \
+             certain)\n"
+        );
+        assert_eq!(counting.read().unwrap().in_words(&[&OF_EVENT]), "instructions: 0 instructions\n");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! An entry names what it rests on in its own file. What several of them rest on stands here; what is one entry's alone, beside
 //! that entry.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
@@ -34,19 +36,28 @@ impl Feature {
         Feature { name, since: Some(since), refusal: || None }
     }
 
+    /// Why it is not here, as far as it was in the first try of this process: several entries rest on the same.
+    fn missing(&self) -> Option<String> {
+        let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.entry(self.name).or_insert_with(self.refusal).clone()
+    }
+
     /// For `list --json`.
     fn described(&self) -> Value {
-        let reason = (self.refusal)();
+        let reason = self.missing();
         json!({"name": self.name, "since": self.since, "available": reason.is_none(), "reason": reason})
     }
 }
+
+/// What came of trying each, by its name.
+static TRIED: Mutex<BTreeMap<&'static str, Option<String>>> = Mutex::new(BTreeMap::new());
 
 /// The features that an entry rests on.
 pub type RestsOn = &'static [&'static Feature];
 
 /// Why one of them is not here; `None` where all are.
 pub fn missing(rests_on: RestsOn) -> Option<String> {
-    rests_on.iter().find_map(|feature| (feature.refusal)())
+    rests_on.iter().find_map(|feature| feature.missing())
 }
 
 /// All of them, for `list --json`.
@@ -121,7 +132,8 @@ fn spliced() -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
     use crate::designs::DESIGNS;
@@ -151,5 +163,19 @@ mod tests {
         const GONE: Feature = Feature { name: "gone", since: None, refusal: || Some("it is gone".to_owned()) };
         assert_eq!(missing(&[&FORK, &GONE]), Some("it is gone".to_owned()));
         assert_eq!(described(&[&GONE])[0]["available"], false);
+    }
+
+    #[test]
+    fn a_feature_is_tried_once_however_many_entries_rest_on_it() {
+        static TRIES: AtomicU32 = AtomicU32::new(0);
+        const COUNTED: Feature = Feature {
+            name: "counted",
+            since: None,
+            refusal: || Some(format!("try {}", TRIES.fetch_add(1, Relaxed) + 1)),
+        };
+        for rests_on in [&[&COUNTED][..], &[&FORK, &COUNTED]] {
+            assert_eq!(missing(rests_on).unwrap(), "try 1");
+            assert_eq!(described(rests_on).last().unwrap()["reason"], "try 1");
+        }
     }
 }

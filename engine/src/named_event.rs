@@ -1,24 +1,48 @@
 //! Events that are asked for by a name of theirs, as perf-stat(1) takes them with `-e`: what a word names. Whether this machine
 //! has it is another question, which is answered when it is opened.
 
-use anyhow::{Result, anyhow};
-use perf_event::events::Tracepoint;
-
 use crate::perf_names::{self, Generic};
-use crate::pmu::{self, OfPmu, Term};
-use crate::tracefs;
+use crate::pmu::Term;
 
 /// What a name is one of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Named<'a> {
     /// An event that every kernel knows, by perf's name.
     Generic(Generic),
     /// A number that the processor's manual has, `rNNNN`.
     Raw(u64),
-    /// `subsystem:name`.
-    Tracepoint,
+    /// `subsystem:event`.
+    Tracepoint {
+        /// The part of the kernel, a folder of tracefs.
+        subsystem: &'a str,
+        /// Its name there.
+        event: &'a str,
+    },
     /// `pmu/event/` and `pmu/key=value,…/`.
-    OfPmu,
+    PmuEvent {
+        /// The PMU's name in sysfs.
+        pmu: &'a str,
+        /// What stands between the slashes.
+        terms: Vec<Term<'a>>,
+    },
+}
+
+impl Named<'_> {
+    /// The same, with words that live as long as the process.
+    pub fn kept(&self) -> Named<'static> {
+        let kept = |word: &str| -> &'static str { word.to_owned().leak() };
+        match self {
+            Named::Generic(event) => Named::Generic(*event),
+            Named::Raw(number) => Named::Raw(*number),
+            Named::Tracepoint { subsystem, event } => {
+                Named::Tracepoint { subsystem: kept(subsystem), event: kept(event) }
+            }
+            Named::PmuEvent { pmu, terms } => {
+                let terms = terms.iter().map(|term| Term { name: kept(term.name), ..*term });
+                Named::PmuEvent { pmu: kept(pmu), terms: terms.collect() }
+            }
+        }
+    }
 }
 
 /// How such names are written.
@@ -30,7 +54,7 @@ pub const FORMS: &str = "perf's own names, such as dTLB-load-misses; a tracepoin
 const MODIFIERS: &str = "ukhGHIpPSDWeb";
 
 /// What a word names; none where it has no form of an event's name. The error says how it is to be written.
-pub fn named(word: &str) -> Option<Result<Named, String>> {
+pub fn named(word: &str) -> Option<Result<Named<'_>, String>> {
     if let Some(event) = perf_names::named(word) {
         return Some(Ok(Named::Generic(event)));
     }
@@ -38,9 +62,9 @@ pub fn named(word: &str) -> Option<Result<Named, String>> {
         return Some(Ok(Named::Raw(number)));
     }
     if word.contains('/') {
-        return of_pmu_in(word);
+        return pmu_event_in(word);
     }
-    tracepoint_in(word).map(|_| Ok(Named::Tracepoint))
+    tracepoint_in(word).map(|(subsystem, event)| Ok(Named::Tracepoint { subsystem, event }))
 }
 
 /// The event and the modifiers behind it, where these are such.
@@ -62,19 +86,6 @@ pub fn split(list: &str) -> Vec<&str> {
     .collect()
 }
 
-/// A tracepoint by its name.
-pub fn tracepoint(name: &str) -> Result<Tracepoint> {
-    let (subsystem, event) = tracepoint_in(name).ok_or_else(|| anyhow!("{FORMS}"))?;
-    tracefs::tracepoint(subsystem, event)
-}
-
-/// An event of a PMU by its name.
-pub fn of_pmu(name: &str) -> Result<OfPmu> {
-    let (pmu, terms) = pmu_and_terms(name).ok_or_else(|| anyhow!("{FORMS}"))?;
-    let terms: Result<Vec<Term>, String> = terms.split(',').map(Term::new).collect();
-    pmu::event(pmu, &terms.map_err(|why| anyhow!("{why}"))?)
-}
-
 /// One of its digits is decimal: `read` is a word.
 fn raw(word: &str) -> Option<u64> {
     let digits = word.strip_prefix('r')?;
@@ -87,13 +98,13 @@ fn tracepoint_in(word: &str) -> Option<(&str, &str)> {
     word.split_once(':').filter(|(subsystem, event)| is_plain(subsystem) && is_plain(event))
 }
 
-fn of_pmu_in(word: &str) -> Option<Result<Named, String>> {
-    let Some((_, terms)) = pmu_and_terms(word) else {
+fn pmu_event_in(word: &str) -> Option<Result<Named<'_>, String>> {
+    let Some((pmu, terms)) = pmu_and_terms(word) else {
         let is_open = pmu_and_terms(&format!("{word}/")).is_some();
         return is_open.then(|| Err(format!("'{word}' lacks the slash that ends it, as in cpu/cache-misses/")));
     };
-    let wrong = terms.split(',').find_map(|term| Term::new(term).err());
-    Some(wrong.map_or(Ok(Named::OfPmu), Err))
+    let terms: Result<Vec<Term>, String> = terms.split(',').map(Term::new).collect();
+    Some(terms.map(|terms| Named::PmuEvent { pmu, terms }))
 }
 
 /// The PMU, and what stands between the slashes.
@@ -115,13 +126,17 @@ mod tests {
 
     use super::*;
 
+    fn pmu_event(terms: &[(&'static str, Option<u64>)]) -> Named<'static> {
+        Named::PmuEvent { pmu: "cpu", terms: terms.iter().map(|&(name, value)| Term { name, value }).collect() }
+    }
+
     #[test]
     fn names_are_known_by_their_form() {
         for (name, expected) in [
-            ("sched:sched_wakeup", Named::Tracepoint),
-            ("cpu/cache-misses/", Named::OfPmu),
-            ("cpu/event=0x3c,umask=0x0/", Named::OfPmu),
-            ("cpu/event=60,edge/", Named::OfPmu),
+            ("sched:sched_wakeup", Named::Tracepoint { subsystem: "sched", event: "sched_wakeup" }),
+            ("cpu/cache-misses/", pmu_event(&[("cache-misses", None)])),
+            ("cpu/event=0x3c,umask=0x0/", pmu_event(&[("event", Some(0x3c)), ("umask", Some(0))])),
+            ("cpu/event=60,edge/", pmu_event(&[("event", Some(60)), ("edge", None)])),
             ("r003c", Named::Raw(0x3c)),
             ("rFFFFFFFFFFFFFFF0", Named::Raw(u64::MAX - 15)),
             ("cycles", Named::Generic(Generic::Hardware(Hardware::CPU_CYCLES))),

@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Error, Result};
 use perf_event::events::{CacheId, CacheOp, CacheResult, Hardware, Raw, Software};
-use perf_event::{Builder, CountAndTime, Counter, Group as ReadAtOnce, ReadFormat};
-use schemars::JsonSchema;
-use serde::Serialize;
+use perf_event::{Builder, CountAndTime, Counter};
 
-use crate::absent::Absent;
-use crate::named_event::{self, Named};
+use crate::multiplexing::Multiplexing;
+use crate::named_event::Named;
 use crate::perf_names::Generic;
+use crate::pmu::{self, Term};
 use crate::process_tree::{Beginning, Tree};
+use crate::tracefs;
 
 /// What is counted, and what of it.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +28,8 @@ pub struct TreeEvent {
 enum Kind {
     Generic(Generic),
     Raw(u64),
-    Tracepoint(&'static str),
-    OfPmu(&'static str),
+    Tracepoint { subsystem: &'static str, event: &'static str },
+    PmuEvent { pmu: &'static str, terms: &'static [Term<'static>] },
 }
 
 /// What an event has to see.
@@ -92,18 +91,18 @@ impl TreeEvent {
         Self::new(Kind::Generic(Generic::Software(event)), Modes::None)
     }
 
-    /// A point of the kernel's code, `subsystem:name`.
-    pub const fn tracepoint(name: &'static str) -> Self {
-        Self::new(Kind::Tracepoint(name), Modes::UserAndKernel)
+    /// A point of the kernel's code, by the part of the kernel and its name there.
+    pub const fn tracepoint(subsystem: &'static str, event: &'static str) -> Self {
+        Self::new(Kind::Tracepoint { subsystem, event }, Modes::UserAndKernel)
     }
 
-    /// One that is asked for by a name of this form.
-    pub const fn named(name: &'static str, form: Named) -> Self {
-        match form {
+    /// One that is asked for by a name.
+    pub fn named(name: Named<'static>) -> Self {
+        match name {
             Named::Generic(event) => Self::new(Kind::Generic(event), Modes::UserAndKernel),
             Named::Raw(number) => Self::new(Kind::Raw(number), Modes::UserAndKernel),
-            Named::Tracepoint => Self::tracepoint(name),
-            Named::OfPmu => Self::new(Kind::OfPmu(name), Modes::All),
+            Named::Tracepoint { subsystem, event } => Self::tracepoint(subsystem, event),
+            Named::PmuEvent { pmu, terms } => Self::new(Kind::PmuEvent { pmu, terms: terms.leak() }, Modes::All),
         }
     }
 
@@ -124,28 +123,30 @@ impl TreeEvent {
 
     /// Begins to count. The error says why that is not to be had here.
     ///
-    /// `leaders` holds the first event of each group. With `inherit` the kernel copies whole groups to what is forked, and each
+    /// `companions` are what was opened for the tree before. With `inherit` the kernel copies whole groups to what is forked, and each
     /// member is read by itself: reading all at once (PERF_FORMAT_GROUP) would only save system calls. (Kernels before 4.13
     /// refused that together with `inherit`; what they still refuse until 6.13 is PERF_SAMPLE_READ, which belongs to samples.)
-    pub fn open(self, tree: &Tree, leaders: &mut Leaders) -> Result<PerfEvent> {
+    pub fn open(self, tree: &Tree, companions: &mut Companions) -> Result<PerfEvent> {
         let mut builder = self.builder(tree)?;
-        if let Some(leader) = self.group.and_then(|group| leaders.0.get(&group)) {
-            let mut leader = leader.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = if self.takes_turns() { Some(companions.time(tree)?) } else { None };
+        if let Some(leader) = self.group.and_then(|group| companions.leaders.get(&group)) {
+            let mut leader = locked(leader);
             // A member runs whenever its leader does. A group that the CPU has too few counters for is refused: then the
             // event is counted by itself, at times of its own.
             if let Ok(member) = builder.enabled(true).build_with_group(&mut *leader) {
-                return Ok(self.opened(member));
+                return PerfEvent::opened(member, time);
             }
         }
-        let counter = first(&mut builder, tree).build().map_err(|error| refused(error, self.modes))?;
-        let opened = self.opened(counter);
+        let counter = first(&mut builder, tree).build().map_err(|error| self.refused(error))?;
+        let opened = PerfEvent::opened(counter, time)?;
         if let Some(group) = self.group {
-            leaders.0.entry(group).or_insert_with(|| Arc::clone(&opened.counter));
+            companions.leaders.entry(group).or_insert_with(|| Arc::clone(&opened.counter));
         }
         Ok(opened)
     }
 
-    fn builder(self, tree: &Tree) -> Result<Builder<'static>> {
+    /// How it is opened for a tree.
+    pub fn builder(self, tree: &Tree) -> Result<Builder<'static>> {
         let mut builder = self.builder_alone()?;
         builder.observe_pid(tree.root.as_raw()).inherit(true);
         match self.modes {
@@ -160,156 +161,103 @@ impl TreeEvent {
         Ok(match self.kind {
             Kind::Generic(event) => event.builder(),
             Kind::Raw(number) => Builder::new(Raw::new(number)),
-            Kind::Tracepoint(name) => Builder::new(named_event::tracepoint(name)?),
-            Kind::OfPmu(name) => named_event::of_pmu(name)?.builder(),
+            Kind::Tracepoint { subsystem, event } => Builder::new(tracefs::tracepoint(subsystem, event)?),
+            Kind::PmuEvent { pmu, terms } => pmu::event(pmu, terms)?.builder(),
         })
     }
 
-    fn opened(self, counter: Counter) -> PerfEvent {
-        let takes_turns = !matches!(self.kind, Kind::Generic(Generic::Software(_)) | Kind::Tracepoint(_));
-        PerfEvent { counter: Arc::new(Mutex::new(counter)), takes_turns }
+    /// The CPU has few counters for such events, which more events than that use by turns. The kernel's own run all the time.
+    fn takes_turns(self) -> bool {
+        !matches!(self.kind, Kind::Generic(Generic::Software(_)) | Kind::Tracepoint { .. })
+    }
+
+    /// The error with what would help.
+    pub fn refused(self, error: io::Error) -> Error {
+        refused_above(self.modes.paranoid_at_most(), error, self.modes)
     }
 }
 
 /// What is not in a group, or leads one, is counted from now or from the next exec on.
-fn first<'a, 'b>(builder: &'a mut Builder<'b>, tree: &Tree) -> &'a Builder<'b> {
+pub fn first<'a, 'b>(builder: &'a mut Builder<'b>, tree: &Tree) -> &'a Builder<'b> {
     let now = tree.from == Beginning::Now;
     builder.enabled(now).enable_on_exec(!now)
 }
 
-/// The first event of each group, which the others join.
+/// What the events of one tree share.
 #[derive(Default)]
-pub struct Leaders(BTreeMap<Group, Arc<Mutex<Counter>>>);
+pub struct Companions {
+    /// The first event of each group, which the others join.
+    leaders: BTreeMap<Group, Arc<Mutex<Counter>>>,
+    time: Option<Arc<Mutex<Counter>>>,
+}
+
+/// An event of the kernel that counts nothing and takes no turns: it knows for how long the tree ran.
+const TIME: TreeEvent = TreeEvent::clock(Software::DUMMY);
+
+impl Companions {
+    /// For how long the tree ran, over all its threads.
+    ///
+    /// What an event of the processor says of that (time_enabled) is too little where processes or threads have ended: of one that
+    /// had no counter as a task ended, the kernel leaves out the time since it last had one (seen with Linux 6.18: as little as
+    /// a fifth of it was told, of two events of one group that counted at the same times).
+    fn time(&mut self, tree: &Tree) -> Result<Arc<Mutex<Counter>>> {
+        if let Some(time) = &self.time {
+            return Ok(Arc::clone(time));
+        }
+        let counter = first(&mut TIME.builder(tree)?, tree).build().map_err(|error| TIME.refused(error))?;
+        Ok(Arc::clone(self.time.insert(Arc::new(Mutex::new(counter)))))
+    }
+}
 
 /// One event, which all that the tree will start inherits.
 pub struct PerfEvent {
     counter: Arc<Mutex<Counter>>,
-    /// The CPU has few counters for such events, which more events than that use by turns. The kernel's own run all the time.
-    takes_turns: bool,
+    /// Of an event that shares the CPU's counters with others.
+    time: Option<Time>,
 }
 
-/// For how long an event was counted that shares the CPU's counters with others by turns (multiplexing).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Multiplexing {
-    /// What was counted while it had a counter.
-    pub counted: u64,
-    /// For how long the tree ran, over all its threads.
-    pub enabled_ns: u64,
-    /// For how long of that it had a counter.
-    pub running_ns: u64,
-    /// It had none for some of the time, and the figure is extrapolated: counted × enabled / running.
-    pub scaled: bool,
+/// For how long a tree ran since an event was opened.
+struct Time {
+    counter: Arc<Mutex<Counter>>,
+    /// How long it had run by then.
+    before_ns: u64,
 }
 
-impl Multiplexing {
-    /// Of these readings of the kernel (perf_event_open(2), time_enabled and time_running).
-    pub fn new(counted: u64, enabled_ns: u64, running_ns: u64) -> Self {
-        Multiplexing { counted, enabled_ns, running_ns, scaled: running_ns < enabled_ns }
+impl Time {
+    fn read(&self) -> io::Result<u64> {
+        Ok(locked(&self.counter).read_count_and_time()?.time_enabled.saturating_sub(self.before_ns))
     }
+}
 
-    /// What all of the time would have come to; none where it was never counted while the tree ran.
-    pub fn value(&self) -> Option<u64> {
-        let Multiplexing { counted, enabled_ns, running_ns, scaled } = *self;
-        match (scaled, running_ns) {
-            (false, _) => Some(counted),
-            (true, 0) => None,
-            (true, _) => {
-                let scaled = u128::from(counted) * u128::from(enabled_ns) / u128::from(running_ns);
-                Some(u64::try_from(scaled).unwrap_or(u64::MAX))
-            }
-        }
-    }
-
-    /// The share of the time in which it was counted.
-    pub fn share(&self) -> f64 {
-        if self.scaled { self.running_ns as f64 / self.enabled_ns as f64 } else { 1.0 }
-    }
-
-    /// What came after an earlier reading: extrapolated by itself, not as a difference of extrapolations.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Multiplexing::new(
-            self.counted.saturating_sub(earlier.counted),
-            self.enabled_ns.saturating_sub(earlier.enabled_ns),
-            self.running_ns.saturating_sub(earlier.running_ns),
-        )
-    }
+fn locked(counter: &Mutex<Counter>) -> MutexGuard<'_, Counter> {
+    counter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PerfEvent {
+    fn opened(mut counter: Counter, time: Option<Arc<Mutex<Counter>>>) -> Result<Self> {
+        let time = match time {
+            None => None,
+            Some(of_tree) => {
+                // The tree's is read after the event's here, and before it ever after: so it is never too much.
+                let own_ns = counter.read_count_and_time()?.time_enabled;
+                let before_ns = locked(&of_tree).read_count_and_time()?.time_enabled.saturating_sub(own_ns);
+                Some(Time { counter: of_tree, before_ns })
+            }
+        };
+        Ok(PerfEvent { counter: Arc::new(Mutex::new(counter)), time })
+    }
+
     /// The count so far, ended processes and threads included, and for how long it was counted.
     pub fn read(&mut self) -> io::Result<Multiplexing> {
-        let mut counter = self.counter.lock().unwrap_or_else(PoisonError::into_inner);
-        let CountAndTime { count, time_enabled, time_running } = counter.read_count_and_time()?;
-        Ok(Multiplexing::new(count, time_enabled, time_running))
+        let of_tree_ns = self.time.as_ref().map_or(Ok(0), Time::read)?;
+        let CountAndTime { count, time_enabled, time_running } = locked(&self.counter).read_count_and_time()?;
+        Ok(Multiplexing::new(count, time_enabled.max(of_tree_ns), time_running))
     }
 
     /// Whether it shares the CPU's counters with other events.
     pub fn takes_turns(&self) -> bool {
-        self.takes_turns
+        self.time.is_some()
     }
-}
-
-/// How often a reading is tried, and the pause in between: a fork or an exit that copies a hundred events takes half a
-/// millisecond.
-const TRIES: usize = 200;
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// Software events of one tree that are read all at once, by one system call: their figures are of the same moment, and whoever
-/// counts its own system calls adds one alone.
-pub struct EventsAtOnce {
-    group: ReadAtOnce,
-    members: Vec<Counter>,
-}
-
-impl EventsAtOnce {
-    /// Begins to count one event, and those of the others that this machine has. Beside it, for each of the others whether it
-    /// is counted. Needs Linux 4.13 (PERF_FORMAT_GROUP of events that are inherited).
-    pub fn open(event: TreeEvent, others: &[TreeEvent], tree: &Tree) -> Result<(Self, Vec<bool>)> {
-        let format =
-            ReadFormat::GROUP | ReadFormat::ID | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
-        let mut builder = event.builder(tree)?;
-        builder.read_format(format);
-        let mut group = first(&mut builder, tree).build_group().map_err(|error| refused(error, event.modes))?;
-        let mut members = Vec::new();
-        let mut counted = Vec::new();
-        for other in others {
-            let builder = match other.builder(tree) {
-                Ok(builder) => Some(builder),
-                Err(error) if error.is::<Absent>() => None,
-                Err(error) => return Err(error),
-            };
-            counted.push(builder.is_some());
-            if let Some(mut builder) = builder {
-                let member = group.add(builder.read_format(format).enabled(true));
-                members.push(member.map_err(|error| refused(error, other.modes))?);
-            }
-        }
-        Ok((EventsAtOnce { group, members }, counted))
-    }
-
-    /// The first, and those of the others that are counted, in their order.
-    pub fn read(&mut self) -> Result<(u64, Vec<u64>)> {
-        let read = intact(|| self.group.read())?;
-        let value =
-            |counter: &Counter| read.get(counter).map(|entry| entry.value()).context("the kernel left an event out");
-        Ok((value(self.group.as_counter())?, self.members.iter().map(value).collect::<Result<_>>()?))
-    }
-}
-
-/// While a thread of the tree is being made or ends, it has the events in part, and the kernel answers ECHILD
-/// (kernel/events/core.c, __perf_read_group_add): then it is asked again.
-fn intact<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    for _ in 1..TRIES {
-        match read() {
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => std::thread::sleep(PAUSE),
-            read => return read,
-        }
-    }
-    read()
-}
-
-fn refused(error: io::Error, modes: Modes) -> Error {
-    refused_above(modes.paranoid_at_most(), error, modes)
 }
 
 /// The error with what would help. The setting forbids with EACCES where it is above `most`; a filter of system calls mostly
@@ -373,19 +321,19 @@ mod tests {
     fn members_of_a_group_are_counted_with_their_leader_and_inherited() {
         let (child, tree) = waiting();
         let event = |event| TreeEvent::software(event).in_group(Group::Branches);
-        let mut leaders = Leaders::default();
+        let mut companions = Companions::default();
         let opened: Result<Vec<PerfEvent>> =
             [Software::PAGE_FAULTS, Software::PAGE_FAULTS_MIN, Software::CPU_MIGRATIONS]
                 .into_iter()
-                .map(|each| event(each).open(&tree, &mut leaders))
+                .map(|each| event(each).open(&tree, &mut companions))
                 .collect();
-        let alone = TreeEvent::software(Software::PAGE_FAULTS).open(&tree, &mut leaders);
+        let alone = TreeEvent::software(Software::PAGE_FAULTS).open(&tree, &mut companions);
         go(child);
         let (mut opened, mut alone) = match (opened, alone) {
             (Ok(opened), Ok(alone)) => (opened, alone),
             (Err(error), _) | (_, Err(error)) => return println!("skipped: {error:#}"),
         };
-        assert_eq!(leaders.0.len(), 1, "the first leads the others");
+        assert_eq!(companions.leaders.len(), 1, "the first leads the others");
         let read: Vec<Multiplexing> = opened.iter_mut().map(|each| each.read().unwrap()).collect();
         let alone = alone.read().unwrap();
         assert_eq!(read[0].counted, alone.counted, "in a group or not: the same faults");
@@ -395,101 +343,9 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_read_at_once_are_inherited_and_those_that_are_not_there_left_out() {
-        let (child, tree) = waiting();
-        let others = [
-            TreeEvent::software(Software::PAGE_FAULTS),
-            TreeEvent::tracepoint("syscalls:sys_enter_no_such_call"),
-            TreeEvent::software(Software::CONTEXT_SWITCHES),
-        ];
-        let opened = EventsAtOnce::open(TreeEvent::software(Software::PAGE_FAULTS), &others, &tree);
-        go(child);
-        let (mut events, counted) = match opened {
-            Ok(opened) => opened,
-            Err(error) => return println!("skipped: {error:#}"),
-        };
-        assert_eq!(counted, [true, false, true]);
-        let (first, others) = events.read().unwrap();
-        assert_eq!((first, others.len()), (others[0], 2));
-        assert!(first > 5 * 30 && others[1] > 0, "{first} {others:?}");
-    }
-
-    /// Nothing makes the kernel answer ECHILD when it is wanted: the answers are made up, what is done with them is not.
-    #[test]
-    fn a_reading_is_tried_again_while_a_thread_has_the_events_in_part_and_no_longer_than_that() {
-        let failing = |code: i32, times: usize| {
-            let mut asked = 0;
-            let read = intact(|| {
-                asked += 1;
-                if asked <= times { Err(io::Error::from_raw_os_error(code)) } else { Ok(asked) }
-            });
-            (read.map_err(|error| error.raw_os_error()), asked)
-        };
-        assert_eq!(failing(libc::ECHILD, 0), (Ok(1), 1));
-        assert_eq!(failing(libc::ECHILD, 3), (Ok(4), 4));
-        assert_eq!(failing(libc::ECHILD, usize::MAX), (Err(Some(libc::ECHILD)), TRIES), "it is bounded");
-        assert_eq!(failing(libc::EINVAL, 1), (Err(Some(libc::EINVAL)), 1), "another error is no matter of time");
-    }
-
-    /// The real thing, as far as it comes: events of a tree whose threads come and go are read without a pause.
-    #[test]
-    fn events_of_threads_that_come_and_go_can_be_read_at_any_moment() {
-        let script = "echo waits; read word; for each in $(seq 150); do /bin/true & done; wait";
-        let child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.unwrap();
-        let mut said = [0; 6];
-        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        let reaped = &Tally::new(0).unwrap().general().reaped;
-        let tree = Tree { root: Pid::from_raw(child.id() as i32), from: Beginning::Now, reaped };
-        let faults = TreeEvent::software(Software::PAGE_FAULTS);
-        // Many events: so much longer is a child half made.
-        let opened = EventsAtOnce::open(faults, &[faults; 60], &tree);
-        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        let (mut events, _) = match opened {
-            Ok(opened) => opened,
-            Err(error) => {
-                child.wait().unwrap();
-                return println!("skipped: {error:#}");
-            }
-        };
-        let (mut last, mut readings) = (0, 0);
-        while child.try_wait().unwrap().is_none() {
-            let (first, others) = events.read().unwrap();
-            assert!(first >= last && others.len() == 60, "counts only grow: {first} after {last}");
-            (last, readings) = (first, readings + 1);
-        }
-        let (first, _) = events.read().unwrap();
-        assert!(readings > 0 && first > 150 * 20, "{readings} readings, {first} faults of 150 programs");
-    }
-
-    #[test]
-    fn what_was_counted_for_a_part_of_the_time_is_extrapolated_and_says_so() {
-        let whole = Multiplexing::new(42, 1000, 1000);
-        assert_eq!((whole.value(), whole.scaled, whole.share()), (Some(42), false, 1.0));
-        let quarter = Multiplexing::new(42, 1000, 250);
-        assert_eq!((quarter.value(), quarter.scaled, quarter.share()), (Some(168), true, 0.25));
-        let idle = Multiplexing::new(0, 0, 0);
-        assert_eq!((idle.value(), idle.scaled), (Some(0), false), "nothing has run yet");
-        let never = Multiplexing::new(0, 1000, 0);
-        assert_eq!((never.value(), never.scaled), (None, true), "0 was not counted, it is not known");
-        let long = Multiplexing::new(u64::MAX / 2, u64::MAX, u64::MAX / 2);
-        assert_eq!(long.value(), Some(u64::MAX), "no overflow");
-    }
-
-    /// A window is extrapolated from what lies in it: the past, counted in full or not, does not weigh in.
-    #[test]
-    fn a_window_is_scaled_by_its_own_share() {
-        let before = Multiplexing::new(1_000_000, 1000, 1000);
-        let after = Multiplexing::new(1_000_100, 2000, 1500);
-        assert_eq!(after.since(&before).value(), Some(200));
-        assert_ne!(after.value().unwrap() - before.value().unwrap(), 200, "a difference of extrapolations is wrong");
-        assert!(!before.since(&before).scaled && before.since(&before).value() == Some(0));
-    }
-
-    #[test]
     fn what_a_processor_does_not_have_is_said_not_called_forbidden() {
         for code in [libc::ENOENT, libc::ENODEV, libc::EOPNOTSUPP] {
-            let said = format!("{:#}", refused(io::Error::from_raw_os_error(code), Modes::UserAndKernel));
+            let said = format!("{:#}", TIME.refused(io::Error::from_raw_os_error(code)));
             assert!(
                 said.starts_with("this machine does not count such an event") && !said.contains("policy"),
                 "{said}"

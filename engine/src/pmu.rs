@@ -23,14 +23,14 @@ const WORDS: [&str; 3] = ["config", "config1", "config2"];
 
 /// One event, as the kernel takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OfPmu {
+pub struct PmuEvent {
     /// The PMU's number.
     pub kind: u32,
     /// config, config1 and config2 of perf_event_open(2).
     pub config: [u64; WORDS.len()],
 }
 
-impl OfPmu {
+impl PmuEvent {
     /// Begins an event of it.
     pub fn builder(self) -> Builder<'static> {
         let [config, config1, config2] = self.config;
@@ -64,16 +64,16 @@ impl<'a> Term<'a> {
 }
 
 /// What terms come to. The error is [`Absent`] where this machine has no such PMU, or that has no such event or key.
-pub fn event(pmu: &str, terms: &[Term]) -> Result<OfPmu> {
+pub fn event(pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
     event_in(Path::new(PMUS), pmu, terms)
 }
 
-fn event_in(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<OfPmu> {
+fn event_in(pmus: &Path, pmu: &str, terms: &[Term]) -> Result<PmuEvent> {
     let folder = pmus.join(pmu);
     let Some(kind) = text_of(&folder.join("type"))? else { return Err(no_pmu(pmus, pmu, terms)?.into()) };
     let kind = kind.parse().with_context(|| format!("{}/type says '{kind}', which is no number", folder.display()))?;
     let pmu = Pmu { name: pmu, folder };
-    let mut event = OfPmu { kind, config: [0; WORDS.len()] };
+    let mut event = PmuEvent { kind, config: [0; WORDS.len()] };
     for term in terms {
         pmu.apply(&mut event, term)?;
     }
@@ -113,7 +113,7 @@ struct Pmu<'a> {
 
 impl Pmu<'_> {
     /// Sets what a term says; the later one wins.
-    fn apply(&self, event: &mut OfPmu, term: &Term) -> Result<()> {
+    fn apply(&self, event: &mut PmuEvent, term: &Term) -> Result<()> {
         if term.value.is_none()
             && let Some(text) = text_of(&self.folder.join("events").join(term.name))?
         {
@@ -129,7 +129,7 @@ impl Pmu<'_> {
         self.set(event, term.name, term.value.unwrap_or(1))
     }
 
-    fn set(&self, event: &mut OfPmu, key: &str, value: u64) -> Result<()> {
+    fn set(&self, event: &mut PmuEvent, key: &str, value: u64) -> Result<()> {
         if let Some(word) = WORDS.iter().position(|each| *each == key) {
             event.config[word] = value;
             return Ok(());
@@ -214,7 +214,7 @@ mod tests {
         pmus
     }
 
-    fn found(pmus: &Path, pmu: &str, terms: &str) -> Result<OfPmu> {
+    fn found(pmus: &Path, pmu: &str, terms: &str) -> Result<PmuEvent> {
         let terms: Vec<Term> = terms.split(',').map(|term| Term::new(term).unwrap()).collect();
         event_in(pmus, pmu, &terms)
     }
@@ -232,7 +232,7 @@ mod tests {
             ("config=0x1234,config2=5", [0x1234, 0, 5]),
             ("config=0xff,event=0", [0, 0, 0]),
         ] {
-            assert_eq!(found(&pmus, "chip", terms).unwrap(), OfPmu { kind: 42, config }, "{terms}");
+            assert_eq!(found(&pmus, "chip", terms).unwrap(), PmuEvent { kind: 42, config }, "{terms}");
         }
         for (pmu, terms, is_absent, words) in [
             ("chip", "stals", true, &["no event and no key 'stals'", "did you mean chip/stalls/?", "umask"][..]),

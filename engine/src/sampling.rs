@@ -228,7 +228,6 @@ fn check_frequency(frequency: u64) -> Result<()> {
     }
 }
 
-/// That the kernel lets this user lock no more memory for ring buffers.
 /// There is no room for a ring buffer (mmap(2), EPERM): the kernel lets a user lock so much memory, and no more.
 #[derive(Debug)]
 struct NoRing(String);

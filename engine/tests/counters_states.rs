@@ -28,6 +28,7 @@ fn connections_are_counted_while_they_live() {
     assert_eq!(number(&snapshot, "tcp_info.connections"), 20, "{snapshot}");
     assert!(number(&snapshot, "tcp_info.congestion_window") > 0 && number(&snapshot, "tcp_info.rtt") > 0, "{snapshot}");
     assert_eq!(number(&snapshot, "tcp_info.retransmits"), 0, "nothing is lost on this machine: {snapshot}");
+    assert_eq!(snapshot["unavailable"], serde_json::json!({}), "{snapshot}");
     drop(living);
     let snapshot = server.snapshot_when("all are closed", |snapshot| snapshot["tally"]["closed"] == 20);
     assert_eq!(number(&snapshot, "tcp_info.connections"), 0, "{snapshot}");
@@ -38,6 +39,8 @@ fn connections_are_counted_while_they_live() {
             Some(&Value::Null),
             "there is nothing that it could be of: {snapshot}"
         );
+        let why = snapshot["unavailable"][&name].as_str();
+        assert!(why.is_some_and(|why| why.contains("no TCP connection")), "{name}: {snapshot}");
     }
     server.stop().is_good();
 }
@@ -57,7 +60,10 @@ fn a_load_that_ends_by_time_tells_of_its_connections() {
     let result = load(&timed);
     assert_eq!(number(&result, "tcp_info.connections"), 16, "{result}");
     assert!(number(&result, "tcp_info.delivery_rate") > 0 && number(&result, "tcp_info.rtt") > 0, "{result}");
+    assert_eq!(result["unavailable"], serde_json::json!({}), "{result}");
     let result = load(&["--children", "2", "--loops", "3"]);
+    let why = result["unavailable"]["tcp_info.rtt"].as_str().unwrap_or_default();
+    assert!(why.contains("a load that ends by count has closed its own"), "{result}");
     assert_eq!(number(&result, "tcp_info.connections"), 0, "{result}");
     assert_eq!(result["counters"].get("tcp_info.rtt"), Some(&Value::Null), "{result}");
 }

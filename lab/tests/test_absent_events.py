@@ -12,6 +12,7 @@ from small_studies import head
 
 from thunderherd import tables
 from thunderherd.cli import run_command
+from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import catalogue
 from thunderherd.progress import PlainProgress
 from thunderherd.records import Summary
@@ -93,7 +94,7 @@ def test_the_run_ends_and_its_summary_has_the_reasons(ran: tuple[Summary, Path])
 
 def test_counted_trials_have_the_others_and_the_reason(ran: tuple[Summary, Path]) -> None:
     counting = ran[0].counting
-    assert counting is not None and counting.counters == [COUNTED, "page_faults"]
+    assert counting is not None and counting.counters == [*WHAT_EXPLAINS, COUNTED]
     for contender in counting.contenders:
         server = contender.sides["server"]
         assert "page_faults" in server.counts

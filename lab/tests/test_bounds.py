@@ -15,11 +15,11 @@ from small_studies import head
 from thunderherd import engine
 from thunderherd.analysis import summarise
 from thunderherd.bounds import BOUNDS, best_of_bounds, without_bounds
+from thunderherd.bounds_view import bounds_in_words
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
 from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits
-from thunderherd.limits_tables import bounds_in_words
 from thunderherd.metrics import METRICS
 from thunderherd.records import ContenderSummary, Interval
 from thunderherd.report import render
@@ -158,7 +158,10 @@ def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: St
     apart = {"server_cpus": (0,), "client_cpus": (1,)}
     across = bound(study, "latency_p50_seconds", figures, load=alone, lab=apart)
     assert across is not None and (across.bound, across.share) == (pytest.approx(45e-6), pytest.approx(0.9))
-    assert bound(study, "latency_p50_seconds", figures) is None, "several clients keep the server awake"
+    assert bound(study, "latency_p50_seconds", figures) is None, "one call may carry several requests"
+    calls = {"server.send_calls_per_request": 1.0, "client.send_calls_per_request": 1.0}
+    awake = bound(study, "latency_p50_seconds", figures | calls)
+    assert awake is not None and (awake.limit, awake.bound) == ("tcp_transfer", pytest.approx(4e-6))
     assert bound(study, "latency_p50_seconds", figures, load=alone, spins=True) is None
 
 
@@ -218,7 +221,7 @@ def test_process_control_is_at_least_what_is_made(study: Study) -> None:
     assert forked.bound == pytest.approx(100e-6 * shown) and forked.share == pytest.approx(
         100e-6 * shown / 0.8
     )
-    text = bounds_in_words(summarise(study, [], {}, seed=1).model_copy(update={"bounds": found}))[0]
+    text = bounds_in_words(summarise(study, [], {}, seed=1).model_copy(update={"bounds": found}))[0].text
     assert f"process control, fork_per_client: of 0.800 s per {shown:,} connections the bound" in text
 
 
@@ -304,7 +307,7 @@ def test_every_table_of_a_bundled_study_has_a_bound_or_says_why_not(name: str, s
             update={"bounds": bounds, "without_bounds": without}
         )
         words = bounds_in_words(summary)
-        assert words and sum(each.startswith("none: ") for each in words) == len(
+        assert words and sum(not each.is_known for each in words) == len(
             {(each.metric, each.why) for each in without}
         )
 
@@ -349,8 +352,9 @@ def test_what_is_above_its_bound_says_so(study: Study) -> None:
             share=share, limit="tcp_connection", why="a bare connection takes 50 µs of a CPU, on one CPU",
         )  # fmt: skip
         changes = {"bounds": [each], "without_bounds": []}
-        (text,) = bounds_in_words(summary.model_copy(update=changes))
-        return text
+        (told,) = bounds_in_words(summary.model_copy(update=changes))
+        assert (told.is_known, told.heading) == (True, "Bound")
+        return told.text
 
     assert words(0.5) == (
         "connections per second, prefork: 10,000 /s is 50 % of the bound, 20,000 /s (a bare connection takes "
@@ -444,9 +448,10 @@ def test_a_study_may_do_without(
     assert summary.limits is None and summary.bounds == []
     assert not (tmp_path / "run" / "limits.jsonl").exists()
     assert "limits are not known" not in " ".join(summary.study.notes)
-    said = "none: server CPU per connection: the machine's limits were not measured"
-    assert bounds_in_words(summary) == [said]
-    assert f"Bound: {said}" in unescape(render(summary))
+    said = "server CPU per connection: the machine's limits were not measured"
+    (told,) = bounds_in_words(summary)
+    assert (told.text, told.is_known, told.heading) == (said, False, "No bound")
+    assert f"<li>No bound: {said}</li>" in unescape(render(summary))
 
 
 @pytest.mark.parametrize("wrong", ["-1", "60001", "1.5", "long"])

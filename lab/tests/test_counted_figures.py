@@ -14,6 +14,7 @@ from thunderherd.counter_names import (
     figures_of_counters,
     how_to_write,
     may_be_asked_for,
+    names_in,
     states_of_counters,
 )
 from thunderherd.engine import Server, catalogue
@@ -21,7 +22,7 @@ from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snap
 from thunderherd.errors import UserError
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
-from thunderherd.readouts import scaled_in_words, scaled_of_sides
+from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import Measure
@@ -93,6 +94,18 @@ def test_what_is_scaled_is_marked_on_each_side() -> None:
     assert scaled_of_sides(lived)["server"] == {"instructions": 0.25}
 
 
+def test_none_in_a_part_of_the_time_is_said_not_to_be_none_in_all_of_it() -> None:
+    start = snapshot(shared(10, 1000, 1000), 1, 1)
+    loads = [LoadResult.model_construct(multiplexing={"instructions": shared(0, 100, 7)}) for _ in range(2)]
+    (of_server, of_clients) = none_came(seen(start, snapshot(shared(10, 2000, 1500), 1, 1), loads))
+    assert "server, instructions was counted for 50 % of the time, in which none came" in of_server
+    assert "client, instructions was counted for 7 % of the time" in of_clients
+    loads.append(LoadResult.model_construct(multiplexing={"instructions": shared(1, 100, 7)}))
+    assert [*none_came(seen(start, snapshot(shared(10, 2000, 2000), 1, 1), loads))] == [], (
+        "some, or all the time"
+    )
+
+
 CATALOGUE = cast(
     Catalogue,
     SimpleNamespace(
@@ -136,55 +149,69 @@ def test_parts_have_units_of_their_own_and_are_asked_for_as_a_whole() -> None:
     assert measure.counters_asked == names
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+TAKEN = [
         "sched:sched_switch", "sched:not_here", "cpu/cache-misses/", "msr/tsc/", "no-such-pmu/x/",
         "cpu/event=0x3c,umask=0x0/", "cpu/event=60,edge/", "r003c", "cycles", "ref-cycles", "cpu_cycles",
-    ],
-)  # fmt: skip
+        "cpu/event=18446744073709551615/", "cpu/event=0x0000000000000000001/",
+        "cpu/event=00000000000000000000060/", "cpu/event=0XffffffffffffffFF/", "rFFFFFFFFFFFFFFF0",
+]  # fmt: skip
+NO_NAMES = [
+        "task", "a:b:c", "a/b/c/", "a:", "/x/", "a:b.c", "", "a b:c", "cpu/event=x/", "cpu/event=/", "cpu/,/",
+        "r", "rx", "read", "ref_cycles", "sched", "cpu/event=99999999999999999999/", "cgroup_cpu", "sched:é",
+        "cpu/event=18446744073709551616/", "cpu/event=0x10000000000000000/", "r00000000000000001",
+        "rFFFFFFFFFFFFFFFF",
+        "cpu/event=+1/", "cpu/event=0x+1/", "cpu/event=0x/", f"cpu/event={'1' * 5000}/",
+]  # fmt: skip
+OTHERWISE = [
+    ("cycles:u", "write cycles"),
+    ("cpu_cycles:k", "write cpu_cycles"),
+    ("r003c:u", "write r003c"),
+    ("sched:sched_switch:u", "write sched:sched_switch"),
+    ("cpu/event=0x3c/ppk", "write cpu/event=0x3c/"),
+    ("cpu/cache-misses", "lacks the slash that ends it"),
+    ("cpu/event=1,umask=2", "lacks the slash that ends it"),
+]
+
+
+@pytest.mark.parametrize("name", TAKEN)
 def test_events_are_taken_by_their_form_whether_they_are_here_or_not(name: str) -> None:
     assert may_be_asked_for(name, NAMES)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "task", "a:b:c", "a/b/c/", "a:", "/x/", "a:b.c", "", "a b:c", "cpu/event=x/", "cpu/event=/", "cpu/,/",
-        "r", "rx", "read", "ref_cycles", "sched", "cpu/event=99999999999999999999/", "cgroup_cpu", "sched:é",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", NO_NAMES)
 def test_other_words_are_none(name: str) -> None:
     assert not may_be_asked_for(name, NAMES) and how_to_write(name, NAMES) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "written"),
-    [
-        ("cycles:u", "write cycles"),
-        ("cpu_cycles:k", "write cpu_cycles"),
-        ("r003c:u", "write r003c"),
-        ("sched:sched_switch:u", "write sched:sched_switch"),
-        ("cpu/event=0x3c/ppk", "write cpu/event=0x3c/"),
-        ("cpu/cache-misses", "lacks the slash that ends it"),
-        ("cpu/event=1,umask=2", "lacks the slash that ends it"),
-    ],
-)
+@pytest.mark.parametrize(("name", "written"), OTHERWISE)
 def test_what_would_be_one_if_it_were_written_otherwise_says_how(name: str, written: str) -> None:
     assert not may_be_asked_for(name, NAMES)
     assert written in (how_to_write(name, NAMES) or "")
 
 
-def test_the_engine_agrees_on_names(use_engine: Path) -> None:
+@pytest.mark.parametrize("name", [*TAKEN, "dTLB-load-misses"])
+def test_the_engine_takes_the_same_names(use_engine: Path, name: str) -> None:
     offered = catalogue(use_engine)
-    for name in ("cycles", "dTLB-load-misses", "r003c", "cpu/event=0x3c,umask=0x0/", "sched:not_here"):
-        assert may_be_asked_for(name, offered)
-        with Server("epoll", workload="bytes", counters=[name]) as server:
-            assert set(server.ready.counters) == {called(name, offered)}
-    for name in ("cycles:u", "cpu/cache-misses", "cpu/event=x/", "dTLB-load-mises", "sched"):
-        assert not may_be_asked_for(name, offered)
-        with pytest.raises(UserError), Server("epoll", workload="bytes", counters=[name]):
-            pass
+    assert may_be_asked_for(name, offered)
+    with Server("epoll", workload="bytes", counters=[name]) as server:
+        assert set(server.ready.counters) == {called(name, offered)}
+
+
+@pytest.mark.parametrize("name", [*NO_NAMES, *(name for name, _ in OTHERWISE), "dTLB-load-mises"])
+def test_the_engine_refuses_the_same_names(use_engine: Path, name: str) -> None:
+    assert not may_be_asked_for(name, catalogue(use_engine))
+    with pytest.raises(UserError), Server("epoll", workload="bytes", counters=[name]):
+        pass
+
+
+@pytest.mark.parametrize("names", [
+    ("cs", "cpu/event=0x3c,umask=0x0/", "r003c"), ("cpu/edge,event=1/", "sched:sched_switch"), ("cycles",),
+])  # fmt: skip
+def test_the_engine_divides_a_list_at_the_same_commas(use_engine: Path, names: tuple[str, ...]) -> None:
+    together = ",".join(names)
+    assert names_in(together) == names
+    with Server("epoll", workload="bytes", counters=[together]) as server:
+        assert set(server.ready.counters) == {called(name, catalogue(use_engine)) for name in names}
 
 
 def test_what_perf_calls_otherwise_is_the_counter_itself() -> None:
@@ -205,6 +232,26 @@ def test_a_part_is_unavailable_for_the_reason_of_its_counter() -> None:
     reasons = unavailable_counters(study, [trial])
     assert reasons == {"server.tcp_info": "no sock_diag", "server.tcp_info.rtt": "no sock_diag"}
     assert why_unavailable("client.tcp_info.rtt", study, reasons) is None
+
+
+def test_a_state_is_unavailable_as_it_was_in_the_window_not_after_all_is_closed() -> None:
+    def at(rtt: int | None) -> Snapshot:
+        none = (
+            {} if rtt else {"tcp_info.rtt": "no TCP connection", "tcp_info.retransmits": "no TCP connection"}
+        )
+        return Snapshot.model_construct(
+            counters={"tcp_info.rtt": rtt, "tcp_info.retransmits": 0 if rtt else None},
+            multiplexing={}, unavailable=none,
+        )  # fmt: skip
+
+    found = seen(at(None), at(None))
+    assert unavailable_of_sides(found)["server"]["tcp_info.rtt"] == "no TCP connection"
+    (said,) = found.warnings()
+    assert said == "counters tcp_info.rtt, tcp_info.retransmits are not available: no TCP connection"
+    found.during = at(900)
+    assert unavailable_of_sides(found)["server"] == {} and found.warnings() == []
+    found.during, found.after = at(None), at(900)
+    assert unavailable_of_sides(found)["server"] == at(None).unavailable
 
 
 # What is divided by what ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from small_studies import head
 from thunderherd import engine, machine, runner
 from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
+from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.counts import NOT_TOLD, counting_summary
 from thunderherd.errors import UserError
 from thunderherd.explained import explained, is_first
@@ -26,7 +27,7 @@ from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, bundled_studies, load_study
 from thunderherd.tables import print_study
-from thunderherd.where_counted import why_lines
+from thunderherd.where_counted import elsewhere, why_lines
 from thunderherd.why_view import why_view
 
 COUNTED = {
@@ -86,11 +87,12 @@ def test_every_sweep_says_where_its_why_is_and_what_to_type_elsewhere(
     summary: Summary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (sweep,) = summary.sweeps
-    assert sweep.counted_points == ["1", "5"]
-    assert sweep.why_elsewhere is not None and "not counted at point 2;" in sweep.why_elsewhere
-    command = sweep.why_elsewhere.split("`")[1]
+    assert (sweep.counted_points, sweep.uncounted_points) == (["1", "5"], ["2"])
+    words = elsewhere(summary, sweep)
+    assert words is not None and "not counted at point 2;" in words
+    command = words.split("`")[1]
     assert shlex.split(command)[-1] == 'counting.contenders=["iterative@clients=2", "prefork@clients=2"]'
-    first, second = why_lines(sweep)
+    first, second = why_lines(summary, sweep)
     assert "`thunderherd explain DIR iterative@clients=5 prefork@clients=5`" in first
     assert "not counted at point 2" in second
     page = render(summary)
@@ -102,8 +104,9 @@ def test_every_sweep_says_where_its_why_is_and_what_to_type_elsewhere(
 
 def test_the_command_that_is_told_counts_there(summary: Summary, some_catalogue: Catalogue) -> None:
     (sweep,) = summary.sweeps
-    assert sweep.why_elsewhere is not None
-    _, _, path, _, size, *sets = shlex.split(sweep.why_elsewhere.split("`")[1])
+    words = elsewhere(summary, sweep)
+    assert words is not None
+    _, _, path, _, size, *sets = shlex.split(words.split("`")[1])
     overrides = [word for word in sets if word != "--set"]
     again = load_study(path, size, overrides, some_catalogue)
     assert again.counting.contenders == ["iterative@clients=2", "prefork@clients=2"]
@@ -141,7 +144,10 @@ def test_counts_of_each_point_have_a_table_of_their_own(summary: Summary) -> Non
 
 # What is told of a moment -----------------------------------------------------------------------------------
 
-UNITS = {"tcp_info.retransmits": "segments", "tcp_info.rtt": "nanoseconds", "memory": "bytes"}
+UNITS = {
+    "tcp_info": "connections", "tcp_info.retransmits": "segments",
+    "tcp_info.rtt": "nanoseconds", "memory": "bytes",
+}  # fmt: skip
 
 
 def with_states(summary: Summary, study: Study, *told: Mapping[str, float | None]) -> Summary:
@@ -170,6 +176,12 @@ def test_states_are_told_with_their_units_and_never_per_request(summary: Summary
     assert (
         server.unavailable["memory"] == NOT_TOLD and not changed.counting.contenders[0].sides["both"].states
     )
+    assert "tcp_info" not in server.unavailable, "its parts are told, and it has no figure of its own"
+    without = with_states(summary, study, {}).counting
+    assert without is not None
+    assert {*without.contenders[0].sides["server"].unavailable} == {"tcp_info", "memory"}, (
+        "none of it is told"
+    )
     page = render(changed)
     assert "what the kernel told near the end of the window" in page
     for text in (
@@ -184,7 +196,8 @@ def test_states_are_told_with_their_units_and_never_per_request(summary: Summary
 @pytest.mark.parametrize(("name", "counter"), [("cse638-pa02", "tcp_info"), ("erss-hw4", "memory")])
 def test_bundled_studies_ask_for_them_in_counted_trials_alone(name: str, counter: str) -> None:
     study = load_study(name, "quick", [], engine.catalogue())
-    assert counter in study.counting.counters and counter not in study.measure.counters_asked
+    assert study.counting.counters == [*WHAT_EXPLAINS, counter], "besides what explains a difference"
+    assert counter not in study.measure.counters_asked
     counted = set(study.counting.contenders)
     assert all(each.load.is_timed for each in study.contenders if each.name in counted), (
         "windows that end by time"

@@ -17,6 +17,7 @@ from thunderherd import machine, runner
 from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
 from thunderherd.counting import shortened
+from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.counts import counting_summary
 from thunderherd.engine import catalogue
 from thunderherd.errors import Refusal, UserError
@@ -100,7 +101,8 @@ def test_they_are_made_after_all_others_and_never_mixed_with_them(rig: Rig) -> N
     assert "server_cpu_per_request" not in summary.contenders[0].metrics
     lines = (rig.directory / "counted.jsonl").read_text().splitlines()
     assert {json.loads(line)["kind"] for line in lines} == {"trial"} and len(lines) == 6
-    assert "counted.jsonl" in (rig.directory / "README.txt").read_text()
+    for file in ("counted.jsonl", "unavailable.csv", "extrapolated.csv"):
+        assert file in (rig.directory / "README.txt").read_text() and (rig.directory / file).exists()
     counting = summary.counting
     assert counting is not None and {each.contender for each in counting.contenders} == NAMES
     for each in counting.contenders:
@@ -177,9 +179,10 @@ def test_a_study_asks_for_them(small_study_file: Path, some_catalogue: Catalogue
     every = load("counting.trials=1").counting
     assert set(every.contenders) == NAMES and "system_calls" in every.counters
     one = load(
-        "counting.trials=1", 'counting.contenders=["prefork"]', 'counting.counters=["wakeups"]'
+        "counting.trials=1", 'counting.contenders=["prefork"]', 'counting.counters=["wakeups", "r003c"]'
     ).counting
-    assert (one.contenders, one.counters) == (["prefork"], ["wakeups"])
+    assert one.contenders == ["prefork"]
+    assert one.counters == [*WHAT_EXPLAINS, "r003c"], "what explains a difference, each once, and others"
     with pytest.raises(UserError, match=r"no such counter \"wakeup\"; known: .*; did you mean 'wakeups'"):
         load("counting.trials=1", 'counting.counters=["wakeup"]')
     with pytest.raises(UserError, match="did you mean 'prefork'"):

@@ -337,6 +337,18 @@ def test_every_design_and_primitive_says_what_it_rests_on() -> None:
 
 
 @pytest.mark.usefixtures("use_engine")
+def test_a_feature_is_the_same_by_its_name() -> None:
+    offered = catalogue()
+    first, *others = offered.designs
+    (feature, *rest) = first.rests_on
+    told = feature.model_copy(update={"available": False, "reason": "another answer"})
+    changed = first.model_copy(update={"rests_on": (told, *rest)})
+    found = kernel_features(offered.model_copy(update={"designs": (changed, *others)}))
+    before = {each.name: each.entries for each in kernel_features(offered)}
+    assert {each.name: each.entries for each in found} == before
+
+
+@pytest.mark.usefixtures("use_engine")
 def test_what_a_profile_would_be_is_asked_of_the_engine() -> None:
     found = profile_check()
     assert (found.reason is None) == (found.scope is not None) == (found.event is not None)

@@ -74,6 +74,8 @@ SAID_IN_THE_LAB = {
     ("catalogue", "send_each"): "how bytes are sent where nothing is said of it, as the engine has it",
     ("catalogue", "recv"): "how they are received, likewise",
     ("catalogue", "closed"): "who asks, likewise",
+    ("knee_study", "open"): "a rate is what only this load keeps to, and what a knee is looked for on",
+    ("knee_study", "closed_connections"): "what finds out the most that a design does, to know where to look",
     ("questions", "open"): "a question that the data does not decide, and no load",
     ("questions_file", "open"): "likewise",
     ("catalogue", "thread_per_client"): "the server of two primitives, where the user names none",

@@ -176,7 +176,7 @@ def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
     assert len(decomposition(found).reasons) == len({each.why for each in found.causes if each.why})
     left_out = counts("left_out", system_calls=3, calls_read=3, wakeups=0, context_switches=0, **MOVED)
     reason = cause(explain(left_out, LEAN, limits(), between(1)), "page_faults").why
-    assert reason == "not counted here: counting.counters of the study leaves page_faults out"
+    assert reason == "not counted here: the counted trials of the run leave page_faults out"
 
 
 def test_a_price_that_was_not_measured_says_so() -> None:
@@ -321,6 +321,10 @@ def test_few_blocks_give_a_difference_without_an_interval() -> None:
     assert sentence(explain(LEAN, other, limits(), between(-5))).startswith(
         "lean needs 5.00 µs less server CPU per request than other (11 blocks, too few for an interval): "
     )
+    few = " ".join(legend(explain(LEAN, other, limits(), between(-5))))
+    assert "The difference: from 11 blocks, paired, too few for an interval. " in few and " 95 %" not in few
+    enough = " ".join(legend(explain(LEAN, other, limits(), between(-5, -6, -4))))
+    assert "The difference: a 95 % interval over 11 blocks, paired. " in enough
 
 
 def test_less_is_told_from_the_side_of_the_one_that_needs_less() -> None:

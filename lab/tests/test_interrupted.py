@@ -52,8 +52,6 @@ def test_ctrl_c_in_a_trial_apart_keeps_all_trials_and_says_which(
     study, run = tmp_path / "small.toml", tmp_path / "run"
     study.write_text(STUDY)
     command = [sys.executable, "-m", "thunderherd", "run", str(study), "--out", str(run), "--set", f"{key}=2"]
-    if word == "counted":
-        command += ["--set", 'counting.counters=["context_switches"]']
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent)}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, process_group=0

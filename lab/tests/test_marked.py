@@ -187,12 +187,19 @@ def test_counted_trials_say_so() -> None:
     contender = study.contenders[0]
     counts = contender_counts(contender, [MACHINE.trial(study, contender, 1, 1, 1.0)], ())
     assert counts.sides["client"].scaled == pytest.approx(MACHINE.shares)
-    table = CountingTable(trials=1, counters=["cpu_cycles"], contenders=[contender.name])
+    named = ["cpu_cycles", "cache_misses", "llc_load_misses"]
+    table = CountingTable(trials=1, counters=named, contenders=[contender.name])
     counting = CountingSummary(trials=1, counters=table.counters, contenders=[counts])
     view = why_view(of_sizes().model_copy(update={"counting": counting}))
     assert view is not None
-    assert any("cpu cycles: extrapolated: " in reason for reason in view.reasons)
-    assert any(reason.endswith(HIDDEN) for reason in view.reasons)
+    server, _ = view.counted
+    rows = dict(server.rows)
+    assert [cells[0][-1] for cells in rows.values()] == ["¹", rows["cache misses"][0][-1], "²"]
+    assert rows["cache misses"][0][-1].isdecimal() and rows["llc load misses"] == ["-²"]
+    assert "cpu cycles" in rows and "context switches" not in rows, "those of all trials stand elsewhere"
+    extrapolated, hidden = server.notes
+    assert extrapolated.startswith("¹ extrapolated: ") and hidden == f"² {HIDDEN}"
+    assert not any("extrapolated" in reason or HIDDEN in reason for reason in view.reasons)
 
 
 def test_the_report_says_so() -> None:

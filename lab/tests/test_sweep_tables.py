@@ -112,7 +112,26 @@ def test_further_metrics_have_tables_in_their_own_unit() -> None:
     why = "too few requests: the 99th percentile of latency takes 1,000 in each trial"
     assert found.notes == (f"¹ {why}",)
     runs = sweep_runs(repeated(), next(each for each in repeated().sweeps if each.name == "whole_life"))
-    assert runs is not None and runs.notes == (f"- {why}",)
+    assert runs is not None and runs.notes == (f"¹ {why}",)
+    assert {cell for row in runs.rows for cell in row.cells if "-" in cell} == {"-¹"}
+
+
+def test_a_missing_figure_of_a_run_has_a_mark_and_a_missing_deviation_says_what_it_is() -> None:
+    """The same sign would stand for both; and whoever reads one cell must find its reason."""
+    once = synthetic_sweeps.summary(repetitions=1)
+    runs = sweep_runs(once, next(each for each in once.sweeps if each.name == "whole_life"))
+    assert runs is not None
+    bare = {row.run for row in runs.rows for cell in row.cells if cell == "-"}
+    assert bare == {"sd"} and "sd -: of a single run there is no deviation" in runs.notes
+    marked = {row.run for row in runs.rows for cell in row.cells if cell == "-¹"}
+    assert marked == {"1", "mean", "sd"}, "what no run has, has no mean, and no deviation either"
+    several = sweep_runs(repeated(), next(each for each in repeated().sweeps if each.name == "pool_size"))
+    assert several is not None
+    base, _, point = synthetic_sweeps.LACKING.partition("@pool_size=")
+    (row,) = [row for row in several.rows if (row.contender, row.point) == (base, point)]
+    texts = {note[0]: note[2:] for note in several.notes}
+    ours = [cell for cell, head in zip(row.cells, several.headings, strict=True) if "Paper" not in head]
+    assert {texts[cell[1]] for cell in ours} == {synthetic_sweeps.WHY_LACKING}
 
 
 @pytest.mark.parametrize("width", WIDTHS)

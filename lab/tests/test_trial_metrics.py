@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from thunderherd.engine_lines import Tally
-from thunderherd.metrics import METRICS, OF_A_TALLY, AskedCounters, is_of_clients, metric, metric_names
+from thunderherd.metrics import METRICS, OF_A_TALLY, TIMES, AskedCounters, is_of_clients, metric, metric_names
 from thunderherd.study import Study
 from thunderherd.trial import run_trial
 from thunderherd.trial_metrics import COMPUTED, Counting, Measured, of_both, of_side
@@ -20,8 +20,13 @@ TIMED_ALONE = [
     *("connections_per_second", "requests_per_second", "gigabits_per_second"),
     *("share_of_rate", "share_of_ceiling"),
     *("sends_per_second", "receives_per_second", "queueing_bound", "share_of_queueing_bound"),
-    *("latency_mean_seconds", "latency_p50_seconds", "latency_p90_seconds", "latency_p99_seconds"),
-    *("latency_p999_seconds", "latency_maximum_seconds", "duration_per_message"),
+    *(
+        f"{what}_{part}_seconds"
+        for what in ("latency", "service_time", "send_lag", "connection_wait")
+        for part in ("mean", "p50", "p90", "p99", "p999", "maximum")
+    ),
+    *("offered_per_second", "share_of_offered", "waited_share", "never_sent", "in_system", "generator_share"),
+    "duration_per_message",
     *("sending_microseconds", "round_trip_microseconds", "server_reads"),
 ]
 
@@ -79,7 +84,9 @@ def measured(**changes: Any) -> Measured:
     )  # fmt: skip
     plain: dict[str, Any] = {
         "work": work, "server_seconds": 0.5, "served": work, "client_seconds": 1.0, "machine_seconds": 3.0,
-        "asked": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0, "latencies": [],
+        "asked": 100, "answered": 40, "opened": 2, "elapsed_seconds": 1.0,
+        "times": {what: [] for what in TIMES},
+        "schedules": [], "validities": [],
         "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,
         "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
             "rate_gigabits": None, "replied": 100 * 4000,

@@ -13,17 +13,20 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
-from thunderherd.beside import beside
 from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
+from thunderherd.cpu_ladder import rungs_below
 from thunderherd.crossover_summary import crossover
 from thunderherd.extrapolation import scaled_metrics, scaled_notes
+from thunderherd.labs import has_tcp
+from thunderherd.latency_label import latency_notes
 from thunderherd.limits_form import MachineLimits
-from thunderherd.metrics import in_order, metric_names, rungs_below
+from thunderherd.metrics import in_order, metric_names
 from thunderherd.metrics import metric as metric_named
+from thunderherd.noise_summary import noise_summary
 from thunderherd.observation import connections_of, read_late
 from thunderherd.paper_counters import counted
 from thunderherd.questions import answers
@@ -162,7 +165,7 @@ def _contender(
         connections_per_second=intervals.get("connections_per_second"),
         client_cpu_seconds=_interval(_normalised(columns, "client_cpu_seconds", shown), confidence),
         machine_cpu_seconds=_interval(_normalised(columns, "machine_cpu_seconds", shown), confidence),
-        beside=beside(trials),
+        noise=noise_summary(trials, over_tcp=has_tcp(contender.lab.kind)),
     )
 
 
@@ -382,7 +385,7 @@ def _cpu_scope(trials: Sequence[TrialRecord]) -> CpuScope | None:
 
 def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, complete: bool) -> list[str]:
     """What belongs beside every figure."""
-    notes: list[str] = []
+    notes = latency_notes(study, trials)
     warnings = (warning for trial in trials for warning in trial.warnings)
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{count} of {len(trials)} trials: {warning}" for warning, count in warned.items()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -9,6 +11,10 @@ class ApartTable(BaseModel):
     """Trials of their own after all that are judged: what they are made for costs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    at_both_ends: ClassVar[bool] = False
+    """Whose they are where no contender is named: of each sweep those at its first point too, beside those of
+    the main table; else those of one place alone."""
 
     trials: int = Field(
         default=0, ge=0, le=100, description="such trials of each contender after all others; 0: none"

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from thunderherd.labs import KINDS
-from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
-from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, SIDES, TASK_CLOCK
+from thunderherd.engine_lines import Place
+from thunderherd.labs import has_tcp
+from thunderherd.limits_form import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
+from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
 from thunderherd.metrics import metric as metric_named
 from thunderherd.records import PROCESS_CONTROL, ContenderSummary
 from thunderherd.study import Contender, Study
@@ -39,7 +40,8 @@ MADE = {
 }
 """By what a design makes for every connection: the limit that is its price, and that in words."""
 
-NANOSECOND = 1e-9
+PLACES: tuple[tuple[Place, str], ...] = (("one_cpu", "on one CPU"), ("two_cpus", "across two CPUs"))
+"""Where both ends of a round trip may be, and that in words."""
 
 
 class Bound(NamedTuple):
@@ -68,10 +70,6 @@ class _Case:
     def is_at_least(self, name: str, least: float) -> bool:
         """Whether a figure is known and no less."""
         return self.figures.get(name, float("-inf")) >= least
-
-    @property
-    def has_tcp(self) -> bool:
-        return KINDS[self.contender.lab.kind].has_tcp
 
     @property
     def is_asked_in_turn(self) -> bool:
@@ -243,7 +241,7 @@ def _round_trip_of_a_stream(case: _Case) -> Bound | str:
 def _connections(case: _Case) -> Bound | str:
     """Both sides' work of a connection that is made, accepted and closed, on all CPUs that they have."""
     price = case.limits.figure(CONNECTION)
-    if not case.has_tcp:
+    if not has_tcp(case.contender.lab.kind):
         return NO_TCP
     if price is None:
         return _unknown(CONNECTION, case.limits)
@@ -263,7 +261,7 @@ def _requests(case: _Case) -> Bound | str:
     # What gathers the messages of several requests in a call needs fewer transfers than two a request.
     price = case.limits.figure(TRANSFER, bytes=1)
     each_sends = all(case.is_at_least(f"{side}.send_calls_per_request", 1.0) for side in SIDES)
-    if not case.has_tcp:
+    if not has_tcp(case.contender.lab.kind):
         return NO_TCP
     if not each_sends:
         return "a send call may carry several requests, or was not counted"
@@ -287,6 +285,22 @@ def _time_per_request(case: _Case) -> Bound | str:
     return found if isinstance(found, str) else _inverse(found)
 
 
+def _latency(case: _Case) -> Bound | str:
+    """Of one request: the round trip of two ends that sleep meanwhile, where they do; else what carries a
+    byte there and one back, since nothing of one request is done before what comes first in it."""
+    if case.is_asked_in_turn:
+        return _round_trip(case)
+    price = case.limits.figure(TRANSFER, bytes=1)
+    if not has_tcp(case.contender.lab.kind):
+        return NO_TCP
+    if not all(case.is_at_least(f"{side}.send_calls_per_request", 1.0) for side in SIDES):
+        return "a send call may carry several requests, or was not counted"
+    if price is None:
+        return _unknown(TRANSFER, case.limits)
+    why = f"a byte there and one back take 2 × {price.value / 1e3:.3g} µs through a bare connection"
+    return Bound(2 * price.value * NANOSECOND, TRANSFER, why)
+
+
 def _round_trip(case: _Case) -> Bound | str:
     """The cheapest way to another process and back that sleeps meanwhile, where both may be."""
     if case.contender.spins:
@@ -300,9 +314,9 @@ def _round_trip(case: _Case) -> Bound | str:
     apart = server is not None and clients is not None and not set(server) & set(clients)
     places = [
         (found.value, words)
-        for place, words in (("one_cpu", "on one CPU"), ("two_cpus", "across two CPUs"))
+        for place, words in PLACES
         if not (apart and place == "one_cpu") and not (case.cpus == 1 and place == "two_cpus")
-        if (found := case.limits.figure(ROUND_TRIP, "one_cpu" if place == "one_cpu" else "two_cpus"))
+        if (found := case.limits.figure(ROUND_TRIP, place))
     ]
     if not places:
         return _unknown(ROUND_TRIP, case.limits)
@@ -327,21 +341,26 @@ def _server_cpu(case: _Case) -> Bound | str:
 
 def _calls(case: _Case) -> Bound | str:
     """Of a connection. A server that waits for completions has the kernel work without a call for each."""
-    price, counted = case.limits.figure(CALL), _counted_calls(case)
+    counted = _counted_calls(case)
     opened, requests = case.figures.get("connections"), case.figures.get("requests")
     if isinstance(counted, str):
         return counted
     if not opened or not requests:
         return "no connection was opened in the window"
+    calls = counted * requests / opened + CALLS_OF_A_CONNECTION
+    return _priced(case, calls, "system calls a connection (accept, receive, send, close)")
+
+
+def _priced(case: _Case, calls: float, words: str) -> Bound | str:
+    """So many calls, each at the price of an empty one; `words` say which they are."""
+    price = case.limits.figure(CALL)
     if price is None:
         return _unknown(CALL, case.limits)
-    calls = counted * requests / opened + CALLS_OF_A_CONNECTION
     shown = f"{calls:.3g}" if calls < 100 else f"{calls:,.0f}"
     return Bound(
         calls * price.value * NANOSECOND,
         CALL,
-        f"its {shown} system calls a connection (accept, receive, send, close), each at the "
-        f"{price.value:.3g} ns of an empty one",
+        f"its {shown} {words}, each at the {price.value:.3g} ns of an empty one",
     )
 
 
@@ -356,23 +375,16 @@ def _counted_calls(case: _Case) -> float | str:
 
 def _server_cpu_per_request(case: _Case) -> Bound | str:
     """The same for a request; over connections that are kept only its own calls."""
-    price, counted = case.limits.figure(CALL), _counted_calls(case)
     if opened := case.figures.get("connections"):
         found, share = _server_cpu(case), opened / (case.figures.get("requests") or opened)
         if isinstance(found, str):
             return found
         part = "" if share == 1 else f"; a request is {share:.3g} of a connection"
         return found._replace(value=found.value * share, why=f"{found.why}{part}")
+    counted = _counted_calls(case)
     if isinstance(counted, str):
         return counted
-    if price is None:
-        return _unknown(CALL, case.limits)
-    return Bound(
-        counted * price.value * NANOSECOND,
-        CALL,
-        f"its {counted:.3g} calls to receive and to send a request, each at the {price.value:.3g} ns of an "
-        "empty one",
-    )
+    return _priced(case, counted, "calls to receive and to send a request")
 
 
 def _made(case: _Case) -> Bound | str | None:
@@ -408,14 +420,16 @@ def _task_clock(case: _Case) -> Bound | str:
     return calls._replace(value=calls.value * opened, why=words)
 
 
+TIMES_OF_A_REQUEST = ("latency", "service_time")
+FIGURES_OF_A_TIME = ("mean", *PERCENTILES, "maximum")
+
 BOUNDS: Mapping[str, Callable[[_Case], Bound | str]] = {
     PAYLOAD_RATE: _payload,
     "connections_per_second": _connections,
     "requests_per_second": _requests,
     "duration_per_message": _time_per_request,
     "round_trip_microseconds": _round_trip_of_a_stream,
-    "latency_mean_seconds": _round_trip,
-    "latency_p50_seconds": _round_trip,
+    **{f"{what}_{figure}_seconds": _latency for what in TIMES_OF_A_REQUEST for figure in FIGURES_OF_A_TIME},
     CPU_PER_CONNECTION: _server_cpu,
     "server_cpu_per_request": _server_cpu_per_request,
     PROCESS_CONTROL: _process_control,

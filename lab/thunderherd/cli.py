@@ -20,6 +20,7 @@ from typer.core import TyperCommand
 
 from thunderherd import __version__
 from thunderherd.errors import UserError
+from thunderherd.knee_command import knee
 from thunderherd.lab_words import OPTION, OPTION_HELP
 
 PROGRAM = "thunderherd"
@@ -291,6 +292,9 @@ def crossover(
     )
 
 
+app.command()(knee)
+
+
 @app.command("list")
 def list_(
     what: Annotated[
@@ -376,11 +380,12 @@ def claims(study: StudyName, directory: ResultsDirectory) -> None:
 def table(
     directory: ResultsDirectory,
     pairs: Annotated[bool, typer.Option("--pairs", help="The table of all comparisons, too.")] = False,
+    counters: Annotated[bool, typer.Option("--counters", help="All that was counted of each side.")] = False,
 ) -> None:
     """Print the table of a run again."""
     from thunderherd.running import show_table
 
-    show_table(directory, pairs=pairs)
+    show_table(directory, pairs=pairs, counters=counters)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from thunderherd.catalogue import Catalogue
 
 _WORD = r"[A-Za-z0-9_-]+"
-_VALUE = r"(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})"
+_VALUE = r"(?:0[xX]0*[0-9a-fA-F]{1,16}|0*[0-9]{1,20})"
 _TERM = rf"{_WORD}(?:={_VALUE})?"
 _TRACEPOINT = rf"{_WORD}:{_WORD}"
 _OF_PMU = rf"{_WORD}/{_TERM}(?:,{_TERM})*"
@@ -22,6 +22,24 @@ EVENT_OF_A_MACHINE = re.compile(rf"{_TRACEPOINT}|{_OF_PMU}/|{_RAW}")
 """A tracepoint (`sched:sched_switch`), an event of a PMU (`cpu/cache-misses/`, `cpu/event=0x3c,umask=0x0/`),
 a number of the processor's manual (`r003c`). No dot: it stands between a counter and a part of its
 figures."""
+
+_LARGEST = 2**64 - 1
+"""The largest value of a key, as perf_event_open(2) has room for it."""
+
+
+def _is_event_of_a_machine(name: str) -> bool:
+    """Whether a name has the form of one, and the values of its keys have room."""
+    if not EVENT_OF_A_MACHINE.fullmatch(name):
+        return False
+    decimals = re.findall(r"=0*([0-9]+)(?=[,/])", name)
+    return all(int(each) <= _LARGEST for each in decimals)
+
+
+def names_in(words: str) -> tuple[str, ...]:
+    """The names of a list with commas between them, as the engine's `--count` takes it. Those between two
+    slashes are of one name."""
+    return tuple(re.findall(r"(?:[^,/]|/[^/]*/?)+", words))
+
 
 _MODIFIED = re.compile(r"(.+?)(?::|(?<=/))([ukhGHIpPSDWeb]+)")
 
@@ -37,7 +55,7 @@ def may_be_asked_for(name: str, catalogue: Catalogue) -> bool:
         return True
     if name in of_perf(catalogue):
         return True
-    return bool(EVENT_OF_A_MACHINE.fullmatch(name)) and _without_modifiers(name, catalogue) is None
+    return _is_event_of_a_machine(name) and _without_modifiers(name, catalogue) is None
 
 
 def _without_modifiers(name: str, catalogue: Catalogue) -> str | None:

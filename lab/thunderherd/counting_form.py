@@ -3,7 +3,7 @@
 ```toml
 [counting]
 trials = 1                              # of each contender, after all that are judged; 0: none
-counters = ["system_calls", "wakeups"]  # what explains a difference, if left out
+counters = ["tcp_info"]                 # besides what explains a difference, which is always counted
 contenders = ["prefork"]                # all of the main table, and of each sweep its first and last
                                         # point, if left out
 ```
@@ -11,7 +11,7 @@ contenders = ["prefork"]                # all of the main table, and of each swe
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,11 +29,12 @@ WHAT_EXPLAINS = (SYSTEM_CALLS, WAKEUPS, VOLUNTARY, INVOLUNTARY, CONTEXT_SWITCHES
 class CountingTable(ApartTable):
     """What happens at a request, counted in trials of their own: such counters cost."""
 
+    at_both_ends: ClassVar[bool] = True
+
     counters: list[str] = Field(
-        default=[*WHAT_EXPLAINS],
-        min_length=1,
-        description="what is counted besides the counters of all trials; without it, what explains a "
-        "difference",
+        default=[],
+        description="what is counted besides the counters of all trials and what explains a difference ("
+        f"{', '.join(WHAT_EXPLAINS)})",
     )
     contenders: list[str] = Field(
         default=[],
@@ -103,7 +104,7 @@ class CountingSummary(_Record):
     """What was counted in trials of their own. None of their other figures is used anywhere."""
 
     trials: int = Field(description="of each contender, as asked for")
-    counters: list[str] = Field(description="as asked for")
+    counters: list[str] = Field(description="what explains a difference, and those that were asked for")
     contenders: list[ContenderCounts]
 
     def of(self, contender: str) -> ContenderCounts | None:

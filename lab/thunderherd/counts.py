@@ -116,7 +116,9 @@ def _side(
                 scaled[name] = min(share, scaled.get(name, 1.0))
     told = _states(side, metrics, states)
     for name in states if side != "both" else ():
-        if name not in told and name.partition(".")[0] not in reasons:
+        # A counter that tells parts alone has no figure of its own name.
+        has_parts = any(each.startswith(f"{name}.") for each in (*told, *reasons))
+        if name not in told and name.partition(".")[0] not in reasons and not has_parts:
             reasons.setdefault(name, NOT_TOLD)
     return SideCounts(
         counts=counts,

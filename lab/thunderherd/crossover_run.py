@@ -13,24 +13,19 @@ was.
 from __future__ import annotations
 
 import re
-import shlex
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thunderherd.crossover_form import CrossoverSummary, Stage
+from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study, range_of
 from thunderherd.errors import UserError
+from thunderherd.stages import SIZE, Stages
 
 if TYPE_CHECKING:
     from thunderherd.catalogue import Catalogue
     from thunderherd.records import Summary
-    from thunderherd.study import Study
-
-SIZE = "quick"
-"""The one size of both studies."""
 
 
 def find_crossover(
@@ -70,9 +65,9 @@ def find_crossover(
     offered = catalogue()
     text = coarse_study(asked, offered, fixed)
     directory = out or default_directory("crossover")
-    search = _Search(directory, offered, tuple(fixed), tuple(command), resume)
+    search = Stages(directory, offered, tuple(fixed), tuple(command), resume, first="coarse")
     search.check_place()
-    search.check(text, asked)
+    _check(text, asked, fixed, offered)
     last = coarse = search.stage("coarse", text, seed)
     found = _crossover_of(coarse)
     if found.next_sizes:
@@ -84,108 +79,25 @@ def find_crossover(
     return 0 if _crossover_of(last).why is None else 1
 
 
-@dataclass(frozen=True)
-class _Search:
-    """A search for a crossover in its directory."""
+def _check(text: str, asked: Asked, fixed: Sequence[str], catalogue: Catalogue) -> None:
+    """Refuses, as `UserError`, what only the study tells, which the user has not written and is not led
+    to: nothing is there yet."""
+    from thunderherd.crossover_effect import check_effect, first_sizes
+    from thunderherd.study import load_study
 
-    directory: Path
-    catalogue: Catalogue
-    fixed: tuple[str, ...]
-    command: tuple[str, ...]
-    resume: bool
-
-    def check_place(self) -> None:
-        """Refuses, as `UserError`, a directory that is taken, unless the search there is to go on.
-
-        A study without a run, which a mistake in it left behind, is nobody's.
-        """
-        if self.resume or not self.directory.exists():
-            return
-        if not self.directory.is_dir():
-            raise UserError(f"{self.directory} is no directory; choose another place with --out")
-        inside = {path.name for path in self.directory.iterdir()}
-        if "coarse" in inside:
-            raise UserError(
-                f"{self.directory} already holds a search; add --resume to go on with it, or choose another "
-                "directory with --out"
-            )
-        if inside - {"coarse.toml"}:
-            raise UserError(f"{self.directory} exists and is not empty; choose another directory with --out")
-
-    def check(self, text: str, asked: Asked) -> None:
-        """Refuses, as `UserError`, what only the study tells, which the user has not written and is not led
-        to: nothing is there yet."""
-        from thunderherd.crossover_effect import check_effect, first_sizes
-        from thunderherd.study import load_study
-
-        with tempfile.TemporaryDirectory(prefix="thunderherd-") as folder:
-            file = Path(folder) / "coarse.toml"
-            try:
-                file.write_text(first_sizes(text), encoding="utf-8")
-                first = load_study(str(file), SIZE, self.fixed, self.catalogue)
-                range_ = range_of(asked, self.catalogue)
-                check_effect(text, first, asked.over, range_, asked.side, self.catalogue)
-                file.write_text(text, encoding="utf-8")
-                load_study(str(file), SIZE, self.fixed, self.catalogue)
-            except UserError as error:
-                lines = str(error).splitlines()
-                place = re.compile(rf"^{re.escape(str(file))}:\d+: ")
-                raise UserError("\n".join(place.sub("crossover: ", line) for line in lines)) from None
-
-    def stage(self, name: Stage, text: str, seed: int | None) -> Summary:
-        """The summary of a stage, which is run as far as it has not been run yet."""
-        from thunderherd.results import write_text
-        from thunderherd.runner import run_study
-        from thunderherd.study import load_study
-
-        file, run = self.directory / f"{name}.toml", self.directory / name
-        begun = (run / "run.json").exists()
-        if begun:
-            self._check_same_words(file, run, text)
-        else:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_text(file, text)
-        study = load_study(str(file), SIZE, self.fixed, self.catalogue)
-        if begun and (ended := _ended(run, study, seed)):
-            return ended
-        return run_study(
-            study, run, seed=seed, resume=begun, command=self.command, go_on=self._words_to_go_on()
-        )
-
-    def _check_same_words(self, file: Path, run: Path, text: str) -> None:
-        from thunderherd.results import load
-        from thunderherd.study_file import read_text
-
-        if read_text(file) == text:
-            return
-        words = shlex.join(load(run).run.command)
-        raise UserError(
-            f"{self.directory} holds another search; it was begun with `{words}`; type the same words with "
-            "--resume, or choose another directory with --out"
-        )
-
-    def _words_to_go_on(self) -> list[str]:
-        words = [word for word in self.command if word != "--resume"]
-        if not any(word == "--out" or word.startswith("--out=") for word in words):
-            words += ["--out", str(self.directory)]
-        return [*words, "--resume"]
-
-
-def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
-    """The summary of a run that has come to its end; None where something is left to be run.
-
-    Raises UserError where it is a run of something else, or of another engine: the next stage would be too.
-    """
-    from thunderherd import machine
-    from thunderherd.engine import find_engine
-    from thunderherd.results import load
-    from thunderherd.runner import check_same
-
-    results = load(run)
-    if results.summary is None or not results.summary.study.complete:
-        return None
-    check_same(results.run, study, seed, machine.describe(find_engine()))
-    return results.summary
+    with tempfile.TemporaryDirectory(prefix="thunderherd-") as folder:
+        file = Path(folder) / "coarse.toml"
+        try:
+            file.write_text(first_sizes(text), encoding="utf-8")
+            first = load_study(str(file), SIZE, fixed, catalogue)
+            range_ = range_of(asked, catalogue)
+            check_effect(text, first, asked.over, range_, asked.side, catalogue)
+            file.write_text(text, encoding="utf-8")
+            load_study(str(file), SIZE, fixed, catalogue)
+        except UserError as error:
+            lines = str(error).splitlines()
+            place = re.compile(rf"^{re.escape(str(file))}:\d+: ")
+            raise UserError("\n".join(place.sub("crossover: ", line) for line in lines)) from None
 
 
 def _crossover_of(summary: Summary) -> CrossoverSummary:

@@ -8,7 +8,6 @@ from typing import get_args
 
 from rich.console import Console
 
-from thunderherd.beside_view import beside_view, print_beside
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
@@ -17,11 +16,13 @@ from thunderherd.explanation_words import legend, print_explanation, reasons, re
 from thunderherd.figures import printable
 from thunderherd.flame_graphs import differential, differential_file
 from thunderherd.layout import make_console, prose
+from thunderherd.noise_view import noise_view, print_noise
 from thunderherd.profile_view import copying_sentences
 from thunderherd.profiles import sampled
 from thunderherd.records import Summary
 from thunderherd.results import Results
 from thunderherd.study_file import unknown
+from thunderherd.where_counted import elsewhere
 
 
 def show_explanation(
@@ -67,11 +68,11 @@ def show_explanation(
             prose(console, sentence(each), style="")
             console.print()
     for sweep in summary.sweeps if a is None else ():
-        if sweep.why_elsewhere is not None:
-            prose(console, printable(f"Sweep {sweep.name}: {sweep.why_elsewhere}."))
+        if (others := elsewhere(summary, sweep)) is not None:
+            prose(console, printable(f"Sweep {sweep.name}: {others}."))
     _print_profiles(profiles, console)
-    if view := beside_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
-        print_beside(view, console)
+    if view := noise_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
+        print_noise(view, console)
     for line in [*remarks(found), *reasons(found), *legend(found[0])]:
         prose(console, line)
 

@@ -12,7 +12,7 @@ from thunderherd.counting_form import ContenderCounts
 from thunderherd.errors import UserError
 from thunderherd.explanation import explain
 from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per, Range
-from thunderherd.labs import KINDS, USUAL
+from thunderherd.labs import has_tcp
 from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics import metric as metric_named
@@ -24,6 +24,7 @@ from thunderherd.study_file import unknown
 
 __all__ = [
     "best_against_others",
+    "command_to_run_again",
     "difference",
     "explained",
     "is_first",
@@ -48,7 +49,7 @@ def best_against_others(summary: Summary, trials: Sequence[TrialRecord]) -> list
             between = difference(summary, trials, a, b, side=side, per=per)
             counts = [_counts(summary, name) for name in (a, b)]
             if between is not None and counts[0] and counts[1]:
-                tcp = _has_tcp(summary, a, b)
+                tcp = _have_tcp(summary, a, b)
                 told = explain(counts[0], counts[1], summary.limits, between, side=side, per=per, has_tcp=tcp)
                 found.append(_beside(told, summary, trials))
     return found
@@ -95,15 +96,17 @@ def explained(
     between = difference(summary, trials, a, b, side=side, per=per)
     if between is None:
         raise UserError(f"explain: {why_no_difference(summary, a, b, per)}")
-    told = explain(counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_has_tcp(summary, a, b))
+    told = explain(
+        counts[a], counts[b], limits, between, side=side, per=per, has_tcp=_have_tcp(summary, a, b)
+    )
     return _beside(told, summary, trials)
 
 
-def _has_tcp(summary: Summary, *names: str) -> bool:
+def _have_tcp(summary: Summary, *names: str) -> bool:
     """Whether the connections of all of them are TCP's."""
     usual = summary.study.settings.get("lab") or {}
     labs = [each.lab or usual for each in summary.contenders if each.name in names]
-    return all(KINDS[lab.get("kind", USUAL.name)].has_tcp for lab in labs)
+    return all(has_tcp(lab.get("kind")) for lab in labs)
 
 
 def _another(name: str, names: Sequence[str]) -> str:
@@ -115,7 +118,7 @@ def limits_of(summary: Summary, where: str) -> MachineLimits:
     if summary.limits is None:
         raise UserError(
             f"explain: {where} has no limits of the machine, which are the prices (`thunderherd limits` has "
-            f"them): run again: {_again(summary)}"
+            f"them): run again: {command_to_run_again(summary)}"
         )
     return summary.limits
 
@@ -129,14 +132,15 @@ def counts_of(summary: Summary, name: str, where: str, pair: Sequence[str] = ())
     if summary.counting is None:
         raise UserError(
             f"explain: {where} has no counted trials, which say what happens at a request: run again: "
-            f"{_again(summary, pair if _are_of_sweeps(summary, pair) else ())}"
+            f"{command_to_run_again(summary, pair if _are_of_sweeps(summary, pair) else ())}"
         )
     told = summary.counting.of(name)
     if told is not None:
         raise UserError(f"explain: {name} has no valid counted trial: {told.why}")
     raise UserError(
         f"explain: {name} was not counted ({_those_counted(summary, name)}); count it in a run of its own: "
-        f"{_again(summary, pair or [name])}; or name it in `contenders` of the study's [counting]"
+        f"{command_to_run_again(summary, pair or [name])}; or name it in `contenders` of the study's "
+        "[counting]"
     )
 
 
@@ -161,8 +165,9 @@ def _counts(summary: Summary, name: str) -> ContenderCounts | None:
     return found if found is not None and found.trials else None
 
 
-def _again(summary: Summary, names: Sequence[str] = ()) -> str:
-    """The command that leaves all that an explanation takes, of these contenders where some are named."""
+def command_to_run_again(summary: Summary, names: Sequence[str] = ()) -> str:
+    """In backquotes, the command that leaves all that an explanation takes, of these contenders where
+    some are named."""
     study = summary.study
     missing = [
         *([] if summary.limits else ["measure.limits_milliseconds=3000"]),
@@ -179,17 +184,16 @@ def _again(summary: Summary, names: Sequence[str] = ()) -> str:
 
 
 def with_counted_points(summary: Summary) -> Summary:
-    """The summary with where in its sweeps a difference can be explained, and what to type elsewhere."""
-    sweeps = [
-        each.model_copy(
-            update={
-                "counted_points": counted_points(summary, each.name),
-                "why_elsewhere": _elsewhere(summary, each),
-            }
-        )
-        for each in summary.sweeps
-    ]
-    return summary.model_copy(update={"sweeps": sweeps})
+    """The summary with where in its sweeps a difference can be explained, and where it cannot."""
+
+    def told(sweep: SweepSummary) -> SweepSummary:
+        counted = counted_points(summary, sweep.name)
+        others = [each.name for each in sweep.points if each.name not in counted]
+        has_pairs = len(sweep.contenders) > 1
+        points = {"counted_points": counted, "uncounted_points": others if has_pairs else []}
+        return sweep.model_copy(update=points)
+
+    return summary.model_copy(update={"sweeps": [told(each) for each in summary.sweeps]})
 
 
 def counted_points(summary: Summary, sweep: str) -> list[str]:
@@ -200,19 +204,6 @@ def counted_points(summary: Summary, sweep: str) -> list[str]:
         if each.sweep == sweep and each.point is not None and _counts(summary, each.name) is not None
     ]
     return [point for point in dict.fromkeys(told) if told.count(point) > 1]
-
-
-def _elsewhere(summary: Summary, sweep: SweepSummary) -> str | None:
-    """What was not counted of a sweep of two contenders or more, and the command that does."""
-    if len(sweep.contenders) < 2:
-        return None
-    counted = counted_points(summary, sweep.name)
-    missing = [each.name for each in sweep.points if each.name not in counted]
-    if not missing:
-        return None
-    at = [each.name for each in summary.contenders if (each.sweep, each.point) == (sweep.name, missing[0])]
-    points = "point" if len(missing) == 1 else "points"
-    return f"not counted at {points} {', '.join(missing)}; to count at {missing[0]}: {_again(summary, at)}"
 
 
 # Pairs ------------------------------------------------------------------------------------------------------

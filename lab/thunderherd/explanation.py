@@ -37,11 +37,10 @@ from thunderherd.explanation_form import (
     Per,
     Range,
 )
-from thunderherd.limits_form import LimitFigure, MachineLimits
+from thunderherd.limits_form import NANOSECOND, LimitFigure, MachineLimits
 
 __all__ = ["PRICES", "explain"]
 
-NANOSECOND = 1e-9
 NOTHING = Range.exactly(0.0)
 
 PRICES: Mapping[CauseName, str] = {
@@ -182,7 +181,7 @@ class _Counted:
             return "no payload was counted"
         if self.per == "connection" and self._factor() is None:
             return "no connection was opened in the window"
-        return f"counting.counters of the study leaves {name} out"
+        return f"the counted trials of the run leave {name} out"
 
     def call(self, name: str) -> Range | None:
         return self.get(f"{SYSTEM_CALLS}.{name}")

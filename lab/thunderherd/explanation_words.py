@@ -316,10 +316,17 @@ def remarks(explanations: Sequence[Explanation]) -> list[str]:
     return [printable(f"Beside each figure: {'; '.join(told)}.")] if told else []
 
 
+def _known_by(between: Difference) -> str:
+    """`a 95.8 % interval over 12 blocks, paired`; of few blocks, that they give none."""
+    blocks = count(between.blocks, "block")
+    if between.low is None:
+        return f"from {blocks}, paired, too few for an interval"
+    known = f"a {percent(between.confidence)} interval over" if between.confidence else "from"
+    return f"{known} {blocks}, paired"
+
+
 def legend(explanation: Explanation) -> list[str]:
     """How to read it: what the prices are, what they leave out, and what the intervals are."""
-    confidence = explanation.difference.confidence
-    known = f"a {percent(confidence)} interval over" if confidence else "from"
     trials = " and ".join(str(each) for each in explanation.trials)
     return [
         "Explained is CPU time, the server's and that of both sides together; elapsed time is not: it has "
@@ -332,7 +339,7 @@ def legend(explanation: Explanation) -> list[str]:
         "work: it is a cause where one opens more of them for a request than the other, of both together. A "
         "switch is priced with the wake-up that ends it, on one CPU; to wake "
         "another CPU costs more.",
-        f"The difference: {known} {count(explanation.difference.blocks, 'block')}, paired. Of a cause: least "
+        f"The difference: {_known_by(explanation.difference)}. Of a cause: least "
         f"and most of its counts ({trials} counted trials) and of its price, all at their worst. Of the "
         "rest: all of these in quadrature.",
         *(

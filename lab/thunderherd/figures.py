@@ -202,6 +202,11 @@ def percent(confidence: float) -> str:
     return f"{100 * confidence:.1f}".removesuffix(".0") + " %"
 
 
+def share_in_percent(share: float | None) -> str:
+    """`2.0 %`; of one that is not known `-`."""
+    return ABSENT if share is None else f"{number(100 * share, 1)} %"
+
+
 def count(quantity: int, singular: str, plural: str | None = None) -> str:
     """`1 trial`, `2,500 trials`."""
     return f"{quantity:,} {singular if quantity == 1 else plural or singular + 's'}"

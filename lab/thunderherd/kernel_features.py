@@ -33,11 +33,16 @@ def kernel_features(catalogue: Catalogue) -> tuple[KernelFeature, ...]:
     return tuple(
         KernelFeature(
             **feature.model_dump(),
-            designs=tuple(each.name for each in catalogue.designs if feature in each.rests_on),
-            primitives=tuple(each.name for each in catalogue.primitives if feature in each.rests_on),
+            designs=tuple(each.name for each in catalogue.designs if _rests_on(each, feature)),
+            primitives=tuple(each.name for each in catalogue.primitives if _rests_on(each, feature)),
         )
         for feature in sorted(known.values(), key=_age)
     )
+
+
+def _rests_on(entry: Runnable, feature: Feature) -> bool:
+    """By name: what came of trying it need not be alike where it is told twice."""
+    return any(each.name == feature.name for each in entry.rests_on)
 
 
 def _all(*entries: Runnable) -> Iterator[Feature]:

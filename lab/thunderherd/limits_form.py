@@ -13,6 +13,8 @@ SCHEMA: SchemaNumber = 1
 """The version of the shape of `thunderherd limits --json`."""
 
 Unit = Literal["nanoseconds", "bytes_per_second"]
+NANOSECOND = 1e-9
+"""In seconds: limits that are times are in nanoseconds, what they bound and explain in seconds."""
 
 
 class _Record(BaseModel):

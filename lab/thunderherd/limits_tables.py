@@ -1,4 +1,4 @@
-"""The machine's limits for people, and how far from them the best results of a run are."""
+"""The machine's limits for people: a row for each figure, for report and terminal."""
 
 from __future__ import annotations
 
@@ -12,21 +12,15 @@ from rich.text import Text
 from thunderherd.catalogue import Limit
 from thunderherd.figures import (
     ABSENT,
-    Unit,
     count,
     decimals,
     number,
     percent,
-    printable,
     span,
-    unit_of,
-    words_of,
 )
 from thunderherd.layout import Layout, print_facts, print_table, prose
 from thunderherd.limits import DERIVED
-from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits
-from thunderherd.metrics import better_of
-from thunderherd.records import PROCESS_CONTROL, Summary
+from thunderherd.limits_form import LimitFigure, MachineLimits
 
 PLACES = {"one_cpu": "one CPU", "two_cpus": "two CPUs"}
 UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))
@@ -140,48 +134,3 @@ def legend(limits: MachineLimits) -> str:
 
 def _point_in_words(place: str, size: int | None) -> str:
     return PLACES[place] if size is None else f"{size_in_words(size)}, {PLACES[place]}"
-
-
-# The best results of a run ----------------------------------------------------------------------------------
-
-
-def bounds_in_words(summary: Summary) -> list[str]:
-    """For each bound: the best result, the bound, and the share; what is better than its bound says so. For
-    each table whose own metric has none: `none: ...`, with the reason; those of one reason together."""
-    told = [_in_words(each, summary) for each in summary.bounds]
-    without: dict[tuple[str, str], list[str | None]] = {}
-    for each in summary.without_bounds:
-        without.setdefault((each.metric, each.why), []).append(each.sweep)
-    for (metric, why), sweeps in without.items():
-        names = ", ".join(name for name in sweeps if name is not None)
-        where = f", {'sweep' if len(sweeps) == 1 else 'sweeps'} {names}" if names else ""
-        told.append(printable(f"none: {words_of(metric)}{where}: {why}"))
-    return told
-
-
-def _in_words(each: BoundSummary, summary: Summary) -> str:
-    study, is_control = summary.study, each.metric == PROCESS_CONTROL
-    told = []
-    for one in (each.value, each.bound):
-        unit = unit_of(each.metric, study.normalise_connections, [one], study.counters)
-        if is_control:
-            unit = Unit(1, f"s per {study.normalise_connections:,} connections")
-        told.append(f"{number(unit.of(one), decimals([unit.of(one)]))} {unit.name}".rstrip())
-    value, bound = told
-    share = _percent(each.share)
-    if is_control or better_of(each.metric) == "less":
-        verdict = (
-            f"{value} is below the bound, {bound}, which is {share} of it"
-            if each.share > 1
-            else f"of {value} the bound, {bound}, is {share}"
-        )
-    elif each.share > 1:
-        verdict = f"{value} is above the bound: {share} of it, {bound}"
-    else:
-        verdict = f"{value} is {share} of the bound, {bound}"
-    words = "process control" if is_control else words_of(each.metric)
-    return f"{words}, {each.contender}: {verdict} ({each.why})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share >= 0.01 else "below 1 %"

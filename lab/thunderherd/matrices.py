@@ -24,6 +24,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.metrics import ELAPSED, METRICS, NONE_BECAUSE, SHARE_OF_CEILING, SIDES, in_order, metric
+from thunderherd.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
 from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,
@@ -58,6 +59,7 @@ __all__ = [
     "sweeps_legend",
     "unit_for",
     "why_none",
+    "why_not",
 ]
 
 BEST, LEVEL = "*", "~"
@@ -307,7 +309,7 @@ def _sweep_matrix(summary: Summary, sweep: SweepSummary, name: str, between: str
                     bound=_bound(summary, name, contenders.get(key)),
                     mark=marks.get(key, "") + scaled.get(f"{key[0]}@{sweep.name}={key[1]}", "")
                     if figure
-                    else absent.mark(_why_not(summary, sweep, name, *key, contenders.get(key))),
+                    else absent.mark(why_not(summary, sweep, name, *key, contenders.get(key))),
                 )
             )
         rows.append((label, tuple(cells)))
@@ -362,7 +364,7 @@ def scaled_marks(
     return dict.fromkeys(shares, reasons.mark(extrapolated(shares.values()))) if shares else {}
 
 
-def _why_not(
+def why_not(
     summary: Summary,
     sweep: SweepSummary,
     name: str,
@@ -370,6 +372,7 @@ def _why_not(
     point: str,
     contender: ContenderSummary | None,
 ) -> str:
+    """Why there is no figure of a metric at a point of a sweep."""
     if contender is None:
         return sweep.absent.get(f"{base}@{sweep.name}={point}") or sweep.absent.get(base) or "not run"
     if name in sweep.unavailable:
@@ -383,6 +386,8 @@ def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
         return "no valid trials"
     if why := not_offered(summary, name):
         return f"{words_of(name)}: {why}"
+    if is_of_open_loop(name) and OFFERED not in contender.metrics:
+        return NO_SCHEDULE
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
         return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
     if name in contender.unknown:

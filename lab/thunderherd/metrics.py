@@ -70,6 +70,31 @@ def _table(*metrics: Metric) -> dict[str, Metric]:
     return {metric.name: metric for metric in metrics}
 
 
+LATENCY = "latency"
+TIMES = (LATENCY, "service_time", "send_lag", "connection_wait")
+"""What a load times, request by request; all but the latency of an open loop alone."""
+
+PERCENTILES = {"p50": 20, "p90": 100, "p99": 1_000, "p999": 10_000}
+"""As a metric's name has them, and the fewest requests that give one."""
+
+
+def _times(name: str, words: str, *, short: bool = False) -> list[Metric]:
+    """The metrics of something that is timed request by request: `NAME_p99_seconds`."""
+
+    def of(part: str, said: str, fewest: int = 0) -> Metric:
+        heading = part if short and part in ("p50", "p99") else ""
+        full = f"{name}_{part}_seconds"
+        return Metric(full, said, "s", side="client", heading=heading, fewest_requests=fewest)
+
+    said = {"p50": f"median {words}"}
+    said |= {
+        part: f"{part[1:3]}{'.9' * (part == 'p999')}th percentile of {words}"
+        for part in ("p90", "p99", "p999")
+    }
+    found = [of(part, said[part], fewest) for part, fewest in PERCENTILES.items()]
+    return [of("mean", f"mean {words}"), *found, of("maximum", f"longest {words}")]
+
+
 METRICS = _table(
     Metric(
         "connections",
@@ -139,21 +164,30 @@ METRICS = _table(
     Metric("receives_per_second", "receive calls of the receiving end", "1/s", "more", side="client"),
     Metric("queueing_bound", "queueing bound of requests per second", "1/s", "more", side="client"),
     Metric("share_of_queueing_bound", "share of the queueing bound", better="more", side="client"),
-    Metric("latency_mean_seconds", "mean latency", "s", side="client"),
-    Metric("latency_p50_seconds", "median latency", "s", side="client", heading="p50", fewest_requests=20),
-    Metric("latency_p90_seconds", "90th percentile of latency", "s", side="client", fewest_requests=100),
+    *_times("latency", "latency", short=True),
+    *_times("service_time", "service time"),
+    *_times("send_lag", "lateness of the load itself"),
+    *_times("connection_wait", "wait for a free connection"),
+    Metric("offered_per_second", "requests that were due per second", "1/s", "more", side="client"),
     Metric(
-        "latency_p99_seconds",
-        "99th percentile of latency",
-        "s",
+        "share_of_offered",
+        "share of the offered rate that was answered in time",
+        SHARE,
+        "more",
         side="client",
-        heading="p99",
-        fewest_requests=1_000,
     ),
+    Metric("waited_share", "share of requests that had no free connection", SHARE, side="client"),
     Metric(
-        "latency_p999_seconds", "99.9th percentile of latency", "s", side="client", fewest_requests=10_000
+        "never_sent",
+        "requests that no connection was free for in time",
+        "requests",
+        whole=True,
+        side="client",
     ),
-    Metric("latency_maximum_seconds", "longest latency", "s", side="client"),
+    Metric("in_system", "requests under way at a time", "requests", side="client"),
+    Metric(
+        "generator_share", "share of its time that the busiest thread of the load ran", SHARE, side="client"
+    ),
     Metric("duration_per_message", "duration by messages, of all clients together", "s", side="client"),
     Metric(
         "sending_microseconds",
@@ -314,6 +348,7 @@ NONE_BECAUSE = {
     COPIED_SHARE: "nothing was sent without copying",
     "share_of_rate": "its lab has no rate, or it moved no payload that is counted",
     "share_of_ceiling": "the contender that shows the ceiling has no trial beside it",
+    **dict.fromkeys(("in_system", "generator_share"), "its load has no event loop that tells it"),
 }
 """Why there is none of these, where all that it is made of was counted."""
 
@@ -433,33 +468,6 @@ def made_of(side: str, counter: str, names: Iterable[str]) -> list[str]:
         if name.partition(".")[0] in (side, BOTH)
         and any(part == counter or part.startswith(f"{counter}.") for part in counters_of(name))
     ]
-
-
-LADDER = ("cpu_cycles", TASK_CLOCK)
-"""What CPU cost is counted in, the best first; below both is what the system accounts for."""
-
-OF_THE_SYSTEM = {
-    "server": "server_cpu_seconds",
-    "client": "client_cpu_seconds",
-    f"server{PER_REQUEST}": "server_cpu_per_request",
-    f"client{PER_REQUEST}": "client_cpu_per_request",
-    f"server{PER_BYTE}": "server_cpu_per_byte",
-    f"client{PER_BYTE}": "client_cpu_per_byte",
-    f"{BOTH}{PER_BYTE}": "cpu_per_byte",
-}
-"""The lowest rung, by side and what it is divided by."""
-
-
-def rungs_below(name: str) -> list[str]:
-    """What tells of CPU cost in the place of a metric of cycles or of task-clock, the next rung first; none
-    of other metrics."""
-    side, _, what = name.partition(".")
-    whole, per = parted(what)
-    last = OF_THE_SYSTEM.get(f"{side}{per}")
-    if whole not in LADDER or (last is None and per not in OF_BOTH):
-        return []
-    lower = LADDER[LADDER.index(whole) + 1 :]
-    return [*(f"{side}.{each}{per}" for each in lower), *([last] if last else [])]
 
 
 def in_order(names: Iterable[str]) -> list[str]:

@@ -1,5 +1,5 @@
-"""What the machine does beside a trial: stolen CPU, foreign CPU, soft interrupts, throttling, segments sent
-again, ports in TIME_WAIT.
+"""What the machine does beside a trial: stolen CPU, foreign CPU, soft interrupts, throttling,
+retransmitted segments, ports in TIME_WAIT.
 
 Two samples enclose the measured window. The machine's CPU clock (`/proc/stat`) counts in hundredths of a
 second, and on most kernels it samples: a tick belongs whole to whatever it finds running.
@@ -58,8 +58,8 @@ class Sample:
 def sample(supervisor_pid: int | None = None, networks: Sequence[Path] = ()) -> Sample:
     """Reads the clocks.
 
-    The machine's, this process's, its ended children's, and the server's supervisor's; and what was sent
-    again in `networks` (/proc/PID/net), None without one.
+    The machine's, this process's, its ended children's, and the server's supervisor's; and what was
+    retransmitted in `networks` (/proc/PID/net), None without one.
     """
     text = (PROC / "stat").read_text()
     cpus, tasks, interrupts, steal = parse_stat(text)
@@ -303,8 +303,8 @@ OWN_NETWORK = PROC / "self/net"
 
 
 def retransmitted_segments(network: Path = OWN_NETWORK) -> int:
-    """TCP segments that were sent again in a network namespace so far (`/proc/PID/net/snmp`, RetransSegs of
-    RFC 4022)."""
+    """Retransmitted TCP segments of a network namespace so far (`/proc/PID/net/snmp`, RetransSegs of RFC
+    4022)."""
     names, figures = (
         line.split() for line in (network / "snmp").read_text().splitlines() if line.startswith("Tcp:")
     )

@@ -30,7 +30,13 @@ from thunderherd.metrics import (
     PER_CONNECTION,
     is_of_clients,
 )
-from thunderherd.readouts import not_available, scaled_in_words, scaled_of_sides, unavailable_of_sides
+from thunderherd.readouts import (
+    none_came,
+    not_available,
+    scaled_in_words,
+    scaled_of_sides,
+    unavailable_of_sides,
+)
 from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
@@ -43,6 +49,7 @@ from thunderherd.trial_metrics import (
     of_both,
     of_side,
     share,
+    times_of,
     total,
 )
 
@@ -59,6 +66,8 @@ class Observation:
     counters: Mapping[str, str] = field(default_factory=dict)
     states: frozenset[str] = frozenset()
     """Of `counters`, those that tell of one moment: of a window, its end."""
+    overload_counts: bool = False
+    """The study wants trials whose server did not keep up with an open loop."""
     reasons: list[str] = field(default_factory=list)
     ready: Ready | None = None
     rest_before: Snapshot | None = None
@@ -181,7 +190,9 @@ class Observation:
             answered=answered,
             opened=opened,
             elapsed_seconds=elapsed_seconds(self.loads),
-            latencies=[load.latency for load in self.loads],
+            times=times_of(self.loads),
+            schedules=[load.scheduled for load in self.loads if load.scheduled is not None],
+            validities=[load.validity for load in self.loads if load.validity is not None],
             figures=figures_of(self.loads),
             replied=sum(load.tally.bytes_received for load in self.loads),
             flow=flow_of(self.loads, self.before, self.after),
@@ -332,6 +343,7 @@ class Observation:
         }
         said += not_available(of_clients, " of the clients")
         said += scaled_in_words(scaled_of_sides(self))
+        said += none_came(self)
         if any(read_late(self)) and stands_late(self.contender.metric):
             said.append(READ_LATE)
         return said

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.figures import ABSENT, count, number, percent, printable, span, time_share
+from thunderherd.figures import ABSENT, count, number, percent, printable, share_in_percent, span, time_share
 from thunderherd.flame_view import FlameGraph, flame_view
 from thunderherd.profile_form import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
 from thunderherd.records import Summary
@@ -95,7 +95,7 @@ def share_of(share: Share | None) -> tuple[str, str]:
     """`3.2 %` and its interval."""
     if share is None:
         return ABSENT, ""
-    return _percent(share.value), span(100 * share.low, 100 * share.high, 1)
+    return share_in_percent(share.value), span(100 * share.low, 100 * share.high, 1)
 
 
 def _row(contender: ContenderProfile, side: SideProfile) -> ProfileRow:
@@ -107,14 +107,12 @@ def _row(contender: ContenderProfile, side: SideProfile) -> ProfileRow:
         covered="" if side.covered is None else f"{number(100 * side.covered, 0)} % of the time",
         copying=value,
         copying_span=interval,
-        kinds=[f"{words} {_percent(share)}" for words, share in kinds if share],
-        moved=_percent(side.interrupts_off),
-        top=", ".join(f"{printable(each.symbol)} {_percent(each.share)}" for each in side.top[:NAMED]),
+        kinds=[f"{words} {share_in_percent(share)}" for words, share in kinds if share],
+        moved=share_in_percent(side.interrupts_off),
+        top=", ".join(
+            f"{printable(each.symbol)} {share_in_percent(each.share)}" for each in side.top[:NAMED]
+        ),
     )
-
-
-def _percent(share: float | None) -> str:
-    return ABSENT if share is None else f"{number(100 * share, 1)} %"
 
 
 def legend(profiles: ProfilingSummary) -> list[str]:
@@ -131,8 +129,8 @@ def _of_samples(profiles: ProfilingSummary, every: Sequence[SideProfile]) -> Ite
     yield (
         f"Samples by {how or 'nothing'}, of {trials} of each contender, made after all others: sampling "
         "disturbs, so that no other figure of these trials is used. Up to "
-        f"{_percent(sampling)} of a side's samples found the kernel busy with the sampling: they are left "
-        "out."
+        f"{share_in_percent(sampling)} of a side's samples found the kernel busy with the sampling: they are "
+        "left out."
     )
     for why in dict.fromkeys(each.why_not_cycles for each in every if each.why_not_cycles):
         yield printable(f"Not by cycles: {why}.")
@@ -177,8 +175,8 @@ def _of_faults(every: Sequence[SideProfile]) -> Iterator[str]:
     unnamed = max((each.unnamed or 0.0 for each in every), default=0.0)
     if unnamed:
         yield (
-            f"Up to {_percent(unnamed)} of a side's samples are in functions without a name ([library]): "
-            "what these copy is not counted as copying."
+            f"Up to {share_in_percent(unnamed)} of a side's samples are in functions without a name "
+            "([library]): what these copy is not counted as copying."
         )
     for why in dict.fromkeys(each.why_no_kernel_symbols for each in every if each.why_no_kernel_symbols):
         yield printable(f"Functions of the kernel have no names, so that its copying is not known: {why}.")

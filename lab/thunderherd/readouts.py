@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from thunderherd.engine_lines import Life, LoadResult, Ready, ServerSummary, Snapshot
+from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, ServerSummary, Snapshot
 from thunderherd.figures import time_share
 
 
@@ -16,6 +16,8 @@ class Seen(Protocol):
     def ready(self) -> Ready | None: ...
     @property
     def before(self) -> Snapshot | None: ...
+    @property
+    def during(self) -> Snapshot | None: ...
     @property
     def after(self) -> Snapshot | None: ...
     @property
@@ -29,29 +31,36 @@ class Seen(Protocol):
 
 
 def unavailable_of_sides(seen: Seen) -> dict[str, dict[str, str]]:
-    """By side, the counters that were asked for and could not be read in a trial, and why."""
+    """By side, the counters that were asked for and could not be read in a trial, and why; and figures of one
+    that there was nothing to tell of when it was read."""
     told = seen.ready.counters if seen.ready else {}
     clients: list[LoadResult | Life] = [*seen.loads, *seen.client_lives]
     return {
         "server": {
             **{name: why for name, why in told.items() if why},
-            **(seen.summary.unavailable if seen.summary else {}),
+            **({} if seen.server_life else _unavailable_in_window(seen)),
             **(seen.server_life.unavailable if seen.server_life else {}),
         },
         "client": {name: why for each in clients for name, why in each.unavailable.items()},
     }
 
 
+def _unavailable_in_window(seen: Seen) -> dict[str, str]:
+    """What the server's readings lacked whose figures are a window's: of states the one near its end, since
+    later its connections are closed."""
+    last, near = seen.after or seen.summary, seen.during
+    found = dict(last.unavailable) if last else {}
+    if near is None:
+        return found
+    told = [name for name, value in near.counters.items() if value is not None]
+    states = {name: why for name, why in near.unavailable.items() if name not in near.multiplexing}
+    return {name: why for name, why in found.items() if name not in told} | states
+
+
 def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
     """By side, the counters whose figures are extrapolated, and the share of the time in which they were
     counted: of several loads the least."""
-    if seen.server_life is not None:
-        server = seen.server_life.multiplexing
-    elif seen.before is None or seen.after is None:
-        server = {}
-    else:
-        earlier, later = seen.before.multiplexing, seen.after.multiplexing
-        server = {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
+    server = _shared_by_server(seen)
     clients: dict[str, float] = {}
     for load in seen.client_lives or seen.loads:
         for name, each in load.multiplexing.items():
@@ -61,6 +70,29 @@ def scaled_of_sides(seen: Seen) -> dict[str, dict[str, float]]:
         "server": {name: each.share for name, each in server.items() if each.scaled},
         "client": clients,
     }
+
+
+def _shared_by_server(seen: Seen) -> Mapping[str, Multiplexing]:
+    """The server's events that share the CPU's counters, over its life or in the window."""
+    if seen.server_life is not None:
+        return seen.server_life.multiplexing
+    if seen.before is None or seen.after is None:
+        return {}
+    earlier, later = seen.before.multiplexing, seen.after.multiplexing
+    return {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
+
+
+def none_came(seen: Seen) -> Iterator[str]:
+    """In words, the events of which none came in the part of the time in which they were counted: all of it
+    may have had some."""
+    clients = [load.multiplexing for load in seen.client_lives or seen.loads]
+    for side, shared in (("server", [_shared_by_server(seen)]), ("client", clients)):
+        for name in dict.fromkeys(name for each in shared for name in each):
+            found = [each[name] for each in shared if name in each]
+            part = min((each.share for each in found if each.scaled), default=1.0)
+            if 0 < part < 1 and not any(each.counted for each in found):
+                told = f"{name} was counted for {time_share(part)} of the time, in which none came"
+                yield f"of the {side}, {told}: 0 is not certain"
 
 
 TOO_FEW = "the CPU has too few counters for all events at once: "

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from thunderherd.beside_form import Beside
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
@@ -20,6 +19,7 @@ from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.metrics import METRICS, Better
+from thunderherd.noise_form import NoiseSummary
 from thunderherd.paper_counters_form import CountedSummary
 from thunderherd.profile_form import ProfilingSummary
 
@@ -50,7 +50,7 @@ class Noise(Record):
     )
     retransmitted: int | None = Field(
         default=None,
-        description="TCP segments that any socket in the network namespaces of both sides sent again; "
+        description="TCP segments that any socket in the network namespaces of both sides retransmitted; "
         "null: they could not be asked",
     )
 
@@ -246,7 +246,7 @@ class ContenderSummary(Record):
     connections_per_second: Interval | None
     client_cpu_seconds: Interval | None
     machine_cpu_seconds: Interval | None
-    beside: Beside | None = Field(
+    noise: NoiseSummary | None = Field(
         default=None, description="what the machine did beside its trials; null: none tells of it"
     )
 
@@ -387,10 +387,8 @@ class SweepSummary(Record):
         description="where two contenders or more were counted, so that it can be told why one costs more "
         "than another; `explanations` of the summary have it",
     )
-    why_elsewhere: str | None = Field(
-        default=None,
-        description="at its other points nothing was counted, and the command that counts there; null: there "
-        "are none",
+    uncounted_points: list[str] = Field(
+        default_factory=list, description="its other points; of one contender alone none are told"
     )
 
 

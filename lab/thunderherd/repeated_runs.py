@@ -20,12 +20,16 @@ from thunderherd.matrices import (
     digits_of_cell,
     metrics_of,
     why_none,
+    why_not,
 )
 from thunderherd.metrics import SIDES, metric
 from thunderherd.papers import as_printed, own_notes, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
 
 __all__ = ["RunRow", "Runs", "main_runs", "sweep_runs"]
+
+
+NOT_OF_SOURCE = f"{ABSENT} below Paper: the source gives no such figure"
 
 
 @dataclass(frozen=True)
@@ -67,18 +71,20 @@ def sweep_runs(summary: Summary, sweep: SweepSummary) -> Runs | None:
         for base in sweep.contenders
     ]
     # What is judged stands last, as the sources have it: time, requests, throughput.
-    runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], sweep.x_label)
-    runs = _beside_the_source(runs, summary, sweep)
+    reasons = Reasons()
+    runs = _runs(summary, found, [*metrics_of(sweep)[1:], sweep.metric], reasons, sweep)
+    runs = _beside_the_source(runs, summary, sweep, reasons)
     labels = {point.name: point.label for point in sweep.points}
     rows = tuple(replace(row, point=labels[row.point]) for row in runs.rows)
     remarks = f" [{'; '.join(sweep.remarks)}]" if sweep.remarks else ""
     return replace(runs, caption=f"{runs.caption}{remarks}", rows=rows)
 
 
-def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Runs:
-    """The runs with those of the source in columns of their own, where it gives any."""
+def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary, reasons: Reasons) -> Runs:
+    """The runs with those of the source in columns of their own, where it gives any. `reasons` are those of
+    the runs, which are below them already."""
     names = [*metrics_of(sweep)[1:], sweep.metric]
-    reasons = Reasons()
+    before = len(reasons.notes)
     columns = [each for name in names for each in _columns_of_source(summary, sweep, name, reasons)]
     if not columns:
         return runs
@@ -101,7 +107,13 @@ def _beside_the_source(runs: Runs, summary: Summary, sweep: SweepSummary) -> Run
     papers = [papers_of(summary, sweep.name, name) for name in names[:-1]]
     further = [note for each in papers for note in paper_notes(each, marked=True)]
     headings = (*runs.headings, *(column.heading for column in columns))
-    notes = (*runs.notes, *reasons.notes, *dict.fromkeys(further))
+    lacks = any(ABSENT in row.cells[len(runs.headings) :] for row in rows)
+    notes = (
+        *runs.notes,
+        *reasons.notes[before:],
+        *dict.fromkeys(further),
+        *([NOT_OF_SOURCE] if lacks else []),
+    )
     return Runs(runs.caption, runs.corner, headings, tuple(rows), notes)
 
 
@@ -189,44 +201,53 @@ def main_runs(summary: Summary) -> Runs | None:
     main = [("", each.name, each) for each in summary.contenders if each.sweep is None]
     if not main or not _has_runs(summary, [each for _, _, each in main]):
         return None
-    return _runs(summary, main, list(dict.fromkeys([*MAIN_METRICS, summary.study.metric])), "")
+    return _runs(summary, main, list(dict.fromkeys([*MAIN_METRICS, summary.study.metric])), Reasons())
 
 
 def _runs(
     summary: Summary,
     found: Sequence[tuple[str, str, ContenderSummary | None]],
     metrics: Sequence[str],
-    corner: str,
+    reasons: Reasons,
+    sweep: SweepSummary | None = None,
 ) -> Runs:
     known = [each for _, _, each in found if each]
     columns = [_RunColumn(summary, name, known) for name in metrics]
-    rows = []
+    rows: list[RunRow] = []
+
+    def absent(name: str, point: str, base: str, contender: ContenderSummary | None) -> str:
+        if sweep is not None:
+            return ABSENT + reasons.mark(why_not(summary, sweep, name, base, point, contender))
+        return ABSENT + reasons.mark(why_none(summary, name, contender) if contender else "not run")
+
     for point, base, contender in found:
         runs = contender.runs if contender else []
         for number_, run in enumerate(runs, start=1):
-            cells = tuple(column.text(run.get(column.name)) for column in columns)
+            cells = tuple(
+                absent(column.name, point, base, contender) if value is None else column.text(value)
+                for column in columns
+                for value in [run.get(column.name)]
+            )
             rows.append(RunRow(point, base, str(number_), cells, is_summary=False))
         if contender is None or not runs:
-            rows.append(RunRow(point, base, ABSENT, (ABSENT,) * len(columns), is_summary=True))
+            cells = tuple(absent(column.name, point, base, contender) for column in columns)
+            rows.append(RunRow(point, base, ABSENT, cells, is_summary=True))
             continue
         if not summary.study.repetitions:
             continue  # the estimate of all blocks stands in the tables
         spreads = [contender.spread.get(column.name) for column in columns]
-        for head, values in (
-            ("mean", [each.mean if each else None for each in spreads]),
-            ("sd", [each.standard_deviation if each else None for each in spreads]),
-        ):
-            cells = tuple(
-                column.text(value, is_run=False) for column, value in zip(columns, values, strict=True)
-            )
-            rows.append(RunRow(point, base, head, cells, is_summary=True))
+        means = tuple(
+            column.text(each.mean, is_run=False) if each else absent(column.name, point, base, contender)
+            for column, each in zip(columns, spreads, strict=True)
+        )
+        deviations = tuple(
+            # Of a single run there is none.
+            column.text(each.standard_deviation, is_run=False) if each else mean
+            for column, each, mean in zip(columns, spreads, means, strict=True)
+        )
+        rows.append(RunRow(point, base, "mean", means, is_summary=True))
+        rows.append(RunRow(point, base, "sd", deviations, is_summary=True))
     lacking = [
-        f"{ABSENT} {why_none(summary, column.name, each)}"
-        for column in columns
-        for each in known
-        if each.runs and any(run.get(column.name) is None for run in each.runs)
-    ]
-    lacking += [
         f"{column.heading}: {said}"
         for column in columns
         if (said := extrapolated(each.scaled.get(column.name) for each in known))
@@ -234,11 +255,17 @@ def _runs(
     heads = tuple(column.heading for column in columns)
     return Runs(
         _caption(summary, known) + _counted_over(summary, known, metrics),
-        corner,
+        sweep.x_label if sweep else "",
         heads,
         tuple(rows),
-        tuple(dict.fromkeys(lacking)),
+        (*reasons.notes, *dict.fromkeys(lacking), *_about_deviations(rows)),
     )
+
+
+def _about_deviations(rows: Iterable[RunRow]) -> list[str]:
+    """What the sign of a missing deviation means, where one has it alone."""
+    missing = any(row.run == "sd" and ABSENT in row.cells for row in rows)
+    return [f"sd {ABSENT}: of a single run there is no deviation"] if missing else []
 
 
 class _RunColumn:

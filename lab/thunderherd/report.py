@@ -28,6 +28,7 @@ from markupsafe import Markup
 
 from thunderherd import (
     claim_tables,
+    counter_tables,
     crossover_plot,
     drawing,
     matrices,
@@ -36,7 +37,7 @@ from thunderherd import (
     repeated_runs,
     tables,
 )
-from thunderherd.beside_view import beside_view
+from thunderherd.bounds_view import bounds_in_words
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
@@ -49,8 +50,9 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.kept_files import kept
-from thunderherd.limits_tables import bounds_in_words, legend, limit_rows
+from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.matrices import Matrix
+from thunderherd.noise_view import noise_view
 from thunderherd.papers import papers_of
 from thunderherd.perf_stat import LEGEND, perf_stats
 from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
@@ -142,7 +144,7 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         run=tables.run_line(summary),
         bounds=bounds_in_words(summary),
         why=why_view(summary, directory),
-        machine_beside=beside_view(summary),
+        noise=noise_view(summary),
         limits=limit_rows(summary.limits, ()) if summary.limits else [],
         limits_legend=legend(summary.limits) if summary.limits else "",
         warnings=tables.warnings(summary),
@@ -159,6 +161,8 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         main_runs=repeated_runs.main_runs(summary),
         counted_title=printable(paper_counters_matrix.counted_title(summary)),
         counted=paper_counters_matrix.counted_matrices(summary, between=" to "),
+        counter_tables=counter_tables.counter_tables(summary, between=" to "),
+        counter_tables_legend=counter_tables.LEGEND,
         perf_stats=perf_stats(summary),
         perf_stats_legend=LEGEND,
         counted_legend=paper_counters_matrix.counted_legend(summary),
@@ -274,7 +278,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
         slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
-        why=why_lines(sweep),
+        why=why_lines(summary, sweep),
     )
 
 

@@ -7,6 +7,7 @@ limits.jsonl    the machine's limits, every round as it was measured, before the
 counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
 profiles.jsonl  trials in which both sides were sampled (`profiling`), and the call stacks of their windows
 profiles/       the same folded, and as flame graphs
+unavailable.csv, extrapolated.csv  what is to be known of that table's cells
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
 """
@@ -28,6 +29,7 @@ from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS, in_order, metric
+from thunderherd.noise_form import SOFTIRQ_RATES
 from thunderherd.profiled_trial import ProfiledTrial
 from thunderherd.records import (
     SCHEMA,
@@ -56,6 +58,7 @@ __all__ = [
 ]
 
 RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
+UNAVAILABLE, EXTRAPOLATED = "unavailable.csv", "extrapolated.csv"
 COUNTED, LIMITS, PROFILES = "counted.jsonl", "limits.jsonl", "profiles.jsonl"
 
 Trial = TypeVar("Trial", bound=TrialRecord)
@@ -71,7 +74,13 @@ trials.jsonl    the raw observations: one JSON object a line, one line a trial (
                 in Thunderherd's docs/reference)
 trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
 trials.csv      the same table as text; where server.completions is 0 or empty, server.copied_share is of the
-                server's whole life
+                server's whole life. An empty cell is never zero: unavailable.csv says why it is empty, and of
+                a trial that is not valid its column invalid_reasons. A figure may be extrapolated:
+                extrapolated.csv
+unavailable.csv    by contender and column of trials.csv, why cells are empty, and in how many valid trials
+extrapolated.csv   by trial and counter, the share of the time in which it was counted where that was not all
+                of it, since events took turns on the CPU's counters; and the columns of trials.csv that rest
+                on it, all of them extrapolated. No line: there is none
 limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
@@ -325,9 +334,7 @@ def _first(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
 
 
-SOFTIRQ = "softirq_milliseconds_per_second"
-"""By CPU, of each trial."""
-LISTS = ("worker_connections", SOFTIRQ)
+LISTS = ("worker_connections", SOFTIRQ_RATES)
 """The columns that hold a list in each row; in the CSV they are JSON texts."""
 
 
@@ -360,7 +367,7 @@ class Results:
             "attempt": whole, "seed": whole, "started": text, "wall_seconds": real, "valid": yes_or_no,
             "invalid_reasons": text, "used": yes_or_no, "trial": text, "cpu_scope": text,
             "time_wait_before": whole, "steal_share": real, "foreign_share": real, "throttled": whole,
-            "retransmitted": whole, SOFTIRQ: polars.List(real),
+            "retransmitted": whole, SOFTIRQ_RATES: polars.List(real),
         }  # fmt: skip
         measured = in_order([*METRICS, *(name for trial in self.trials for name in trial.metrics or ())])
         counters = self.run.study.get("measure", {}).get("counters", {})
@@ -391,7 +398,7 @@ class Results:
                 name: getattr(trial.noise, name)
                 for name in ("steal_share", "foreign_share", "throttled", "retransmitted")
             }
-            row[SOFTIRQ] = trial.noise.softirq_rates or None
+            row[SOFTIRQ_RATES] = trial.noise.softirq_rates or None
         if trial.metrics is not None:
             row |= trial.metrics
         return row

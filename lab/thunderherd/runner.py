@@ -23,9 +23,10 @@ from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
 from thunderherd.limits import machine_limits
 from thunderherd.limits_form import MachineLimits
+from thunderherd.noted_cells import write_noted_cells
 from thunderherd.profiling import profile_run, profiled
 from thunderherd.records import Summary, TrialRecord
-from thunderherd.results import RunDirectory, RunInfo, default_directory, write_text
+from thunderherd.results import Results, RunDirectory, RunInfo, default_directory, write_text
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.sites import sites_of
 from thunderherd.statistics import block_order
@@ -339,6 +340,7 @@ class _Run:
         why = best_against_others(summary, self.directory.trials)
         summary = summary.model_copy(update={"explanations": why})
         self.directory.finish(summary)
+        write_noted_cells(self.study, Results(self.directory.path, info, self.directory.trials, summary))
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)
         return summary

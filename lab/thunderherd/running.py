@@ -89,15 +89,24 @@ def run_and_show(
     console.print(f"Report    {report}", soft_wrap=True)
 
 
-def show_table(directory: Path, *, pairs: bool) -> None:
-    """Prints the table of a run again, with `pairs` the table of its comparisons too."""
+def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
+    """Prints the table of a run again, with `pairs` the table of its comparisons too, with `counters` what
+    was counted of each side."""
+    from thunderherd.counter_tables import asks_for_counters, print_counters
     from thunderherd.tables import make_console, print_pairs, print_study
 
     summary = _summary(directory)
+    if counters and not asks_for_counters(summary):
+        raise UserError(
+            f"{directory} was asked for no counters; ask another run for them: thunderherd run "
+            f"{summary.study.name} --set 'measure.counters=[\"task_clock\"]' (thunderherd list counters)"
+        )
     console = make_console()
     print_study(summary, console, directory)
     if pairs:
         print_pairs(summary, console)
+    if counters:
+        print_counters(summary, console)
 
 
 def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from thunderherd.knee_form import KneeSummary
 from thunderherd.limits_form import MachineLimits
 from thunderherd.records import Summary, TrialRecord
 
@@ -23,6 +24,11 @@ def trial_schema() -> dict[str, Any]:
 def limits_schema() -> dict[str, Any]:
     """The JSON schema of what `thunderherd limits --json` prints, as published."""
     return published(MachineLimits, "thunderherd limits --json")
+
+
+def knee_schema() -> dict[str, Any]:
+    """The JSON schema of `knee.json`, which `thunderherd knee` writes, as published."""
+    return published(KneeSummary, "knee.json of thunderherd knee")
 
 
 def published(

@@ -9,7 +9,7 @@ from typing import TypeVar
 from thunderherd.apart_form import ApartTable
 from thunderherd.catalogue import Catalogue
 from thunderherd.counter_names import called
-from thunderherd.counting_form import CountingTable
+from thunderherd.counting_form import WHAT_EXPLAINS, CountingTable
 from thunderherd.study_checks import check_counter
 from thunderherd.study_file import Problems, unknown
 from thunderherd.study_resolved import Contender, Sweep
@@ -42,23 +42,22 @@ def set_apart(
         chosen = [*dict.fromkeys(each for each in table.contenders if each in names)]
     else:
         main = [each.name for each in contenders if each.sweep is None]
-        has_ends = isinstance(table, CountingTable)
         points = {
-            sweep.name: {sweep.points[place].name for place in ((0, -1) if has_ends else (-1,))}
+            sweep.name: {sweep.points[place].name for place in ((0, -1) if table.at_both_ends else (-1,))}
             for sweep in sweeps
             if sweep.points
         }
         at_points = [
             each.name for each in contenders if each.sweep and each.point in points.get(each.sweep, ())
         ]
-        chosen = [*main, *at_points] if has_ends else main or at_points
+        chosen = [*main, *at_points] if table.at_both_ends else main or at_points
     return table.model_copy(update={"contenders": chosen})
 
 
 def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> CountingTable:
-    """The table with its counters under the names that the engine tells them by. Where there are counted
-    trials, what may not be asked for is a problem."""
+    """The table with all that it counts, under the names that the engine tells them by: what explains a
+    difference, and its own. Where there are counted trials, what may not be asked for is a problem."""
     for index, name in enumerate(table.counters if table.trials else ()):
         check_counter(name, ("counting", "counters", index), catalogue, problems)
-    names = dict.fromkeys(called(name, catalogue) for name in table.counters)
+    names = dict.fromkeys(called(name, catalogue) for name in (*WHAT_EXPLAINS, *table.counters))
     return table.model_copy(update={"counters": [*names]})

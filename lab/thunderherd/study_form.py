@@ -78,13 +78,13 @@ class MeasureTable(Table):
         default=3000,
         ge=0,
         le=60_000,
-        description="how long a run measures the machine's limits before its first trial, about; 0: not",
+        description="how long a run measures the machine's limits first; 0: not",
+    )
+    overload: Literal["invalid", "counts"] = Field(
+        default="invalid", description="what a trial is whose server does not keep up with an open loop"
     )
     single_runs: int = Field(
-        default=0,
-        ge=0,
-        le=100,
-        description="so many single runs, the first that are accepted, stand beside judged figures",
+        default=0, ge=0, le=100, description="so many single runs, the first accepted, stand beside figures"
     )
     counters: list[str] = Field(
         default=[], description='counters or events of both sides, such as ["cs", "cpu/event=0xc0,umask=0/"]'
@@ -92,7 +92,6 @@ class MeasureTable(Table):
     counters_to_come: dict[str, str] = Field(
         default={}, description="counters that are asked for as soon as the engine has them; why it has not"
     )
-
     substitutes: dict[str, str] = Field(
         default={},
         description="by metric of a sweep, the one that its chart shows where this machine cannot tell it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -41,7 +42,8 @@ class Measure(_Resolved):
     each figure of theirs with its unit, as the engine has it; `states` are those that tell of one moment, and
     have no difference over a window. `uncounted` are those that the engine does not have yet, and
     why: metrics may be about them, and are unavailable. `substitutes` are, by metric, those that charts show
-    where this machine cannot tell it.
+    where this machine cannot tell it. `overload` is what a trial is whose server did not keep up with an open
+    loop.
     """
 
     metric: str
@@ -56,6 +58,7 @@ class Measure(_Resolved):
     states: tuple[str, ...] = Field(default=(), exclude=True)
     uncounted: dict[str, str] = {}
     substitutes: dict[str, str] = {}
+    overload: Literal["invalid", "counts"] = "invalid"
 
     @property
     def counters_asked(self) -> list[str]:

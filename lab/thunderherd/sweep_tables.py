@@ -51,7 +51,7 @@ def print_sweeps(summary: Summary, console: Console) -> None:
         if runs := sweep_runs(summary, sweep):
             console.print()
             print_runs(runs, console)
-        for line in why_lines(sweep):
+        for line in why_lines(summary, sweep):
             prose(console, line)
     if summary.sweeps:
         console.print()

@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from thunderherd.bounds_view import bounds_in_words
+from thunderherd.counter_tables import asks_for_counters
 from thunderherd.figures import (
     ABSENT,
     count,
@@ -36,7 +38,6 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose
-from thunderherd.limits_tables import bounds_in_words
 from thunderherd.matrices import (
     Reasons,
     caption_of,
@@ -353,7 +354,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         ("Verdicts", verdict_counts(summary)),
         ("Claims", claim_counts(summary)),
         ("Trials", trial_counts(summary)),
-        *(("Bound", bound) for bound in bounds_in_words(summary)),
+        *((bound.heading, bound.text) for bound in bounds_in_words(summary)),
         ("Run", run_line(summary)),
         *(("Note", note) for note in warnings(summary)),
     ]
@@ -362,7 +363,8 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         has_claims = summary.claims or summary.questions
         following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
         why = f"thunderherd explain {where}" if summary.explanations or summary.profiles else ""
-        facts += [("Results", str(directory)), ("Why", why), ("Next", following)]
+        counters = f"thunderherd table {where} --counters" if asks_for_counters(summary) else ""
+        facts += [("Results", str(directory)), ("Counters", counters), ("Why", why), ("Next", following)]
     print_facts(console, facts)
 
 

@@ -23,6 +23,7 @@ from thunderherd.engine_lines import LoadResult, Ready, Snapshot
 from thunderherd.holders import holders_of_listener
 from thunderherd.lab_kind import Site
 from thunderherd.labs import USUAL
+from thunderherd.load_validity import validity_warnings
 from thunderherd.observation import Observation
 from thunderherd.records import TrialRecord
 from thunderherd.study import Contender, LoadPlan, Study
@@ -69,7 +70,9 @@ def run_trial(
     began = time.monotonic()
     started = datetime.now().astimezone().isoformat(timespec="milliseconds")
     measure = study.measure
-    seen = Observation(contender, measure.counters, frozenset(measure.states))
+    seen = Observation(
+        contender, measure.counters, frozenset(measure.states), overload_counts=measure.overload == "counts"
+    )
     trial = _Trial(contender, measure.counters_asked, engine, site or Site(USUAL), seen, profiles)
     try:
         if seen.is_whole_life:
@@ -94,7 +97,7 @@ def run_trial(
         wall_seconds=time.monotonic() - began,
         valid=not reasons,
         invalid_reasons=reasons,
-        warnings=seen.warnings(),
+        warnings=[*seen.warnings(), *validity_warnings(seen)],
         trial=contender.trial,
         cpu_scope=seen.cpu_scope(),
         ready=seen.ready,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from thunderherd.load_validity import validity_faults
 from thunderherd.observation import Observation, less, read_late, stands_late
 from thunderherd.trial_metrics import flow_of, total
 
@@ -17,6 +18,7 @@ def faults_of(seen: Observation) -> list[str]:
     return [
         *_load_faults(seen),
         *_window_faults(seen),
+        *validity_faults(seen),
         *_server_faults(seen),
         *_tally_faults(seen),
         *_account_faults(seen),

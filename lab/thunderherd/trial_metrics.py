@@ -16,22 +16,27 @@ from thunderherd.engine_lines import (
     PAYLOAD_NANOSECONDS,
     REQUESTS,
     Counters,
-    Latency,
     LoadResult,
+    Scheduled,
     Snapshot,
     Tally,
+    Times,
+    Validity,
 )
 from thunderherd.metrics import (
     BOTH,
     ELAPSED,
+    LATENCY,
     METRICS,
     NANOSECONDS,
     OF_BOTH,
     PER_BYTE,
     PER_REQUEST,
     PER_SECOND,
+    PERCENTILES,
     RATIOS,
     TASK_CLOCK,
+    TIMES,
     UNITS_OF_TIME,
     rates_of,
 )
@@ -69,8 +74,12 @@ class Measured:
     opened: int
     """Connections that were opened in the window."""
     elapsed_seconds: float
-    latencies: Sequence[Latency | None]
-    """Of each load process."""
+    times: Mapping[str, Sequence[Times | None]]
+    """What is timed request by request (`metrics.TIMES`), of each load process."""
+    schedules: Sequence[Scheduled]
+    """Of load processes that are open loops."""
+    validities: Sequence[Validity]
+    """Of load processes with an event loop and a window."""
     figures: Mapping[str, int]
     """What the workload has measured itself, of all load processes together."""
     replied: int
@@ -139,26 +148,49 @@ class Measured:
         mean = share(self.figures.get(name), self.figures.get(REQUESTS, 0))
         return mean if mean is None or not name.endswith("_ns") else mean / 1e9 * UNITS_OF_TIME[unit]
 
-    def latency_mean(self) -> float | None:
+    def mean_time(self, what: str) -> float | None:
         """Of all load processes together; None where one of them did not tell it."""
-        known = self._known()
+        known = self._known(what)
         spent = [None if each.mean_ns is None else each.mean_ns * each.requests for each in known]
         return share(total(spent), sum(each.requests for each in known) * 1e9) if known else None
 
-    def latency_percentile(self, name: str) -> float | None:
+    def percentile_of_time(self, what: str, name: str) -> float | None:
         """Of one load process: percentiles of several cannot be added."""
-        known = self._known()
+        known = self._known(what)
         return share(getattr(known[0], f"{name}_ns"), 1e9) if len(known) == 1 else None
 
-    def latency_maximum(self) -> float | None:
+    def longest_time(self, what: str) -> float | None:
         """The longest of all."""
-        longest = [each.maximum_ns for each in self._known() if each.maximum_ns is not None]
+        longest = [each.maximum_ns for each in self._known(what) if each.maximum_ns is not None]
         return share(max(longest), 1e9) if longest else None
 
-    def _known(self) -> list[Latency]:
+    def _known(self, what: str) -> list[Times]:
         """That of each load process; none where one of them did not measure it."""
-        known = [each for each in self.latencies if each is not None]
-        return known if len(known) == len(self.latencies) else []
+        known = [each for each in self.times[what] if each is not None]
+        return known if len(known) == len(self.times[what]) else []
+
+    def offered(self) -> float | None:
+        """Requests a second by the schedule, of an open loop."""
+        return float(sum(each.offered_per_second for each in self.schedules)) if self.schedules else None
+
+    def of_schedules(self, *names: str) -> float | None:
+        """A sum of counts over all open loops; None of others."""
+        if not self.schedules:
+            return None
+        return float(sum(getattr(each, name) for each in self.schedules for name in names))
+
+    def share_of_offered(self) -> float | None:
+        """Of the requests that were due in the window, as many as replies came in it."""
+        return share(float(self.answered), self.of_schedules("due") or 0) if self.schedules else None
+
+    def in_system(self) -> float | None:
+        """Mean number of requests under way in the window, all load processes together."""
+        return sum(each.in_system for each in self.validities) if self.validities else None
+
+    def generator_share(self) -> float | None:
+        """CPU time of the busiest thread that asks, by the window."""
+        threads = [each for validity in self.validities for each in validity.generators if each.elapsed_ns]
+        return max((each.cpu_ns / each.elapsed_ns for each in threads), default=None)
 
     def metrics(self) -> TrialMetrics:
         """One number for each metric with a fixed name."""
@@ -168,7 +200,21 @@ class Measured:
         }
 
 
-COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
+Computed = Callable[[Measured], Number | None]
+
+
+def _computed_times(what: str) -> dict[str, Computed]:
+    def percentile(name: str) -> Computed:
+        return lambda trial: trial.percentile_of_time(what, name)
+
+    return {
+        "mean": lambda trial: trial.mean_time(what),
+        **{name: percentile(name) for name in PERCENTILES},
+        "maximum": lambda trial: trial.longest_time(what),
+    }
+
+
+COMPUTED: Mapping[str, Computed] = {
     "connections": lambda trial: trial.opened,
     "requests": lambda trial: trial.answered,
     "server_cpu_seconds": lambda trial: trial.server_seconds,
@@ -192,12 +238,17 @@ COMPUTED: Mapping[str, Callable[[Measured], Number | None]] = {
     "receives_per_second": lambda trial: trial.flow.receives if trial.flow else None,
     "queueing_bound": lambda trial: trial.queueing_bound,
     "share_of_queueing_bound": lambda trial: share(trial.requests_per_second, trial.queueing_bound or 0),
-    "latency_mean_seconds": Measured.latency_mean,
-    "latency_p50_seconds": lambda trial: trial.latency_percentile("p50"),
-    "latency_p90_seconds": lambda trial: trial.latency_percentile("p90"),
-    "latency_p99_seconds": lambda trial: trial.latency_percentile("p99"),
-    "latency_p999_seconds": lambda trial: trial.latency_percentile("p999"),
-    "latency_maximum_seconds": Measured.latency_maximum,
+    **{
+        f"{what}_{part}_seconds": computed
+        for what in TIMES
+        for part, computed in _computed_times(what).items()
+    },
+    "offered_per_second": Measured.offered,
+    "share_of_offered": Measured.share_of_offered,
+    "waited_share": lambda trial: share(trial.of_schedules("waited"), trial.of_schedules("sent") or 0),
+    "never_sent": lambda trial: trial.of_schedules("never_sent"),
+    "in_system": Measured.in_system,
+    "generator_share": Measured.generator_share,
     "duration_per_message": lambda trial: share(trial.elapsed_seconds, trial.answered),
     "voluntary_switches_per_connection": lambda trial: trial.switches_per_connection,
     "empty_wakeups_per_connection": lambda trial: share(trial.work.empty_wakeups, trial.work.connections),
@@ -315,3 +366,13 @@ def total(numbers: Iterable[Number | None]) -> Number | None:
     """The sum; None where one of them is not known."""
     known = list(numbers)
     return None if any(number is None for number in known) else sum(number or 0 for number in known)
+
+
+def times_of(loads: Sequence[LoadResult]) -> dict[str, list[Times | None]]:
+    """What each load process has timed, by `metrics.TIMES`."""
+    of_schedules = {
+        what: [getattr(load.scheduled, what) if load.scheduled else None for load in loads]
+        for what in TIMES
+        if what != LATENCY
+    }
+    return {LATENCY: [load.latency for load in loads], **of_schedules}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from thunderherd.explanation_words import (
     sentence,
 )
 from thunderherd.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
+from thunderherd.matrices import Reasons
 from thunderherd.metrics import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records import ContenderSummary, Summary
@@ -24,6 +25,7 @@ from thunderherd.records import ContenderSummary, Summary
 SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}
 OFTEN = 0.01
 """What happens less often in a request than this, under every contender, has no row."""
+NOT_IN_EACH = "not told in each of its counted trials"
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class CountsTable:
     heading: str
     contenders: list[str]
     rows: list[tuple[str, list[str]]]
+    notes: list[str]
+    """Why cells are empty, and which figures are extrapolated, by their marks."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class WhyView:
     counted: list[CountsTable]
     counted_legend: list[str]
     reasons: list[str]
-    """What could not be counted or explained, and why."""
+    """Who could not be counted, what could not be explained, and why."""
     profiles: ProfileView | None
 
 
@@ -95,31 +99,75 @@ def _counted(summary: Summary, counting: CountingSummary) -> Iterator[CountsTabl
         groups.setdefault(where.get(told.contender, ""), []).append(told)
     for place, group in groups.items():
         for side in SIDES:
-            yield from _tables(counting, group, side, f"{place}. " if place else "")
+            yield from _tables(counting, group, side, f"{place}. " if place else "", summary.study.counters)
 
 
 def _tables(
-    counting: CountingSummary, group: Sequence[ContenderCounts], side: CountedSide, place: str
+    counting: CountingSummary,
+    group: Sequence[ContenderCounts],
+    side: CountedSide,
+    place: str,
+    counters_of_all_trials: Collection[str],
 ) -> Iterator[CountsTable]:
     told = [each for each in group if side in each.sides]
     names = dict.fromkeys(name for each in told for name in each.sides[side].counts)
     calls = sorted(name for name in names if name.startswith(f"{SYSTEM_CALLS}."))
     others = [name for name in names if name not in calls]
     missing = dict.fromkeys(name for each in told for name in each.sides[side].unavailable)
-    whole = [name for name in dict.fromkeys([*counting.counters, *missing]) if name != SYSTEM_CALLS]
+    # What all trials count has tables of its own (`counter_tables`).
+    elsewhere = {*counters_of_all_trials} - {*counting.counters}
+    whole = [
+        name
+        for name in dict.fromkeys([*counting.counters, *missing])
+        if name != SYSTEM_CALLS and name not in elsewhere
+    ]
     shown = [name for name in whole if name in others or name in missing]
     asked = [SYSTEM_CALLS] if SYSTEM_CALLS in {*counting.counters, *names} else []
-    rows = [*_rows(asked, told, side), *_rows(calls, told, side, least=OFTEN), *_rows(shown, told, side)]
+    marks = _Marks(told, side)
+    rows = [
+        *_rows(asked, told, side, marks),
+        *_rows(calls, told, side, marks, least=OFTEN),
+        *_rows(shown, told, side, marks),
+    ]
     contenders = [each.contender for each in told]
     if rows:
         heading = f"{place}{SIDES[side]}: system calls by name, and what else was counted, per request"
-        yield CountsTable(heading=heading, contenders=contenders, rows=rows)
-    if states := [*_states(told, side)]:
+        yield CountsTable(heading, contenders, rows, marks.notes)
+    marks = _Marks(told, side)
+    if states := [*_states(told, side, marks)]:
         heading = f"{place}{SIDES[side]}: what the kernel told near the end of the window"
-        yield CountsTable(heading=heading, contenders=contenders, rows=states)
+        yield CountsTable(heading, contenders, states, marks.notes)
 
 
-def _states(told: Sequence[ContenderCounts], side: CountedSide) -> Iterator[tuple[str, list[str]]]:
+class _Marks:
+    """The marks of one table: of figures that are missing, each reason once, and of extrapolated ones, one
+    for all of them."""
+
+    def __init__(self, told: Sequence[ContenderCounts], side: CountedSide) -> None:
+        self._side = side
+        self._shares = [share for each in told for share in each.sides[side].scaled.values()]
+        self._reasons = Reasons()
+
+    def absent(self, each: ContenderCounts, name: str) -> str:
+        """A cell without a figure."""
+        unavailable = each.sides[self._side].unavailable
+        why = unavailable.get(name) or unavailable.get(name.partition(".")[0]) or NOT_IN_EACH
+        return f"{ABSENT}{self._reasons.mark(printable(why))}"
+
+    def of_figure(self, each: ContenderCounts, name: str) -> str:
+        """What stands behind a figure."""
+        scaled = each.sides[self._side].scaled
+        is_scaled = name in scaled or name.partition(".")[0] in scaled
+        return self._reasons.mark(extrapolated(self._shares)) if is_scaled else ""
+
+    @property
+    def notes(self) -> list[str]:
+        return self._reasons.notes
+
+
+def _states(
+    told: Sequence[ContenderCounts], side: CountedSide, marks: _Marks
+) -> Iterator[tuple[str, list[str]]]:
     """A row for each figure of a state, with its unit."""
     for name in dict.fromkeys(name for each in told for name in each.sides[side].states):
         found = [each.sides[side].states.get(name) for each in told]
@@ -127,14 +175,21 @@ def _states(told: Sequence[ContenderCounts], side: CountedSide) -> Iterator[tupl
         told_in = NANOSECONDS if known[0].unit == "seconds" else known[0].unit
         unit = unit_of(f"{side}.{name}", 1, [each.value for each in known], {name: told_in})
         digits = decimals([unit.of(each.value) for each in known])
-        cells = [ABSENT if each is None else number(unit.of(each.value), digits) for each in found]
+        cells = [
+            marks.absent(counts, name) if each is None else number(unit.of(each.value), digits)
+            for each, counts in zip(found, told, strict=True)
+        ]
         of_what = unit.name or known[0].unit
         label = name.replace("_", " ").replace(".", ", ")
         yield printable(f"{label} ({of_what})" if of_what else label), cells
 
 
 def _rows(
-    names: Sequence[str], told: Sequence[ContenderCounts], side: CountedSide, least: float = 0.0
+    names: Sequence[str],
+    told: Sequence[ContenderCounts],
+    side: CountedSide,
+    marks: _Marks,
+    least: float = 0.0,
 ) -> Iterator[tuple[str, list[str]]]:
     for name in names:
         found = [each.sides[side].counts.get(name) for each in told]
@@ -145,7 +200,11 @@ def _rows(
         for each, counts in zip(found, told, strict=True):
             has_names = is_call and SYSTEM_CALLS in counts.sides[side].counts
             value = each.per_request if each else 0.0 if has_names else None
-            cells.append(ABSENT if value is None else how_often(value))
+            cells.append(
+                marks.absent(counts, name)
+                if value is None
+                else f"{how_often(value)}{marks.of_figure(counts, name)}"
+            )
         shown = name.partition(".")[2] if is_call else name.replace("_", " ")
         yield printable(shown), cells
 
@@ -163,12 +222,5 @@ def _reasons(summary: Summary, counting: CountingSummary) -> Iterator[str]:
     for each in counting.contenders:
         if each.why:
             yield printable(f"{each.contender} was not counted: {each.why}")
-        for side, words in SIDES.items():
-            if side in each.sides:
-                for name, why in each.sides[side].unavailable.items():
-                    yield printable(f"{words}, {name.replace('_', ' ')}: not counted here: {why}")
-                for name, share in each.sides[side].scaled.items():
-                    named = f"{each.contender}, {words}, {name.replace('_', ' ')}"
-                    yield printable(f"{named}: {extrapolated([share])}")
     if summary.limits is None:
         yield "No difference is explained: the machine's limits, which are the prices, were not measured."

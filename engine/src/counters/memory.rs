@@ -32,6 +32,9 @@ const KERNEL: &str = "kernel";
 /// Of it, buffers of sockets; version 1 does not count them.
 const SOCKETS: &str = "sockets";
 
+const NOT_TOLD: &str = "this kernel does not tell it: older ones lack single figures of a control group, and version 1 does not count \
+                        buffers of sockets apart";
+
 /// A tree's group, in whichever hierarchy has the controller of memory.
 struct Memory {
     group: ControlGroup,
@@ -78,8 +81,8 @@ impl Reading for Memory {
                 ],
             ),
         };
-        // Older kernels lack single ones of these.
-        let parts = [(PEAK, peak), (KERNEL, kernel), (SOCKETS, sockets)].map(|(name, value)| Figure::part(name, value));
+        let parts = [(PEAK, peak), (KERNEL, kernel), (SOCKETS, sockets)]
+            .map(|(name, value)| Figure::told(name, value, NOT_TOLD));
         Ok([Figure::whole(whole)].into_iter().chain(parts).collect())
     }
 }

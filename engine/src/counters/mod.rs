@@ -28,7 +28,7 @@ pub fn named(name: &str) -> Option<Result<&'static Entry<Counter>, String>> {
     named_event::named(name).map(|form| {
         let form = form?;
         let listed = countable().find(|entry| matches!(form, Named::Generic(event) if entry.item.is_event(event)));
-        Ok(listed.unwrap_or_else(|| of_event(name, form)))
+        Ok(listed.unwrap_or_else(|| of_event(name, &form)))
     })
 }
 
@@ -44,16 +44,16 @@ pub fn events_of_perf() -> Vec<String> {
 }
 
 /// The counter of an event that is not in the list. It lives as long as the process, like those of the list.
-fn of_event(name: &str, form: Named) -> &'static Entry<Counter> {
+fn of_event(name: &str, form: &Named<'_>) -> &'static Entry<Counter> {
     let name: &'static str = name.to_owned().leak();
     let source = match form {
         Named::Generic(_) => "perf_event_open(2), perf-list(1)",
         Named::Raw(_) => "the processor's manual; perf_event_open(2), PERF_TYPE_RAW",
-        Named::Tracepoint => "tracefs, events/SUBSYSTEM/NAME",
-        Named::OfPmu => "/sys/bus/event_source/devices/PMU, events and format",
+        Named::Tracepoint { .. } => "tracefs, events/SUBSYSTEM/NAME",
+        Named::PmuEvent { .. } => "/sys/bus/event_source/devices/PMU, events and format",
     };
     let about = About { summary: "An event by its name, of a process tree", source };
-    let item = Box::leak(Box::new(Counter::of_event(about, "events", TreeEvent::named(name, form))));
+    let item = Box::leak(Box::new(Counter::of_event(about, "events", TreeEvent::named(form.kept()))));
     Box::leak(Box::new(Entry { name, item }))
 }
 

@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::counter::{Counter, Figure, Kind, Part, Reading, Source, Subject};
-use crate::perf_event::{EventsAtOnce, TreeEvent};
+use crate::events_at_once::EventsAtOnce;
+use crate::perf_event::TreeEvent;
 
 pub static ENTRY: Counter = Counter {
     about: About {
@@ -22,7 +23,7 @@ pub static ENTRY: Counter = Counter {
 };
 
 /// Every call.
-const ALL: TreeEvent = TreeEvent::tracepoint("raw_syscalls:sys_enter");
+const ALL: TreeEvent = TreeEvent::tracepoint("raw_syscalls", "sys_enter");
 
 /// Those without a name of their own here.
 const OTHERS: &str = "others";
@@ -30,8 +31,8 @@ const OTHERS: &str = "others";
 /// Pairs of a system call's name and its tracepoint, which for a few is that of an older implementation.
 macro_rules! names {
     ($($name:ident $(as $traced:ident)?,)+) => { &[$((stringify!($name), names!(@ $name $($traced)?)),)+] };
-    (@ $name:ident) => { concat!("syscalls:sys_enter_", stringify!($name)) };
-    (@ $name:ident $traced:ident) => { concat!("syscalls:sys_enter_", stringify!($traced)) };
+    (@ $name:ident) => { concat!("sys_enter_", stringify!($name)) };
+    (@ $name:ident $traced:ident) => { concat!("sys_enter_", stringify!($traced)) };
 }
 
 /// What `strace -c -f` finds under any design, primitive and load here, and what may stand in its place elsewhere; without what
@@ -55,7 +56,7 @@ struct SystemCalls {
 }
 
 fn open(subject: &mut Subject) -> Result<Box<dyn Reading>> {
-    let named: Vec<TreeEvent> = NAMES.iter().map(|(_, event)| TreeEvent::tracepoint(event)).collect();
+    let named: Vec<TreeEvent> = NAMES.iter().map(|(_, event)| TreeEvent::tracepoint("syscalls", event)).collect();
     let (events, counted) = EventsAtOnce::open(ALL, &named, &subject.tree)?;
     // Some processors lack old calls, such as select; whoever makes none of them misses nothing.
     let names = NAMES.iter().zip(counted).filter(|(_, counted)| *counted).map(|((name, _), _)| *name);

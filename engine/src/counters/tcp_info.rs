@@ -34,6 +34,9 @@ const DELIVERY_RATE: &str = "delivery_rate";
 const CONGESTION_WINDOW: &str = "congestion_window";
 const RTT: &str = "rtt";
 
+const NONE_SEEN: &str = "no TCP connection was there at the moment at which it looked: a load that ends by count has closed its own \
+                         by then (one that ends by time is looked at while they live)";
+
 /// The connections of one subject.
 struct Connections {
     kernel: SocketDiagnosis,
@@ -63,15 +66,14 @@ fn figures(found: &[TcpInfo]) -> Vec<Figure> {
         values.get(values.len() / 2).copied()
     };
     let retransmits = found.iter().map(|each| u64::from(each.retransmits)).sum();
-    [
-        (CONNECTIONS, Some(found.len() as u64)),
+    let of_them = [
         (RETRANSMITS, (!found.is_empty()).then_some(retransmits)),
         (DELIVERY_RATE, median(|each| each.delivery_rate)),
         (CONGESTION_WINDOW, median(|each| each.congestion_window.into())),
         (RTT, median(|each| u64::from(each.rtt_microseconds) * 1000)),
     ]
-    .map(|(name, value)| Figure::part(name, value))
-    .to_vec()
+    .map(|(name, value)| Figure::told(name, value, NONE_SEEN));
+    [Figure::part(CONNECTIONS, Some(found.len() as u64))].into_iter().chain(of_them).collect()
 }
 
 #[cfg(test)]
@@ -82,7 +84,10 @@ mod tests {
     fn of_no_connections_nothing_is_known_but_that() {
         let nothing = figures(&[]);
         assert_eq!(nothing[0], Figure::part(CONNECTIONS, Some(0)));
-        assert!(nothing[1..].iter().all(|figure| figure.value.is_none()), "{nothing:?}");
+        assert!(
+            nothing[1..].iter().all(|figure| figure.value.is_none() && figure.why == Some(NONE_SEEN)),
+            "{nothing:?}"
+        );
     }
 
     #[test]
@@ -98,5 +103,6 @@ mod tests {
         assert_eq!(value(RETRANSMITS), Some(8));
         assert_eq!(value(RTT), Some(30_000));
         assert_eq!(value(CONGESTION_WINDOW), Some(10));
+        assert!(found.iter().all(|figure| figure.why.is_none()), "{found:?}");
     }
 }

@@ -10,5 +10,5 @@ pub static ENTRY: Counter = Counter::of_event(
         source: "Linux, include/trace/events/sched.h, sched_waking, which is always called by whoever wakes; sched_wakeup may be by the other CPU",
     },
     "wake-ups",
-    TreeEvent::tracepoint("sched:sched_waking"),
+    TreeEvent::tracepoint("sched", "sched_waking"),
 );

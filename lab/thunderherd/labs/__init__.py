@@ -22,6 +22,11 @@ USUAL = next(iter(KINDS.values()))
 """Where nothing else is said; what is measured there needs no note of it."""
 
 
+def has_tcp(kind: str | None = None) -> bool:
+    """Whether connections in a lab of that kind are TCP's; None: of the usual one."""
+    return (USUAL if kind is None else KINDS[kind]).has_tcp
+
+
 def named(kinds: Iterable[Kind]) -> str:
     """`"loopback" and "veth"`, for a sentence."""
     return " and ".join(f'"{each.name}"' for each in kinds)

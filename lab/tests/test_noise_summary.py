@@ -1,4 +1,4 @@
-"""What the machine did beside the trials: soft interrupts by CPU, steal, segments sent again, or why not."""
+"""What the machine did beside the trials: soft interrupts, steal, retransmitted segments, or why not."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from conftest import made_trial
 from rich.console import Console
 
 from thunderherd.analysis import summarise
-from thunderherd.beside import RETRANSMITTED, SOFTIRQ, beside
-from thunderherd.beside_form import Beside
-from thunderherd.beside_view import CPUS_SHOWN, beside_view, print_beside
-from thunderherd.engine_lines import Ready
+from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
+from thunderherd.noise_summary import noise_summary
+from thunderherd.noise_view import CPUS_SHOWN, noise_view, print_noise
 from thunderherd.records import Noise, Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.results import Results, RunInfo
@@ -50,29 +49,34 @@ def summary_of(study: Study, **how: bool) -> Summary:
 
 
 def test_medians_over_trials(small_study: Study) -> None:
-    found = beside(trials_of(small_study))
+    found = noise_summary(trials_of(small_study), over_tcp=True)
     assert found is not None
     assert found.softirq_milliseconds_per_second == [100, 0]
     assert (found.steal_share, found.foreign_share, found.retransmitted) == (0.02, 0.1, 2)
     assert (found.trials, found.why) == (9, {})
+    assert {SOFTIRQ_RATES, RETRANSMITTED} <= set(NoiseSummary.model_fields)
 
 
 def test_what_is_missing_has_its_reason(small_study: Study) -> None:
-    found = beside(trials_of(small_study, recorded=False))
+    found = noise_summary(trials_of(small_study, recorded=False), over_tcp=True)
     assert found is not None
     assert (found.softirq_milliseconds_per_second, found.retransmitted) == ([], None)
-    assert set(found.why) == {SOFTIRQ, RETRANSMITTED}
-    unix = Ready.model_construct(port=None)
-    over_unix = beside([each.model_copy(update={"ready": unix}) for each in trials_of(small_study)])
+    assert set(found.why) == {SOFTIRQ_RATES, RETRANSMITTED}
+    over_unix = noise_summary(trials_of(small_study), over_tcp=False)
     assert over_unix is not None
     assert over_unix.retransmitted is None, "of other sockets of this machine"
     assert "Unix sockets" in over_unix.why[RETRANSMITTED]
-    assert beside([made_trial(small_study, "iterative", 1).model_copy(update={"noise": None})]) is None
+    assert (
+        noise_summary(
+            [made_trial(small_study, "iterative", 1).model_copy(update={"noise": None})], over_tcp=True
+        )
+        is None
+    )
 
 
 def test_a_cpu_that_came_late_is_told_of_those_that_knew_it(small_study: Study) -> None:
     one = made_trial(small_study, "iterative", 1)
-    found = beside([heard(one, [0.2], 0), heard(one, [0.2, 0.4], 0)])
+    found = noise_summary([heard(one, [0.2], 0), heard(one, [0.2, 0.4], 0)], over_tcp=True)
     assert found is not None
     assert found.softirq_milliseconds_per_second == [100, 200]
 
@@ -84,39 +88,39 @@ def test_the_tidy_table_has_it_by_trial(small_study: Study, tmp_path: Path) -> N
     )  # fmt: skip
     results = Results(tmp_path, info, trials_of(small_study), None)
     frame = results.frame()
-    assert frame[SOFTIRQ].to_list()[0] == [50.0, 0.0]
+    assert frame[SOFTIRQ_RATES].to_list()[0] == [50.0, 0.0]
     assert frame["retransmitted"].to_list()[-1] == 3
     results.write_tidy()
     written = polars.read_csv(tmp_path / "trials.csv")
-    assert json.loads(written[SOFTIRQ][0]) == [50.0, 0.0]
+    assert json.loads(written[SOFTIRQ_RATES][0]) == [50.0, 0.0]
     without = Results(tmp_path, info, trials_of(small_study, recorded=False), None).frame()
-    assert without[SOFTIRQ].to_list()[0] is None, "not recorded is not nothing"
+    assert without[SOFTIRQ_RATES].to_list()[0] is None, "not recorded is not nothing"
 
 
 def test_readers_are_told_with_the_reason(small_study: Study) -> None:
-    view = beside_view(summary_of(small_study), ["prefork"])
+    view = noise_view(summary_of(small_study), ["prefork"])
     assert view is not None
     (row,) = view.rows
     assert (row.contender, row.cells) == ("prefork", ("100", "0: 100, 1: 0.0", "2.0 %", "10.0 %", "2"))
     assert "both together" in view.legend[0]
 
-    view = beside_view(summary_of(small_study, recorded=False))
+    view = noise_view(summary_of(small_study, recorded=False))
     assert view is not None
     assert [row.cells[0] for row in view.rows] == ["-"] * 3
     assert any("soft interrupts are missing: its trials were made before" in line for line in view.legend)
     written = io.StringIO()
-    print_beside(view, Console(file=written, width=100))
-    assert "What the machine did beside" in written.getvalue()
+    print_noise(view, Console(file=written, width=100))
+    assert "What the machine did beside the trials" in written.getvalue()
 
 
 def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:
     rates = [float(cpu) for cpu in range(64)]
-    told = Beside(
+    told = NoiseSummary(
         trials=1, softirq_milliseconds_per_second=rates, steal_share=0, foreign_share=0, retransmitted=0
     )
     summary = summary_of(small_study)
-    one = summary.contenders[0].model_copy(update={"beside": told})
-    view = beside_view(summary.model_copy(update={"contenders": [one]}))
+    one = summary.contenders[0].model_copy(update={"noise": told})
+    view = noise_view(summary.model_copy(update={"contenders": [one]}))
     assert view is not None
     shown = view.rows[0].cells[1]
     assert shown.startswith("56: 56") and shown.endswith(f"and {64 - CPUS_SHOWN} with less")
@@ -126,7 +130,19 @@ def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:
 @pytest.mark.parametrize("recorded", [True, False])
 def test_the_report_has_it(small_study: Study, recorded: bool) -> None:
     html = render(summary_of(small_study, recorded=recorded))
-    section = html.partition('<section id="beside">')[2].partition("</section>")[0]
+    section = html.partition('<section id="noise">')[2].partition("</section>")[0]
     assert section.count('<td class="name">') == 3
+    assert "<th>Contender</th>" in section and ">Retransmitted</th>" in section, "as in the terminal"
     assert ("0: 100" in section) == recorded
     assert ("are missing" in section) != recorded
+
+
+def test_a_lab_without_tcp_retransmits_nothing(small_study: Study) -> None:
+    contenders = tuple(
+        each.model_copy(update={"lab": each.lab.model_copy(update={"kind": "unix"})})
+        for each in small_study.contenders
+    )
+    summary = summary_of(small_study.model_copy(update={"contenders": contenders}))
+    for each in summary.contenders:
+        assert each.noise is not None and each.noise.retransmitted is None
+        assert "Unix sockets" in each.noise.why[RETRANSMITTED]

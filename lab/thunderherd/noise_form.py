@@ -6,8 +6,11 @@ from pydantic import Field
 
 from thunderherd.estimates import Record
 
+SOFTIRQ_RATES, RETRANSMITTED = "softirq_milliseconds_per_second", "retransmitted"
+"""The figures that may be missing, as a summary and the tidy table call them."""
 
-class Beside(Record):
+
+class NoiseSummary(Record):
     """Medians over a contender's trials, each between the two samples that enclose its measured window."""
 
     trials: int
@@ -18,7 +21,7 @@ class Beside(Record):
     steal_share: float = Field(description="share of the machine's CPU time that the hypervisor took away")
     foreign_share: float = Field(description="share of it used by processes that are not part of the trial")
     retransmitted: float | None = Field(
-        description="TCP segments that sockets of both sides' network namespaces sent again, in a trial; "
+        description="TCP segments that sockets of both sides' network namespaces retransmitted, in a trial; "
         "null: they were not counted, and why"
     )
     why: dict[str, str] = Field(

@@ -9,15 +9,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.beside_form import Beside
-from thunderherd.figures import ABSENT, decimals, number, printable
+from thunderherd.figures import ABSENT, decimals, number, printable, share_in_percent
 from thunderherd.layout import Layout, print_table, prose
+from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records import Summary
 
 CPUS_SHOWN = 8
 """Those with the most time in soft interrupts; `summary.json` has all."""
 
-HEADINGS = ("Soft interrupts, ms/s", "by CPU", "Stolen", "Others", "Sent again")
+TITLE = "What the machine did beside the trials"
+HEADINGS = ("Contender", "Soft interrupts, ms/s", "by CPU", "Stolen", "Others", "Retransmitted")
 
 ONE_SIDED = (
     "Soft interrupts, whomever their packets were for: on one machine the receiver's part of the network's "
@@ -27,56 +28,57 @@ ONE_SIDED = (
 HOW = (
     "Medians over valid trials. Soft interrupts: milliseconds in each second, by CPUs counted from 0 in the "
     "order of /proc/stat, which counts in hundredths of a second. Stolen by the hypervisor, used by others: "
-    "of all CPU time. Sent again: TCP segments in a trial, by any socket in the network namespaces of both "
-    "sides."
+    "of all CPU time. Retransmitted: TCP segments in a trial, by any socket in the network namespaces of "
+    "both sides."
 )
 
 
 @dataclass(frozen=True)
-class BesideRow:
+class NoiseRow:
     """A contender: texts for a table."""
 
     contender: str
     cells: tuple[str, ...]
-    """As `HEADINGS` has them."""
+    """As `HEADINGS` has them behind the first."""
 
 
 @dataclass(frozen=True)
-class BesideView:
+class NoiseView:
     """What the machine did, with how to read it and what is missing."""
 
+    title: str
     headings: tuple[str, ...]
-    rows: list[BesideRow]
+    rows: list[NoiseRow]
     legend: list[str]
 
 
-def beside_view(summary: Summary, names: Sequence[str] = ()) -> BesideView | None:
+def noise_view(summary: Summary, names: Sequence[str] = ()) -> NoiseView | None:
     """Of these contenders, or of all; None where nothing is known of any."""
     told = [each for each in summary.contenders if not names or each.name in names]
-    rows = [BesideRow(each.name, _cells(each.beside)) for each in told if each.beside is not None]
+    rows = [NoiseRow(each.name, _cells(each.noise)) for each in told if each.noise is not None]
     if not rows:
         return None
     missing: dict[str, list[str]] = {}
     for each in told:
-        if each.beside is None:
+        if each.noise is None:
             missing.setdefault("no valid trial tells of it", []).append(each.name)
-        for figure, why in (each.beside.why if each.beside else {}).items():
+        for figure, why in (each.noise.why if each.noise else {}).items():
             missing.setdefault(f"{NAMES[figure]} are missing: {why}", []).append(each.name)
     reasons = [f"{', '.join(alike)}: {why}" for why, alike in missing.items()]
-    return BesideView(HEADINGS, rows, [ONE_SIDED, HOW, *map(printable, reasons)])
+    return NoiseView(TITLE, HEADINGS, rows, [ONE_SIDED, HOW, *map(printable, reasons)])
 
 
-NAMES = {"softirq_milliseconds_per_second": "soft interrupts", "retransmitted": "segments sent again"}
+NAMES = {SOFTIRQ_RATES: "soft interrupts", RETRANSMITTED: "retransmitted segments"}
 """The figures that may be missing, as a reason has them."""
 
 
-def _cells(told: Beside) -> tuple[str, ...]:
+def _cells(told: NoiseSummary) -> tuple[str, ...]:
     rates = told.softirq_milliseconds_per_second
     return (
         _rate(sum(rates)) if rates else ABSENT,
         _by_cpu(rates) if rates else ABSENT,
-        _percent(told.steal_share),
-        _percent(told.foreign_share),
+        share_in_percent(told.steal_share),
+        share_in_percent(told.foreign_share),
         ABSENT if told.retransmitted is None else f"{told.retransmitted:,.0f}",
     )
 
@@ -92,23 +94,20 @@ def _rate(value: float) -> str:
     return number(value, min(1, decimals([value])))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
-
-
-def print_beside(view: BesideView, console: Console) -> None:
+def print_noise(view: NoiseView, console: Console) -> None:
     """A table and how to read it."""
-    prose(console, "What the machine did beside", style="bold")
+    prose(console, view.title, style="bold")
     print_table(console, lambda layout: _table(view, layout))
     for line in view.legend:
         prose(console, line)
     console.print()
 
 
-def _table(view: BesideView, layout: Layout) -> Table:
+def _table(view: NoiseView, layout: Layout) -> Table:
     table = layout.table()
-    table.add_column("Contender", overflow="fold")
-    for heading in view.headings:
+    name, *figures = view.headings
+    table.add_column(name, overflow="fold")
+    for heading in figures:
         table.add_column(heading, justify="right", overflow="fold")
     for row in view.rows:
         table.add_row(Text(layout.name(row.contender)), *map(Text, row.cells))

@@ -1,0 +1,230 @@
+"""What `thunderherd knee` makes of what is typed, and of the trials that follow."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from thunderherd import engine
+from thunderherd.catalogue import Catalogue
+from thunderherd.engine_lines import Check
+from thunderherd.errors import UserError
+from thunderherd.knee_form import DesignKnee, KneePoint, KneeSummary
+from thunderherd.knee_plot import write_pictures
+from thunderherd.knee_study import Asked, goal_of, knee_study, probe_study
+from thunderherd.knee_summary import knees
+from thunderherd.knee_words import print_knees, sentences
+from thunderherd.records import TrialRecord
+from thunderherd.study import Study, load_study
+from thunderherd.trial import run_trial
+
+
+@pytest.fixture(scope="module")
+def offered(real_engine: Path) -> Catalogue:
+    return engine.catalogue()
+
+
+def asked(*designs: str, p99: str | None = "2ms", **more: Any) -> Asked:
+    percentiles = {"p50": None, "p90": None, "p99": p99, "p999": None, **more.pop("percentiles", {})}
+    return Asked(designs=designs or ("epoll", "prefork"), percentiles=percentiles, **more)
+
+
+def test_both_studies_can_be_run(offered: Catalogue, tmp_path: Path) -> None:
+    for name, text in (
+        ("probe", probe_study(asked(), offered)),
+        ("knee", knee_study(asked(), offered, {"epoll": 50_000.0, "prefork": 20_000.0})),
+    ):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(text)
+        study = load_study(str(file), "quick", [], offered)
+        assert study.repetitions
+    rates = {
+        base: sorted(int(each.load.settings["rate"]) for each in study.contenders if each.base == base)
+        for base in ("epoll", "prefork")
+    }
+    assert rates["epoll"][0] == 15_000
+    assert rates["epoll"][-1] == 52_000
+    assert [round(each * 0.4) for each in rates["epoll"]] == pytest.approx(rates["prefork"], rel=0.01)
+    assert all(each.settings.get("pool", 64) == 64 for each in study.contenders), (
+        "a worker for each connection"
+    )
+    assert study.measure.overload == "counts"
+
+
+def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
+    def milliseconds(**more: Any) -> int:
+        text = knee_study(asked("epoll", rates="100..1000", **more), offered, None)
+        return int(tomllib.loads(text)["load"]["settings"]["milliseconds"])
+
+    assert milliseconds() == 12_200
+    assert milliseconds(p99=None, percentiles={"p50": "1ms"}) == 1000
+    assert milliseconds(milliseconds=20_000) == 20_000
+    with pytest.raises(
+        UserError, match=r"--p99 takes 1,000 requests .* 12,200 ms; give --rates from 1,220 upw"
+    ):
+        milliseconds(milliseconds=1000)
+    with pytest.raises(UserError, match=r"--p999 takes 10,000 requests"):
+        milliseconds(p99=None, percentiles={"p999": "1ms"})
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"p99": None}, "none is given; give one of --p50, --p90, --p99, --p999: --p99 2ms"),
+        ({"percentiles": {"p50": "1ms"}}, "--p50 and --p99 are given"),
+        ({"p99": "2"}, "--p99 2: '' is no unit; allowed: a time above 0 with its unit"),
+        ({"p99": "0ms"}, "--p99 0ms; allowed: a time above 0"),
+        ({"p99": "fast"}, "is no number"),
+        ({"rates": "1k"}, "it takes LOW..HIGH, such as 1k..50k"),
+        ({"rates": "5k..1k"}, "allowed: LOW below HIGH"),
+        ({"rates": "1..1e9"}, "'1e9' is no number"),
+        ({"rates": "1k..1G"}, "allowed: LOW below HIGH, each a whole number from 1 to 10000000"),
+        ({"rates": "1k..9k", "blocks": 3}, "--blocks 3 are too few"),
+        ({"rates": "1k..9k", "workload": "stream"}, "stream"),
+        ({"rates": "1k..9k", "designs": ("epol",)}, "epoll"),
+        ({"rates": "1k..9k", "designs": ("epoll", "epoll")}, "epoll is given twice"),
+        (
+            {"rates": "1k..9k", "designs": ("design=prefork,pool=5",)},
+            "64 connections are kept, and 5 workers",
+        ),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(offered: Catalogue, more: dict[str, Any], words: str) -> None:
+    designs = more.get("designs", ())
+    with pytest.raises(UserError) as error:
+        given = asked(*designs, **{name: own for name, own in more.items() if name != "designs"})
+        goal_of(given)
+        knee_study(given, offered, None if given.rates else {"epoll": 1e4, "prefork": 1e4})
+    assert words in str(error.value)
+    assert str(error.value).startswith("knee: ")
+    assert "crossover" not in str(error.value)
+
+
+def test_a_goal_is_a_time(offered: Catalogue) -> None:
+    assert goal_of(asked(p99="500us")).seconds == pytest.approx(500e-6)
+    assert goal_of(asked(p99="1.5 ms")).seconds == pytest.approx(1.5e-3)
+    assert goal_of(asked()).metric == "latency_p99_seconds"
+
+
+def design(name: str, **more: Any) -> DesignKnee:
+    points = [
+        KneePoint(rate=rate, latency_seconds=latency, low=None, high=None, trials=8, overloaded=over)
+        for rate, latency, over in ((1000, 0.0005, 0), (2000, 0.001, 0), (4000, None, 8))
+    ]
+    usual: dict[str, Any] = {
+        "outcome": "one", "rate": 2345.6, "low": 2001.0, "high": None, "confidence": 0.961, "blocks": 8,
+        "between_rates": 8, "points": points, "left_out": {}, "why": None,
+    }  # fmt: skip
+    return DesignKnee(name=name, **{**usual, **more})
+
+
+def test_every_outcome_has_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gone = {"outcome": None, "rate": None, "low": None, "why": "at 1,000 already the load was late"}
+    found = KneeSummary(
+        workload="bytes", metric="latency_p99_seconds", goal_seconds=0.002, alpha=0.05,
+        equivalence_percent=3.0,
+        seed=1, command=[], capacities=None, notes=["a note"], pairs=[],
+        designs=[
+            design("epoll"), design("weak", outcome="none", rate=None, low=None, high=1000.0),
+            design("strong", outcome="all", rate=None, low=4000.0),
+            design("odd", outcome="unclear", rate=None),
+            design("lost", **gone),
+        ],
+    )  # fmt: skip
+    said = sentences(found)
+    assert said[0].startswith("epoll: up to 2,350 requests a second (96.1 % interval: above 2,000; 8 blocks)")
+    assert "lie between two rates" in said[0]
+    assert said[1].startswith("weak: none in this range")
+    assert said[2].startswith("strong: all of this range meets the goal: 1,000 to 4,000")
+    assert "do not agree" in said[3]
+    assert said[4] == "lost: cannot be told: at 1,000 already the load was late"
+    print_knees(found, Console(width=100))
+    shown = capsys.readouterr().out
+    assert "99th percentile of latency at most 2 ms" in shown
+    assert "0 of 8" in shown
+    svg, png = write_pictures(found, tmp_path)
+    assert "2,350" in svg.read_text()
+    assert png.stat().st_size > 1000
+    assert KneeSummary.model_validate_json(found.model_dump_json(by_alias=True)) == found
+
+
+# From trials to the answer ----------------------------------------------------------------------------------
+
+OVER = Check(name="achieved_rate", value=0.5, limit=0.01, holds=False, words="replies came")
+
+
+@pytest.fixture(scope="module")
+def searched(offered: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, TrialRecord]:
+    """The study of two designs at five rates, and a trial of one of them, to be copied."""
+    file = tmp_path_factory.mktemp("knee") / "knee.toml"
+    file.write_text(knee_study(asked(rates="2k..10k", points=5, blocks=8), offered, None))
+    study = load_study(str(file), "quick", ["noise.foreign_percent=100", "noise.steal_percent=100"], offered)
+    return study, run_trial(study, study.contenders[0], block=1, position=1, seed=1)
+
+
+def trials_of(
+    searched: tuple[Study, TrialRecord], capacities: dict[str, float], lost: tuple[str, ...] = ()
+) -> list[TrialRecord]:
+    """Eight blocks in which 99th percentiles are those of M/M/1, and a server at its capacity does not keep
+    up."""
+    study, pattern = searched
+    found = []
+    for block in range(1, 9):
+        for each in study.contenders:
+            left = capacities[each.base] * (1 + 0.002 * block) - int(each.load.settings["rate"])
+            (load,) = pattern.loads
+            assert load.validity is not None
+            checks = [] if left > 0 else [OVER]
+            load = load.model_copy(update={"validity": load.validity.model_copy(update={"checks": checks})})
+            p99 = math.log(100) / left if left > 0 else None
+            update = {
+                "contender": each.name, "block": block, "loads": [load],
+                "metrics": {"latency_p99_seconds": p99},
+                "valid": each.name not in lost, "attempt": 2 if each.name in lost else 1,
+                "invalid_reasons": ["load: send_lag"] if each.name in lost else [],
+            }  # fmt: skip
+            found.append(pattern.model_copy(update=update))
+    return found
+
+
+def test_knees_follow_from_the_trials(searched: tuple[Study, TrialRecord]) -> None:
+    trials = trials_of(searched, {"epoll": 12_000.0, "prefork": 7_000.0})
+    (pair,), (epoll, prefork) = knees(searched[0], trials, 0.002)
+    assert epoll.outcome == prefork.outcome == "one"
+    assert epoll.rate == pytest.approx(12_000 - math.log(100) / 0.002, rel=0.03)
+    assert prefork.rate == pytest.approx(7_000 - math.log(100) / 0.002, rel=0.06)
+    assert [point.overloaded for point in prefork.points] == [0, 0, 0, 0, 8]
+    assert prefork.points[-1].latency_seconds is None
+    assert (pair.verdict, epoll.blocks) == ("higher", 8)
+    assert pair.ratio == pytest.approx((epoll.rate or 0) / (prefork.rate or 1), rel=0.01)
+
+
+def test_none_and_all_come_from_trials_too(searched: tuple[Study, TrialRecord]) -> None:
+    trials = trials_of(searched, {"epoll": 50_000.0, "prefork": 3_000.0})
+    (pair,), (epoll, prefork) = knees(searched[0], trials, 0.002)
+    assert (epoll.outcome, epoll.high, prefork.outcome, prefork.low) == ("all", None, "none", None)
+    assert (pair.verdict, pair.ratio) == ("higher", None)
+
+
+def test_above_a_rate_at_which_the_load_itself_failed_nothing_is_known(
+    searched: tuple[Study, TrialRecord],
+) -> None:
+    study = searched[0]
+    rates = sorted(int(each.load.settings["rate"]) for each in study.contenders if each.base == "epoll")
+    named = {int(each.load.settings["rate"]): each.name for each in study.contenders if each.base == "epoll"}
+    capacities = {"epoll": 12_000.0, "prefork": 7_000.0}
+    pairs, (epoll, prefork) = knees(study, trials_of(searched, capacities, (named[rates[3]],)), 0.002)
+    assert (epoll.outcome, epoll.low) == ("all", pytest.approx(rates[2]))
+    assert list(epoll.left_out) == rates[3:]
+    assert epoll.left_out[rates[4]] == f"the load failed at {rates[3]:,} already"
+    assert "send_lag" in epoll.left_out[rates[3]]
+    assert prefork.outcome == "one"
+    assert len(pairs) == 1
+    pairs, (epoll, _) = knees(study, trials_of(searched, capacities, (named[rates[1]],)), 0.002)
+    assert (epoll.outcome, pairs) == (None, [])
+    assert "the load did not measure its server" in (epoll.why or "")

@@ -1,0 +1,172 @@
+"""Loads with a schedule, with the engine itself: what they tell, and what follows where they do not keep
+it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_studies import head
+
+from thunderherd import engine
+from thunderherd.engine_lines import Check, LoadResult, Validity
+from thunderherd.histograms import merged, percentile_ns
+from thunderherd.latency_label import latency_notes
+from thunderherd.load_validity import OVERLOADED, validity_faults, validity_warnings
+from thunderherd.metrics import METRICS
+from thunderherd.observation import Observation
+from thunderherd.open_loop import is_of_open_loop
+from thunderherd.records import TrialRecord
+from thunderherd.study import Study, load_study
+from thunderherd.trial import run_trial
+
+OPEN = head(
+    "open", metric="latency_p50_seconds", kind="open", load="processes = 1\n",
+    settings='rate = 2000, clients = 4, connections = "kept", milliseconds = 400, bytes = 100',
+) + """\
+[sizes.quick]
+repetitions = 1
+[[contenders]]
+name = "slow"
+design = "epoll"
+settings = { spin_microseconds = 2000 }
+[[contenders]]
+name = "closed"
+design = "epoll"
+load = { kind = "closed_connections", settings = { clients = 4, connections = "kept", milliseconds = 300 } }
+"""  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    file = tmp_path_factory.mktemp("open") / "open.toml"
+    file.write_text(OPEN)
+    return load_study(str(file), "quick", [], engine.catalogue())
+
+
+@pytest.fixture(scope="module")
+def overloaded(study: Study) -> TrialRecord:
+    """Requests of 2 ms come every half a millisecond."""
+    return run_trial(study, study.contender("slow"), block=1, position=1, seed=1)
+
+
+@pytest.fixture(scope="module")
+def closed(study: Study) -> TrialRecord:
+    return run_trial(study, study.contender("closed"), block=1, position=1, seed=1)
+
+
+def test_latency_runs_from_when_a_request_was_due(overloaded: TrialRecord) -> None:
+    metrics = overloaded.metrics
+    assert metrics is not None
+    p50, service, wait = (
+        float(metrics[f"{name}_p50_seconds"] or 0) for name in ("latency", "service_time", "connection_wait")
+    )
+    assert p50 > 0.1, "the queue grows for all of 0.4 s"
+    assert 0.002 <= service < 0.5 * p50, "four connections at most are in service"
+    assert service + wait == pytest.approx(p50, rel=0.3)
+    assert metrics["offered_per_second"] == 2000
+    assert float(metrics["share_of_offered"] or 0) < 0.5
+    assert float(metrics["waited_share"] or 0) > 0.5
+    assert float(metrics["in_system"] or 0) > 4
+    assert float(metrics["generator_share"] or 0) < 0.95
+    assert metrics["latency_p999_seconds"] is None
+
+
+def test_a_rate_that_is_not_achieved_forbids_to_count_the_trial(overloaded: TrialRecord) -> None:
+    assert not overloaded.valid
+    assert overloaded.invalid_reasons[0].startswith("load: achieved_rate = 0.")
+    assert "lower load.settings.rate" in overloaded.invalid_reasons[0]
+    assert "--" not in overloaded.invalid_reasons[0]
+
+
+def test_histograms_are_kept_whole(overloaded: TrialRecord) -> None:
+    kept = TrialRecord.model_validate_json(overloaded.model_dump_json(by_alias=True))
+    assert kept == overloaded
+    (load,) = kept.loads
+    assert load.scheduled is not None
+    for times in (load.latency, load.scheduled.service_time, load.scheduled.send_lag, load.scheduled.gaps):
+        assert times is not None
+        assert times.histogram
+        both = merged([times.histogram, times.histogram])
+        assert both.total_count == 2 * times.requests
+        assert percentile_ns(both, 0.5) == pytest.approx(times.p50_ns, rel=2e-3, abs=2)
+        assert both.get_max_value() == pytest.approx(times.maximum_ns, rel=2e-3)
+
+
+def test_a_closed_loop_has_none_of_it(closed: TrialRecord) -> None:
+    metrics = closed.metrics
+    assert metrics is not None
+    told = [name for name in METRICS if is_of_open_loop(name) and metrics[name] is not None]
+    assert told == []
+    assert metrics["latency_p50_seconds"]
+    assert metrics["in_system"] == pytest.approx(4, rel=0.2)
+
+
+def test_which_kind_of_latency_it_is_stands_beside_it(
+    study: Study, overloaded: TrialRecord, closed: TrialRecord
+) -> None:
+    of_closed, of_open = latency_notes(study, [overloaded, closed])
+    assert of_closed.startswith("latency of closed is of a closed loop")
+    assert of_open.startswith("latency of slow is of an open loop")
+    (alone,) = latency_notes(study, [closed])
+    assert alone.startswith("latency is of a closed loop")
+
+
+def test_a_client_that_is_the_slower_end_forbids_its_own_rates_alone(
+    study: Study, closed: TrialRecord
+) -> None:
+    (load,) = closed.loads
+    busy = saturated(load)
+    contender = study.contender("closed")
+    (reason,) = validity_faults(Observation(contender, loads=[busy]))
+    assert reason.startswith("load: generator_cpu = 0.99, allowed: at most 0.95: ")
+    assert "more load.settings.threads" in reason
+    assert "lab.client_cpus" in reason
+    of_server = contender.model_copy(update={"metric": "server_cpu_per_request"})
+    seen = Observation(of_server, loads=[busy])
+    assert list(validity_faults(seen)) == []
+    assert [each for each in validity_warnings(seen) if "slower end" in each]
+    stream = Observation(contender, loads=[busy.model_copy(update={"measured_by": "bytes_to_clients"})])
+    assert list(validity_faults(stream)) == []
+
+
+def saturated(load: LoadResult) -> LoadResult:
+    assert load.validity is not None
+    words = "the client may be what was measured; more --threads, a CPU of its own (--cpus), or a lower rate"
+    check = Check(name="generator_cpu", value=0.99, limit=0.95, holds=False, words=words)
+    return load.model_copy(
+        update={"validity": Validity(valid=None, checks=[check], generators=[], in_system=4.0)}
+    )
+
+
+def test_clients_that_use_up_their_cpus_are_told_of(study: Study, closed: TrialRecord) -> None:
+    """Of loads without an event loop, by the CPU time of all their processes."""
+    contender = study.contender("closed")
+    pinned = contender.model_copy(update={"lab": contender.lab.model_copy(update={"client_cpus": (1,)})})
+    (load,) = closed.loads
+    own = {"validity": None, "elapsed_ns": 1_000_000, "system_ns": 0}
+    for used, told in ((960_000, 1), (940_000, 0)):
+        result = load.model_copy(update={**own, "user_ns": used})
+        assert len(list(validity_warnings(Observation(pinned, loads=[result])))) == told
+        assert list(validity_warnings(Observation(contender, loads=[result]))) == []
+
+
+def test_a_study_may_want_trials_that_the_server_did_not_keep_up_with(
+    study: Study, overloaded: TrialRecord
+) -> None:
+    contender, loads = study.contender("slow"), overloaded.loads
+    seen = Observation(contender, overload_counts=True, loads=loads)
+    assert list(validity_faults(seen)) == []
+    assert list(validity_warnings(seen)) == [OVERLOADED]
+    # Where the load was late by itself, nobody knows whose fault the rest is.
+    (load,) = loads
+    assert load.validity is not None
+    late = Check(name="send_lag", value=1e6, limit=1e5, holds=False, words="the load itself was late")
+    validity = load.validity.model_copy(update={"checks": [*load.validity.checks, late]})
+    seen = Observation(
+        contender, overload_counts=True, loads=[load.model_copy(update={"validity": validity})]
+    )
+    assert [each.partition(" =")[0] for each in validity_faults(seen)] == [
+        "load: achieved_rate",
+        "load: send_lag",
+    ]

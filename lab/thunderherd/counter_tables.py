@@ -1,0 +1,192 @@
+"""Every counter that a run was asked for, and what follows from two of them, by side, as rows and columns of
+texts: for `thunderherd table --counters` and the report.
+
+Everything is taken from the summary. A figure that is extrapolated, and one that is missing, has a mark; what
+the marks say stands below each table, each reason once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+
+from thunderherd.figures import ABSENT, extrapolated, not_offered, number, printable
+from thunderherd.layout import prose
+from thunderherd.matrices import Cell, Matrix, Reasons, digits_for, shown_of, unit_for, why_none
+from thunderherd.metrics import (
+    ELAPSED,
+    HELD,
+    NANOSECONDS,
+    PER,
+    PER_CONNECTION,
+    PER_REQUEST,
+    RATIOS,
+    SIDES,
+    Side,
+    metric,
+)
+from thunderherd.records import ContenderSummary, Summary
+from thunderherd.sweep_tables import print_matrix
+
+__all__ = ["LEGEND", "CounterTables", "asks_for_counters", "counter_tables", "print_counters"]
+
+LEGEND = (
+    "What is not per anything is of the whole window, or as it was near its end. The clients' counts are of "
+    "all of their load."
+)
+NOT_TOLD = (
+    "not told in each of its trials: there was no connection that could be asked, or the kernel does not "
+    "tell it, or it was read late"
+)
+WHOSE: dict[Side, str] = {"server": "Server", "client": "Clients"}
+FURTHER = [per for per in PER if per not in (PER_REQUEST, PER_CONNECTION)]
+"""What counters are divided by besides, in tables of their own."""
+
+
+@dataclass(frozen=True)
+class CounterTables:
+    """What was counted of the contenders that stand together, of each side: the main table's, or those at a
+    point of a sweep."""
+
+    where: str
+    """Empty of the main table."""
+    first: list[Matrix]
+    """Per request, with what follows from two counters, and what is as it was at a moment."""
+    further: list[Matrix]
+    """Per byte, per second."""
+
+
+def asks_for_counters(summary: Summary) -> bool:
+    """Whether the run was asked for any counter in all of its trials."""
+    return bool(summary.study.counters)
+
+
+def counter_tables(summary: Summary, between: str = "..") -> list[CounterTables]:
+    """The tables of each place; none where no counter was asked for. `between` the ends of intervals."""
+    if not asks_for_counters(summary):
+        return []
+    places: dict[str, list[ContenderSummary]] = {}
+    for each in summary.contenders:
+        where = f"Sweep {each.sweep} at {each.point}" if each.sweep else ""
+        places.setdefault(printable(where), []).append(each)
+    return [
+        CounterTables(
+            where,
+            [_matrix(summary, group, side, PER_REQUEST, between) for side in SIDES],
+            [
+                found
+                for side in SIDES
+                for per in FURTHER
+                if (found := _matrix(summary, group, side, per, between)).rows
+            ],
+        )
+        for where, group in places.items()
+    ]
+
+
+def print_counters(summary: Summary, console: Console) -> None:
+    """Prints them all."""
+    for tables in counter_tables(summary):
+        for matrix in [*tables.first, *tables.further]:
+            console.print()
+            head = f"{tables.where}. " if tables.where else ""
+            print_matrix(replace(matrix, caption=f"{head}{matrix.caption}"), console)
+    console.print()
+    prose(console, LEGEND)
+
+
+def _matrix(
+    summary: Summary, group: Sequence[ContenderSummary], side: Side, per: str, between: str
+) -> Matrix:
+    """Counters x contenders, of a side. Without rows where nothing is known by this measure."""
+    if per == PER_REQUEST:
+        names = [*_first_names(summary, group, side)]
+    else:
+        names = [f"{side}.{figure}{per}" for figure in summary.study.counters]
+        there = {name for name in names if _is_known(summary, group, name)}
+        names = [name for name in names if name in there or (there and not_offered(summary, name))]
+    reasons = Reasons()
+    shares = [
+        each.scaled[name]
+        for name in names
+        for each in group
+        if name in each.scaled and shown_of(summary, each, name)
+    ]
+    scaled = reasons.mark(extrapolated(shares)) if shares else ""
+    rows = tuple(
+        (_head(summary, group, side, name), _cells(summary, group, name, between, reasons, scaled))
+        for name in names
+    )
+    columns = tuple(each.base for each in group)
+    caption = WHOSE[side] if per == PER_REQUEST else f"{WHOSE[side]}, {PER[per]}"
+    return Matrix(caption, "counter", columns, rows, tuple(reasons.notes))
+
+
+def _first_names(summary: Summary, group: Sequence[ContenderSummary], side: Side) -> Iterator[str]:
+    """The metrics of the first table: of each figure per request, or else whole; then those made of two."""
+    figures = [*summary.study.counters]
+    for figure in figures:
+        per_request, whole = f"{side}.{figure}{PER_REQUEST}", f"{side}.{figure}"
+        known = [name for name in (per_request, whole) if _is_known(summary, group, name)]
+        # Some counters have nothing but parts.
+        parts = [f"{side}.{each}" for each in figures if each.startswith(f"{figure}.")]
+        if known or not any(_is_known(summary, group, part) for part in parts):
+            yield known[0] if known else whole
+    for ratio, made in RATIOS.items():
+        asked = [part for part in made.parts if part in figures]
+        if asked and all(part in figures or part == ELAPSED for part in made.parts):
+            yield f"{side}.{ratio}"
+    if side == "server":
+        yield from (f"{side}.{figure}{PER_CONNECTION}" for figure in HELD if figure in figures)
+
+
+def _is_known(summary: Summary, group: Sequence[ContenderSummary], name: str) -> bool:
+    return any(shown_of(summary, each, name) for each in group)
+
+
+def _head(summary: Summary, group: Sequence[ContenderSummary], side: Side, name: str) -> str:
+    """A metric without its side, and without the measure that the whole table is by; with its unit."""
+    what, counters = name.partition(".")[2], summary.study.counters
+    words = metric(name, counters).words.replace(f" {SIDES[side]}", "")
+    unit = unit_for(summary, name, [shown_of(summary, each, name) for each in group]).name
+    if not unit and counters.get(what) not in (None, NANOSECONDS):
+        unit = counters[what]
+    for per in FURTHER:
+        words = words.removesuffix(f" {PER[per]}")
+    if not any(mark in what for mark in ":/"):
+        words = words.replace(".", ", ")
+    has_unit = unit and unit not in ("/s", "1/s") and unit not in words.split()
+    return printable(f"{words} ({unit})" if has_unit else words)
+
+
+def _cells(
+    summary: Summary,
+    group: Sequence[ContenderSummary],
+    name: str,
+    between: str,
+    reasons: Reasons,
+    scaled: str,
+) -> tuple[Cell, ...]:
+    figures = [shown_of(summary, each, name) for each in group]
+    unit = unit_for(summary, name, figures)
+    digits = digits_for([unit.of(figure.value) for figure in figures if figure], name)
+    return tuple(
+        Cell(ABSENT, mark=reasons.mark(_why(summary, name, each)))
+        if figure is None
+        else Cell(
+            number(unit.of(figure.value), digits),
+            span=figure.span(unit, digits, between),
+            mark=scaled if name in each.scaled else "",
+        )
+        for each, figure in zip(group, figures, strict=True)
+    )
+
+
+def _why(summary: Summary, name: str, each: ContenderSummary) -> str:
+    """Why a contender has no such figure; where the machine does not offer it, in the same words for all."""
+    if each.blocks and (why := not_offered(summary, name)):
+        return why
+    figure = name.partition(".")[2]
+    return NOT_TOLD if each.blocks and figure in summary.study.counters else why_none(summary, name, each)

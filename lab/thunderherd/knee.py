@@ -1,0 +1,247 @@
+"""The highest rate at which a latency goal is met: pure arithmetic, from one number per trial.
+
+Within a block each design has a trial at every rate. There
+
+1. the percentile is made a monotone function of the rate: the isotonic regression of its logarithm;
+2. the knee lies where that function reaches the goal, on the straight line between the logarithms of the
+   rates to both sides.
+
+A trial whose server did not keep up with its rate has no percentile that means anything (it grows for as long
+as one measures): it is beyond every goal, and where it is the first that is, the knee is known to lie between
+two rates, and no better. So a block gives a *range* of rates, whose ends may be equal, be 0 (no rate of the
+run meets the goal) or infinite (every one does).
+
+Over blocks the lower ends are a sample and the upper ends are one: the Hodges-Lehmann estimate is the middle
+of theirs, on logarithms, and its interval reaches from the lower bound by Walsh averages of the lower ends to
+the upper bound of the upper ends. Two designs are compared within blocks: one is shown to have the higher
+knee if its *lower* ends lie above the other's *upper* ends by an exact signed-rank test. Where knees are
+known to lie between two rates, all of this errs to the side of saying less.
+
+What is estimated is the knee of trials as long as these: in a window that is short against the time in which
+a queue forgets, its percentile is more often too low than too high, and the knee too high by as much.
+
+Sources: Barlow, Bartholomew, Bremner and Brunk (1972), chapter 1; and those of samples.py and statistics.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from thunderherd.samples import Vector, signed_rank, walsh_averages, walsh_estimate
+from thunderherd.statistics import EQUIVALENCE_RATIO, holm
+
+__all__ = ["AtRate", "Knee", "Outcome", "PairOfKnees", "RateRange", "compare_knees", "knee", "knee_of_block"]
+
+OVERLOADED = math.log(10)
+"""What a trial that is beyond every goal counts as at least for its neighbours: ten times the goal. Noise may
+make one of a low rate so, and isotonic regression then weighs it against them."""
+
+FAR = 1e6
+"""In the place of an infinite logarithm: signed ranks ask for no more than that it is the largest."""
+
+Outcome = Literal["one", "none", "all", "unclear"]
+"""A knee; none in this range; all of this range meets the goal; some blocks say the one and some the
+other."""
+
+Verdict = Literal["higher", "lower", "equivalent", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class AtRate:
+    """One trial: requests a second, the percentile in seconds, and whether the server did not keep up.
+
+    `latency` is None where it is not known, which is so of overloaded trials alone.
+    """
+
+    rate: float
+    latency: float | None
+    overloaded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RateRange:
+    """Where a block's knee lies: requests a second, from 0 up to infinity."""
+
+    low: float
+    high: float
+
+
+def knee_of_block(trials: Sequence[AtRate], goal: float) -> RateRange:
+    """The knee of the trials of one design in one block, at two rates or more, for a goal in seconds."""
+    ordered = sorted(trials, key=lambda trial: trial.rate)
+    rates = [trial.rate for trial in ordered]
+    if len(set(rates)) < 2 or len(set(rates)) < len(rates) or rates[0] <= 0:
+        raise ValueError(f"a knee takes two different rates above 0 or more, each once, got {rates}")
+    if not goal > 0 or math.isinf(goal):
+        raise ValueError(f"a goal is a time above 0, got {goal}")
+    # Imported when it is needed: scipy takes most of a second.
+    from scipy.optimize import isotonic_regression
+
+    beyond = np.array([_beyond(trial, goal) for trial in ordered])
+    fitted = isotonic_regression(beyond, increasing=True).x
+    above = np.flatnonzero(fitted > 0)
+    if not above.size:
+        return RateRange(rates[-1], math.inf)
+    first = int(above[0])
+    if first == 0:
+        return RateRange(0.0, rates[0])
+    pool = np.flatnonzero(np.isclose(fitted, fitted[first], rtol=1e-12, atol=0.0))
+    if any(ordered[place].overloaded for place in pool):
+        return RateRange(rates[first - 1], rates[first])
+    share = -fitted[first - 1] / (fitted[first] - fitted[first - 1])
+    at = math.exp((1 - share) * math.log(rates[first - 1]) + share * math.log(rates[first]))
+    return RateRange(at, at)
+
+
+def _beyond(trial: AtRate, goal: float) -> float:
+    """The logarithm of latency over goal."""
+    if trial.latency is None and not trial.overloaded:
+        raise ValueError(f"no percentile is known at {trial.rate:g} requests a second, which kept up")
+    if trial.latency is not None and not (trial.latency > 0 and math.isfinite(trial.latency)):
+        raise ValueError(f"a latency is above 0, got {trial.latency} at {trial.rate:g} requests a second")
+    own = -math.inf if trial.latency is None else math.log(trial.latency / goal)
+    return max(own, OVERLOADED) if trial.overloaded else own
+
+
+# Over blocks ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """What the blocks of one design say.
+
+    `value` is given of the outcome `one` alone. `low` is 0 and `high` infinite where the interval reaches
+    beyond the rates of the run, or the blocks are too few for one; it then holds the knee with at least
+    `confidence` all the same. `between` says in how many blocks the knee is known to lie between two rates,
+    and no better.
+    """
+
+    outcome: Outcome
+    value: float | None
+    low: float
+    high: float
+    confidence: float
+    blocks: int
+    between: int
+
+
+def knee(ranges: Sequence[RateRange], alpha: float = 0.05) -> Knee:
+    """The knee over blocks, with an interval that misses it with at most `alpha`."""
+    if not ranges:
+        raise ValueError("a knee needs one block or more, got none")
+    lower = walsh_estimate(_walsh([each.low for each in ranges]), alpha)
+    upper = walsh_estimate(_walsh([each.high for each in ranges]), alpha)
+    between = sum(0 < each.low < each.high < math.inf for each in ranges)
+    is_below, is_above = lower.value < -FAR / 4, upper.value > FAR / 4
+    outcome: Outcome = (
+        "unclear" if is_below and is_above else "none" if is_below else "all" if is_above else "one"
+    )
+    value = math.exp((lower.value + upper.value) / 2) if outcome == "one" else None
+    low = 0.0 if lower.low is None else _rate(lower.low)
+    high = math.inf if upper.high is None else _rate(upper.high)
+    return Knee(outcome, value, low, high, min(lower.confidence, upper.confidence), len(ranges), between)
+
+
+def _walsh(rates: Sequence[float]) -> Vector:
+    return walsh_averages([_logarithm(rate) for rate in rates])
+
+
+def _logarithm(rate: float) -> float:
+    """FAR below and above of 0 and of infinity."""
+    return -FAR if rate == 0 else FAR if math.isinf(rate) else math.log(rate)
+
+
+def _rate(logarithm: float) -> float:
+    """A Walsh average in which one infinite end has a part is infinite as well."""
+    return 0.0 if logarithm < -FAR / 4 else math.inf if logarithm > FAR / 4 else math.exp(logarithm)
+
+
+# Against each other -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PairOfKnees:
+    """The knee of `a` over that of `b`: `ratio` where both are known in the middle, with `low` to `high`,
+    None where it has no end; p-values are Holm's, over all pairs."""
+
+    a: str
+    b: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    p_adjusted: float
+    p_equivalent_adjusted: float
+    verdict: Verdict
+    blocks: int
+
+
+def compare_knees(
+    ranges: Mapping[str, Sequence[RateRange]],
+    *,
+    alpha: float = 0.05,
+    equivalence_ratio: float = EQUIVALENCE_RATIO,
+    family: int | None = None,
+) -> list[PairOfKnees]:
+    """Every pair of designs, block by block. Each has as many blocks, in the same order.
+
+    `family` is the number of pairs that were declared, where some designs have no knees at all.
+    """
+    if len({len(each) for each in ranges.values()}) > 1:
+        raise ValueError(f"as many blocks for each, got { {name: len(own) for name, own in ranges.items()} }")
+    pairs = list(combinations(ranges, 2))
+    margin = math.log(equivalence_ratio)
+    least: dict[tuple[str, str], Vector] = {}
+    most: dict[tuple[str, str], Vector] = {}
+    p_different, p_equivalent, is_higher = [], [], {}
+    for pair in pairs:
+        a, b = (ranges[name] for name in pair)
+        # The least and the most that the logarithms of both knees can be apart.
+        least[pair] = np.array([_apart(x.low, y.high) for x, y in zip(a, b, strict=True)])
+        most[pair] = np.array([_apart(x.high, y.low) for x, y in zip(a, b, strict=True)])
+        higher, lower = signed_rank(least[pair]).p_greater, signed_rank(most[pair]).p_less
+        is_higher[pair] = higher < lower
+        p_different.append(min(1.0, 2 * min(higher, lower)))
+        inside = max(signed_rank(least[pair] + margin).p_greater, signed_rank(most[pair] - margin).p_less)
+        p_equivalent.append(min(1.0, 2 * inside))
+    declared = family or len(pairs)
+    adjusted = zip(pairs, holm(p_different, declared), holm(p_equivalent, declared), strict=True)
+    found = []
+    for pair, different, equivalent in adjusted:
+        low, high = (walsh_estimate(walsh_averages(ends[pair]), alpha) for ends in (least, most))
+        verdict: Verdict = "undecided"
+        if equivalent <= alpha:
+            verdict = "equivalent"
+        elif different <= alpha:
+            verdict = "higher" if is_higher[pair] else "lower"
+        known = max(abs(low.value), abs(high.value)) < FAR / 4
+        found.append(
+            PairOfKnees(
+                a=pair[0],
+                b=pair[1],
+                ratio=math.exp((low.value + high.value) / 2) if known else None,
+                low=_ratio(low.low),
+                high=_ratio(high.high),
+                confidence=min(low.confidence, high.confidence),
+                p_adjusted=different,
+                p_equivalent_adjusted=equivalent,
+                verdict=verdict,
+                blocks=len(least[pair]),
+            )
+        )
+    return found
+
+
+def _apart(a: float, b: float) -> float:
+    """Of the logarithms of two ends; far where one of them is 0 or infinite."""
+    return _logarithm(a) - _logarithm(b)
+
+
+def _ratio(logarithm: float | None) -> float | None:
+    return None if logarithm is None or abs(logarithm) > FAR / 4 else math.exp(logarithm)

@@ -1,0 +1,155 @@
+"""The command `knee`: what each design can do at all, then its latency at shares of that, and the answer.
+
+```
+DIR/probe.toml, DIR/probe/   a short closed loop, where no rates are given: between which rates to look
+DIR/knee.toml, DIR/knee/     the designs at their rates, in blocks
+DIR/knee.json                the answer (docs/reference/knee.schema.json)
+DIR/knee.svg, DIR/knee.png   latency over rate
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from thunderherd.errors import UserError
+from thunderherd.knee_study import (
+    CLOSED,
+    OPEN,
+    Asked,
+    Goal,
+    goal_of,
+    knee_study,
+    probe_study,
+    requests_per_second,
+)
+from thunderherd.stages import SIZE, Stages
+
+if TYPE_CHECKING:
+    from thunderherd.catalogue import Catalogue
+    from thunderherd.knee_form import KneeSummary
+    from thunderherd.records import Summary
+
+ANSWER = "knee.json"
+
+
+def find_knees(
+    asked: Asked,
+    *,
+    fixed: Sequence[str],
+    seed: int | None,
+    out: Path | None,
+    resume: bool,
+    command: Sequence[str],
+) -> int:
+    """Runs the search, prints the answer, draws it, writes the report; the exit status of the command.
+
+    The parameters are those of `crossover_run.find_crossover`. The status is 0 for an answer, "none in this
+    range" among them; 1 where a design has none, as the load did not measure it.
+    """
+    from thunderherd.engine import catalogue
+    from thunderherd.results import default_directory
+
+    offered, goal = catalogue(), goal_of(asked)
+    directory = out or default_directory("knee")
+    first = "probe" if asked.rates is None else "knee"
+    # What the words alone show to be wrong is said before anything runs.
+    text = probe_study(asked, offered) if asked.rates is None else knee_study(asked, offered, None)
+    stages = Stages(directory, offered, tuple(fixed), tuple(command), resume, first)
+    stages.check_place()
+    capacities = None
+    if asked.rates is None:
+        alone = tuple(each for each in fixed if _is_of_both(each, offered))
+        probe = Stages(directory, offered, alone, tuple(command), resume, first)
+        summary = probe.stage("probe", text, seed)
+        seed, capacities = summary.study.seed, _capacities(directory / "probe")
+        text = knee_study(asked, offered, capacities)
+    last = stages.stage("knee", text, seed)
+    found = _answer(stages, goal, last, capacities)
+    _show(found, last, directory)
+    return 0 if all(each.outcome is not None for each in found.designs) else 1
+
+
+def _is_of_both(override: str, offered: Catalogue) -> bool:
+    """Whether a `key=value` is not of the open loop alone."""
+    name = override.partition("=")[0].strip().rpartition(".")[2]
+    of_open, of_closed = (
+        {each.name for each in load.settings} if (load := offered.load(kind)) else set()
+        for kind in (OPEN, CLOSED)
+    )
+    return name not in of_open - of_closed
+
+
+def _capacities(run: Path) -> dict[str, float]:
+    """Requests a second of each design in a closed loop. Raises UserError for one that answered none rightly.
+
+    Nothing is judged by them, so whether its server was read in time, or its client was the slower end, does
+    not matter.
+    """
+    from thunderherd.results import load
+
+    trials = load(run).trials
+    found = {}
+    for name in dict.fromkeys(trial.contender for trial in trials):
+        own = [trial for trial in trials if trial.contender == name]
+        right = [trial for trial in own if not any(each.tally.errors for each in trial.loads)]
+        rates = [rate for trial in right if (rate := requests_per_second(trial.loads))]
+        if not rates:
+            reason = "; ".join(own[-1].invalid_reasons)
+            raise UserError(f"knee: {name} did not work in a closed loop: {reason}; its trials are in {run}")
+        found[name] = median(rates)
+    return found
+
+
+def _answer(stages: Stages, goal: Goal, last: Summary, capacities: dict[str, float] | None) -> KneeSummary:
+    """The answer, which is written too."""
+    from thunderherd.knee_form import KneeSummary
+    from thunderherd.knee_summary import knees
+    from thunderherd.results import load, write_text
+    from thunderherd.study import load_study
+
+    directory = stages.directory
+    study = load_study(str(directory / "knee.toml"), SIZE, stages.fixed, stages.catalogue)
+    pairs, designs = knees(study, load(directory / "knee").trials, goal.seconds)
+    notes = list(last.study.notes)
+    if capacities:
+        told = ", ".join(f"{name} {rate:,.0f}" for name, rate in capacities.items())
+        notes.insert(0, f"rates are shares of what a closed loop came to, in requests a second: {told}")
+    found = KneeSummary(
+        workload=study.contenders[0].workload,
+        metric=goal.metric,
+        goal_seconds=goal.seconds,
+        alpha=study.measure.alpha,
+        equivalence_percent=study.measure.equivalence_percent,
+        seed=last.study.seed,
+        command=list(stages.command),
+        capacities=capacities,
+        notes=notes,
+        designs=designs,
+        pairs=pairs,
+    )
+    write_text(directory / ANSWER, found.model_dump_json(indent=2, by_alias=True) + "\n")
+    return found
+
+
+def _show(found: KneeSummary, last: Summary, directory: Path) -> None:
+    """Prints the answer; writes the report of the run, and the picture."""
+    from thunderherd.knee_plot import write_pictures
+    from thunderherd.knee_words import print_knees
+    from thunderherd.report import write_report
+    from thunderherd.tables import make_console
+
+    console = make_console()
+    try:
+        # First, as in `run`: whoever reads the answer may leave early (`| head`).
+        report = write_report(directory / "knee")
+        pictures = write_pictures(found, directory)
+    finally:
+        print_knees(found, console)
+    console.print(f"Answer    {directory / ANSWER}", soft_wrap=True)
+    if pictures:
+        console.print(f"Picture   {', '.join(map(str, pictures))}", soft_wrap=True)
+    console.print(f"Report    {report}", soft_wrap=True)

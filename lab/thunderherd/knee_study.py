@@ -1,0 +1,275 @@
+"""The studies that a search for knees runs, as TOML: made from what the user typed.
+
+The first asks each design in a short closed loop how many requests a second it answers at all; the rates of
+the second are shares of that. Where the user gives the rates there is no first. Both are whole study files,
+so that `thunderherd run` runs either again.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting
+from thunderherd.crossover import grid
+from thunderherd.crossover_contenders import Common, contender
+from thunderherd.engine_lines import LoadResult
+from thunderherd.errors import UserError
+from thunderherd.lab_option import read as read_lab
+from thunderherd.labs import USUAL
+from thunderherd.metrics import METRICS
+from thunderherd.quantity import NoQuantity, in_units, parse_quantity
+from thunderherd.study_file import unknown
+from thunderherd.toml_text import toml_text
+
+__all__ = ["ALPHA", "Asked", "Goal", "goal_of", "knee_study", "probe_study", "requests_per_second"]
+
+TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+"""Units of a goal, in nanoseconds."""
+
+ALPHA = 0.05
+OPEN, CLOSED = "open", "closed_connections"
+FARTHEST = 1.04
+"""Of what a closed loop came to, the highest rate: a little too much, so that the knee lies within."""
+NEAREST = 0.3
+"""The lowest."""
+DENSER = 1.6
+"""Rates lie denser towards the capacity, where latency rises: the power that says how much."""
+MOST_MILLISECONDS = 60_000
+PROBES = 3
+WARM_UP_SHARE = 0.25
+MARGIN = 1.2
+"""By so much more requests than a percentile takes, as a Poisson process may have fewer than expected."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user typed. None and empty stand for what was left out."""
+
+    designs: tuple[str, ...]
+    percentiles: Mapping[str, str | None]
+    """By option without its dashes, the goal that was typed."""
+    rates: str | None = None
+    workload: str | None = None
+    clients: int = 64
+    connections: str = "kept"
+    milliseconds: int | None = None
+    points: int | None = None
+    blocks: int | None = None
+    quick: bool = False
+    lab: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A percentile and the time within which it is to stay."""
+
+    option: str
+    """As it was typed: `p99`."""
+    text: str
+    seconds: float
+
+    @property
+    def metric(self) -> str:
+        """Its metric."""
+        return f"latency_{self.option}_seconds"
+
+
+def goal_of(asked: Asked) -> Goal:
+    """The one goal. Raises UserError where there is none, or more than one, or it is no time."""
+    given = [(name, text) for name, text in asked.percentiles.items() if text is not None]
+    options = ", ".join(f"--{name}" for name in asked.percentiles)
+    if len(given) != 1:
+        what = "none is" if not given else " and ".join(f"--{name}" for name, _ in given) + " are"
+        raise UserError(f"knee: a search has one goal, and {what} given; give one of {options}: --p99 2ms")
+    name, text = given[0]
+    allowed = "a time above 0 with its unit (ns, us, ms, s), such as 500us or 2ms"
+    try:
+        nanoseconds = in_units(text, TIMES)
+    except NoQuantity as error:
+        raise UserError(f"knee: --{name} {text}: {error}; allowed: {allowed}") from None
+    if nanoseconds <= 0:
+        raise UserError(f"knee: --{name} {text}; allowed: {allowed}")
+    return Goal(name, text, float(nanoseconds / Fraction(10**9)))
+
+
+# The studies ------------------------------------------------------------------------------------------------
+
+
+def probe_study(asked: Asked, catalogue: Catalogue) -> str:
+    """Each design in a closed loop: how many requests a second it answers."""
+    tables = _contenders(asked, catalogue)
+    study = {
+        **_common_tables(asked, catalogue, tables),
+        "name": "knee-probe",
+        "title": "What each design answers in a closed loop",
+        "question": "Between which rates is a knee to be looked for?",
+        # Rates are read from it, and judged by nothing: a client that is the slower end is no fault here.
+        "measure": {"metric": "server_cpu_per_request", "limits_milliseconds": 0},
+        "load": _load(asked, CLOSED, 300),
+        "sizes": {"quick": {"repetitions": PROBES}},
+        "noise": {"steal_percent": 100, "foreign_percent": 100},
+        "contenders": tables,
+    }
+    return toml_text({key: value for key, value in study.items() if value})
+
+
+def knee_study(asked: Asked, catalogue: Catalogue, capacities: Mapping[str, float] | None) -> str:
+    """Each design at each of its rates. `capacities` are by contender, where the user gave no rates.
+
+    Raises UserError for rates that are none, or at which a percentile would take too long.
+    """
+    goal, tables = goal_of(asked), _contenders(asked, catalogue)
+    words = METRICS[goal.metric].words
+    points = asked.points or (5 if asked.quick else 8)
+    rates = {
+        each["name"]: _rates(asked, catalogue, points, (capacities or {}).get(each["name"]))
+        for each in tables
+    }
+    milliseconds = _milliseconds(asked, goal, min(min(each) for each in rates.values()))
+    study = {
+        **_common_tables(asked, catalogue, tables),
+        "name": "knee",
+        "title": f"The highest rate at which {goal.option} of the latency is at most {goal.text}",
+        "question": f"Up to which rate is the {words} of each design at most {goal.text}?",
+        "measure": {"metric": goal.metric, "overload": "counts", "limits_milliseconds": 0, "alpha": ALPHA},
+        "load": _load(asked, OPEN, milliseconds),
+        "sizes": {"quick": {"repetitions": _blocks(asked, len(tables))}},
+        "sweeps": [
+            {
+                "name": table["name"],
+                "title": f"{table['name']} at rates up to what it can do",
+                "key": "load.settings.rate",
+                "values": rates[table["name"]],
+                "axis": "logarithmic",
+                "x_label": "requests that are due per second",
+                "metrics": ["latency_p50_seconds", "service_time_p50_seconds", "share_of_offered"],
+                "logarithmic": [goal.metric],
+                "contenders": [table],
+            }
+            for table in tables
+        ],
+    }
+    return toml_text({key: value for key, value in study.items() if value})
+
+
+def requests_per_second(loads: Sequence[LoadResult]) -> float:
+    """Replies a second in the windows of a trial's load processes."""
+    windows = [load.window for load in loads if load.window is not None]
+    return sum(
+        1e9 * each.requests / (each.ended_monotonic_ns - each.started_monotonic_ns) for each in windows
+    )
+
+
+def _common_tables(asked: Asked, catalogue: Catalogue, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    lab = read_lab(asked.lab, command="knee: ")
+    if len(os.sched_getaffinity(0)) > 1 and not {"placement", "server_cpus", "client_cpus"} & lab.keys():
+        lab["placement"] = "apart"  # a load that shares its server's CPU is late whenever that is busy
+    return {"server": {"workload": _workload(asked, catalogue)}, "lab": lab}
+
+
+def _workload(asked: Asked, catalogue: Catalogue) -> str:
+    known = [each.name for each in catalogue.workloads if each.measured_by == "requests"]
+    name = asked.workload or known[0]
+    if name not in known:
+        raise UserError(f"knee: {unknown('workload that is asked request by request', name, known)}")
+    return name
+
+
+def _load(asked: Asked, kind: str, milliseconds: int) -> dict[str, Any]:
+    settings = {
+        "clients": asked.clients,
+        "connections": asked.connections,
+        "milliseconds": milliseconds,
+        "warm_up_milliseconds": math.ceil(milliseconds * WARM_UP_SHARE),
+    }
+    return {"kind": kind, "processes": 1, "settings": settings}
+
+
+def _contenders(asked: Asked, catalogue: Catalogue) -> list[dict[str, Any]]:
+    """The tables of the designs, with as many workers as there are connections where these are kept: a worker
+    that serves one connection at a time has none left for the others."""
+    way = USUAL_WAY
+    common = Common(
+        catalogue=catalogue, workload=_workload(asked, catalogue), load=OPEN,
+        design=catalogue.designs[0].name, server_way=way, load_way=way, side=None,
+        lab=read_lab(asked.lab, command="knee: ").get("kind", USUAL.name),
+    )  # fmt: skip
+    found: list[dict[str, Any]] = []
+    for typed in asked.designs:
+        try:
+            table = contender(typed, common, {})
+        except UserError as error:
+            raise UserError(str(error).replace("crossover: ", "knee: ")) from None
+        if "load" in table:
+            raise UserError(f"knee: {typed}: the load is the search's own; give designs, with their settings")
+        pool = common.settings_of_server(table).get("pool")
+        if asked.connections == "kept" and isinstance(pool, IntegerSetting):
+            settings = table.setdefault("settings", {})
+            if int(settings.setdefault("pool", max(pool.default, asked.clients))) < asked.clients:
+                raise UserError(
+                    f"knee: {typed}: {asked.clients} connections are kept, and {settings['pool']} workers "
+                    f"serve one each; give it pool={asked.clients}, or fewer --clients, or --connections "
+                    "per_request"
+                )
+        found.append(table)
+    names = [table["name"] for table in found]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"knee: {twice} is given twice; give each design once")
+    return found
+
+
+# Rates and lengths ------------------------------------------------------------------------------------------
+
+
+def _rates(asked: Asked, catalogue: Catalogue, points: int, capacity: float | None) -> list[int]:
+    if asked.rates is not None:
+        first, dots, last = asked.rates.partition("..")
+        option = f"knee: --rates {asked.rates}"
+        if not dots:
+            raise UserError(f"{option}: it takes LOW..HIGH, such as 1k..50k")
+        low, high = (parse_quantity(each, option) for each in (first, last))
+        load = catalogue.load(OPEN)
+        setting = next((each for each in load.settings if each.name == "rate"), None) if load else None
+        if low >= high or (setting and not (setting.accepts(low) and setting.accepts(high))):
+            allowed = setting.allowed() if setting else "a whole number above 0"
+            raise UserError(f"{option}: allowed: LOW below HIGH, each {allowed}, such as 1k..50k")
+        return [int(rate) for rate in grid(low, high, points, whole=True)]
+    assert capacity is not None, "either the rates are given, or each design was probed"
+    shares = [FARTHEST - (FARTHEST - NEAREST) * (1 - each / (points - 1)) ** DENSER for each in range(points)]
+    return sorted({max(1, _rounded(capacity * share)) for share in shares})
+
+
+def _rounded(rate: float) -> int:
+    """To three digits."""
+    return int(float(f"{rate:.3g}"))
+
+
+def _milliseconds(asked: Asked, goal: Goal, lowest: int) -> int:
+    """How long a trial measures: as asked, but as long as the percentile takes at the lowest rate."""
+    fewest = METRICS[goal.metric].fewest_requests
+    needed = math.ceil(1000 * (MARGIN * fewest + 20) / lowest)
+    if needed > MOST_MILLISECONDS or (asked.milliseconds and needed > asked.milliseconds):
+        least = math.ceil(1000 * (MARGIN * fewest + 20) / (asked.milliseconds or MOST_MILLISECONDS))
+        raise UserError(
+            f"knee: --{goal.option} takes {fewest:,} requests in a trial, at {lowest:,} a second {needed:,} "
+            f"ms; give --rates from {least:,} upward"
+            + (f", or --milliseconds {needed}" if needed <= MOST_MILLISECONDS else "")
+            + ", or a lower percentile"
+        )
+    return asked.milliseconds or max(needed, 500 if asked.quick else 1000)
+
+
+def _blocks(asked: Asked, designs: int) -> int:
+    """So many that each pair can be told apart: the smallest p of n blocks is 2^(1-n)."""
+    least = max(6, math.ceil(1 + math.log2(max(1, math.comb(designs, 2)) / ALPHA)))
+    if asked.blocks is not None and asked.blocks < least:
+        raise UserError(
+            f"knee: --blocks {asked.blocks} are too few: with {designs} designs nothing could be shown; give "
+            f"{least} or more"
+        )
+    return asked.blocks or max(least, 6 if asked.quick else 10)

@@ -1,0 +1,132 @@
+"""The answer of a search for knees, for a person: sentences, and the tables of the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+
+from thunderherd.figures import count, percent
+from thunderherd.knee_form import DesignKnee, KneePair, KneeSummary
+from thunderherd.metrics import METRICS
+
+__all__ = ["goal_in_words", "print_knees", "sentences"]
+
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def seconds_in_words(seconds: float) -> str:
+    """`2 ms`, `1.85 ms`: three digits in the largest unit of which there is one."""
+    size, name = next(((size, name) for size, name in UNITS if seconds >= size), UNITS[-1])
+    return f"{seconds / size:.3g} {name}"
+
+
+def goal_in_words(summary: KneeSummary) -> str:
+    """`99th percentile of latency at most 2 ms`."""
+    return f"{METRICS[summary.metric].words} at most {seconds_in_words(summary.goal_seconds)}"
+
+
+def rate_in_words(rate: float) -> str:
+    """Three digits, as thousands are written."""
+    return f"{float(f'{rate:.3g}'):,.0f}"
+
+
+def interval_in_words(design: DesignKnee) -> str:
+    """What the interval reaches from and to."""
+    if design.low is None and design.high is None:
+        return "unbounded"
+    if design.low is None:
+        return f"below {rate_in_words(design.high or 0)}"
+    if design.high is None:
+        return f"above {rate_in_words(design.low)}"
+    return f"{rate_in_words(design.low)} to {rate_in_words(design.high)}"
+
+
+def sentences(summary: KneeSummary) -> list[str]:
+    """The answer: of each design, and of each pair."""
+    return [*(_of_design(each) for each in summary.designs), *(_of_pair(each) for each in summary.pairs)]
+
+
+def _of_design(design: DesignKnee) -> str:
+    name, rates = design.name, [point.rate for point in design.points]
+    if design.outcome is None:
+        return f"{name}: cannot be told: {design.why}"
+    within = f"{rates[0]:,} to {rates[-1]:,} requests a second"
+    if design.outcome == "none":
+        return f"{name}: none in this range: at no rate of {within} is the goal met"
+    if design.outcome == "all":
+        beyond = (
+            f"; above that the load did not measure its server: {design.left_out[min(design.left_out)]}"
+            if (design.left_out)
+            else ""
+        )
+        return f"{name}: all of this range meets the goal: {within}{beyond}"
+    if design.outcome == "unclear":
+        return f"{name}: its blocks do not agree: in some all of {within} meets the goal, in some none does"
+    text = (
+        f"{name}: up to {rate_in_words(design.rate or 0)} requests a second "
+        f"({percent(design.confidence or 0)} interval: {interval_in_words(design)}; "
+        f"{count(design.blocks, 'block')})"
+    )
+    if design.between_rates:
+        text += (
+            f"; in {design.between_rates} of them the next rate was more than it keeps up with, so that the "
+            "knee is known to lie between two rates and no better (--points)"
+        )
+    return text
+
+
+VERDICTS = {
+    "higher": "has the higher knee than",
+    "lower": "has the lower knee than",
+    "equivalent": "has a knee that is equivalent to that of",
+    "undecided": "is not separated from",
+}
+
+
+def _of_pair(pair: KneePair) -> str:
+    text = f"{pair.a} {VERDICTS[pair.verdict]} {pair.b}"
+    if pair.ratio is not None:
+        ends = [f"{end:.3g}" if end is not None else "no end" for end in (pair.low, pair.high)]
+        text += f": {pair.ratio:.3g} times ({percent(pair.confidence)} interval: {ends[0]} to {ends[1]})"
+    return f"{text}; p {pair.p_adjusted:.2g}, adjusted for all pairs"
+
+
+def print_knees(summary: KneeSummary, console: Console) -> None:
+    """The answer, and the latency of every rate."""
+    console.print(f"\nHighest rate with {goal_in_words(summary)}, workload {summary.workload}\n")
+    table = Table(box=None, pad_edge=False)
+    for heading, side in (("Design", "left"), ("Requests a second", "right"), ("interval", "right")):
+        table.add_column(heading, justify="right" if side == "right" else "left")
+    answers = {"none": "none in this range", "all": "all of this range", "unclear": "unclear"}
+    for design in summary.designs:
+        answer = "not known" if design.outcome is None else answers.get(design.outcome)
+        rate = answer or rate_in_words(design.rate or 0)
+        table.add_row(design.name, rate, interval_in_words(design) if design.outcome else "")
+    console.print(table)
+    for design in summary.designs:
+        console.print(_curve(summary, design))
+    for text in (*sentences(summary), *summary.notes):
+        console.print(text, soft_wrap=False)
+
+
+def _curve(summary: KneeSummary, design: DesignKnee) -> Table:
+    table = Table(box=None, pad_edge=False, title=f"\n{design.name}", title_justify="left")
+    for heading in ("rate", METRICS[summary.metric].short, "interval", "kept up"):
+        table.add_column(heading, justify="right")
+    for row in _rows(design):
+        table.add_row(*row)
+    return table
+
+
+def _rows(design: DesignKnee) -> Iterator[tuple[str, str, str, str]]:
+    for point in design.points:
+        latency = "-" if point.latency_seconds is None else seconds_in_words(point.latency_seconds)
+        known = point.low is not None and point.high is not None
+        interval = (
+            f"{seconds_in_words(point.low or 0)} to {seconds_in_words(point.high or 0)}" if known else ""
+        )
+        yield f"{point.rate:,}", latency, interval, f"{point.trials - point.overloaded} of {point.trials}"
+    for rate, why in design.left_out.items():
+        yield f"{rate:,}", "-", "", f"left out: {why}"

@@ -1,0 +1,107 @@
+"""What is to be known of cells of a run's tidy table (`trials.csv`): why they are empty, and which of
+them are extrapolated. Two tables of their own, so that every column of figures stays one of figures.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+import polars
+
+from thunderherd.metrics import (
+    METRICS,
+    NONE_BECAUSE,
+    PER_BYTE,
+    counters_of,
+    made_of,
+    parted,
+)
+from thunderherd.observation import left_out
+from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
+from thunderherd.records import ContenderSummary, TrialRecord
+from thunderherd.results import EXTRAPOLATED, UNAVAILABLE, Results, write_text
+from thunderherd.study import Study
+
+__all__ = ["extrapolated_cells", "unavailable_cells", "write_noted_cells"]
+
+READ_LATE = "the server was read late: too much of what it did lay outside the window"
+NOT_READ = (
+    "there was no connection that could be asked, or the kernel does not tell it (METHODOLOGY.md, counters)"
+)
+NO_PAYLOAD = "the workload does not tell its payload, or nothing of it was moved"
+NO_MEANING = "not measured, or without meaning for this contender"
+
+
+def write_noted_cells(study: Study, results: Results) -> None:
+    """Writes both tables beside that of the trials."""
+    write_text(results.path / UNAVAILABLE, unavailable_cells(study, results).write_csv())
+    write_text(results.path / EXTRAPOLATED, extrapolated_cells(results).write_csv())
+
+
+def unavailable_cells(study: Study, results: Results) -> polars.DataFrame:
+    """Why cells are empty: a row for each contender, column and reason, with the number of such cells in its
+    valid trials. A trial that is not valid has reasons of its own (`invalid_reasons`)."""
+    known = {each.name: each for each in results.summary.contenders} if results.summary else {}
+    columns = _columns(results)
+    found = Counter[tuple[str, str, str]]()
+    for trial in results.trials:
+        if trial.valid and trial.metrics is not None:
+            counters = _reasons(trial, columns)
+            for name in columns:
+                if trial.metrics.get(name) is None:
+                    late = READ_LATE if left_out(name, trial) else None
+                    why = counters.get(name) or late or _why(name, study, known.get(trial.contender))
+                    found[trial.contender, name, why] += 1
+    rows = [(*key[:2], count, key[2]) for key, count in found.items()]
+    schema = {"contender": polars.String, "column": polars.String, "trials": polars.Int64}
+    return polars.DataFrame(rows, schema=schema | {"why": polars.String}, orient="row")
+
+
+def extrapolated_cells(results: Results) -> polars.DataFrame:
+    """Which cells are extrapolated: a row for each trial and counter of a side that had one of the CPU's
+    counters for a part of the time, with that share and the columns that rest on it."""
+    columns = _columns(results)
+    rows = [
+        (trial.contender, trial.block, trial.position, trial.attempt, f"{side}.{counter}", share, resting)
+        for trial in results.trials
+        for side, shares in scaled_of_sides(trial).items()
+        for counter, share in shares.items()
+        if (resting := " ".join(made_of(side, counter, columns)))
+    ]
+    schema = {
+        "contender": polars.String, "block": polars.Int64, "position": polars.Int64, "attempt": polars.Int64,
+        "counter": polars.String, "share_of_time": polars.Float64, "columns": polars.String,
+    }  # fmt: skip
+    return polars.DataFrame(rows, schema=schema, orient="row")
+
+
+def _columns(results: Results) -> list[str]:
+    """The columns of figures."""
+    told = dict.fromkeys(name for trial in results.trials for name in trial.metrics or ())
+    return list(dict.fromkeys([*METRICS, *told]))
+
+
+def _reasons(trial: TrialRecord, columns: Collection[str]) -> Mapping[str, str]:
+    """By column, why the machine did not tell it in a trial."""
+    return {
+        name: why
+        for side, counters in unavailable_of_sides(trial).items()
+        for counter, why in counters.items()
+        for name in made_of(side, counter, columns)
+    }
+
+
+def _why(name: str, study: Study, contender: ContenderSummary | None) -> str:
+    """Why there is none of a metric although its counters could be read."""
+    if name in METRICS and (fewest := METRICS[name].fewest_requests):
+        return f"too few requests: it takes {fewest:,} in each trial, or its latency is not told"
+    if contender is not None and name in contender.unknown:
+        return contender.unknown[name]
+    what = name.partition(".")[2]
+    if because := NONE_BECAUSE.get(what or name):
+        return because
+    if name.endswith(PER_BYTE):
+        return NO_PAYLOAD
+    asked = study.measure.counters
+    return NOT_READ if any(part in asked for part in (*counters_of(name), parted(what)[0])) else NO_MEANING
