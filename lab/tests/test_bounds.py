@@ -142,7 +142,7 @@ def test_requests_are_bounded_by_what_each_needs(study: Study) -> None:
     assert bound(study, "requests_per_second", kept) is None, "several requests may be sent by one call"
     calls = {"server.send_calls_per_request": 1.0, "client.send_calls_per_request": 1.0}
     found = bound(study, "requests_per_second", kept | calls)
-    assert found is not None and (found.limit, found.bound) == ("tcp_transfer", pytest.approx(2 / 4e-6))
+    assert found is not None and (found.limit, found.bound) == ("tcp_transfer", pytest.approx(2 / 2e-6))
     gathered = kept | calls | {"client.send_calls_per_request": 0.1}
     assert bound(study, "requests_per_second", gathered) is None
 
@@ -161,7 +161,7 @@ def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: St
     assert bound(study, "latency_p50_seconds", figures) is None, "one call may carry several requests"
     calls = {"server.send_calls_per_request": 1.0, "client.send_calls_per_request": 1.0}
     awake = bound(study, "latency_p50_seconds", figures | calls)
-    assert awake is not None and (awake.limit, awake.bound) == ("tcp_transfer", pytest.approx(4e-6))
+    assert awake is not None and (awake.limit, awake.bound) == ("tcp_transfer", pytest.approx(2e-6))
     assert bound(study, "latency_p50_seconds", figures, load=alone, spins=True) is None
 
 

@@ -182,6 +182,8 @@ def _cpus_of(contender: Contender, usable: Sequence[int]) -> int:
 # Each says what the best is that the metric may be, or why nothing bounds it.
 
 NOT_MEASURED = "the machine's limits were not measured"
+# Two segments, as a request and its reply have: a reply acknowledges what it answers (tcp(7)).
+BYTE_CARRIED = "a byte through a bare connection, with its acknowledgement,"
 NO_TCP = "the limits are those of TCP, and its sockets are none"
 
 
@@ -268,10 +270,9 @@ def _requests(case: _Case) -> Bound | str:
     if price is None:
         return _unknown(TRANSFER, case.limits)
     return Bound(
-        case.cpus / (2 * price.value * NANOSECOND),
+        case.cpus / (price.value * NANOSECOND),
         TRANSFER,
-        f"a byte there and one back take 2 × {price.value / 1e3:.3g} µs of a CPU through a bare connection, "
-        f"{case.cpus_in_words}",
+        f"{BYTE_CARRIED} takes {price.value / 1e3:.3g} µs of a CPU, {case.cpus_in_words}",
     )
 
 
@@ -287,7 +288,7 @@ def _time_per_request(case: _Case) -> Bound | str:
 
 def _latency(case: _Case) -> Bound | str:
     """Of one request: the round trip of two ends that sleep meanwhile, where they do; else what carries a
-    byte there and one back, since nothing of one request is done before what comes first in it."""
+    byte and its acknowledgement, since of one request nothing is done before what comes first in it."""
     if case.is_asked_in_turn:
         return _round_trip(case)
     price = case.limits.figure(TRANSFER, bytes=1)
@@ -297,8 +298,7 @@ def _latency(case: _Case) -> Bound | str:
         return "a send call may carry several requests, or was not counted"
     if price is None:
         return _unknown(TRANSFER, case.limits)
-    why = f"a byte there and one back take 2 × {price.value / 1e3:.3g} µs through a bare connection"
-    return Bound(2 * price.value * NANOSECOND, TRANSFER, why)
+    return Bound(price.value * NANOSECOND, TRANSFER, f"{BYTE_CARRIED} takes {price.value / 1e3:.3g} µs")
 
 
 def _round_trip(case: _Case) -> Bound | str:
