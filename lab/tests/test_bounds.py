@@ -237,7 +237,7 @@ def test_what_says_the_same_in_another_way_is_bounded_likewise(study: Study) -> 
     figures = {"duration_per_message": 50e-6, "connections": 1.0, "requests": 100.0, **SENT}
     calls = {"server.send_calls_per_request": 1.0, "client.send_calls_per_request": 1.0}
     found = bound(study, "duration_per_message", figures | calls)
-    assert found is not None and (found.limit, found.bound) == ("tcp_transfer", pytest.approx(2e-6))
+    assert found is not None and (found.limit, found.bound) == ("tcp_transfer", pytest.approx(1e-6))
     alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
     moved = {"round_trip_microseconds": 1000.0, "gigabits_per_second": 32.0, **SENT}
     took = bound(study, "round_trip_microseconds", moved, load=alone)

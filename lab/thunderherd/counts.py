@@ -98,7 +98,7 @@ def _side(
         name: count
         for name in _names(side, metrics)
         if (count := _count(f"{side}.{name}", metrics)) is not None
-        # Of nearly a hundred system calls most are never made.
+        # Of more than a hundred system calls most are never made.
         and ("." not in name or count.most)
     }
     sides = [side] if side != "both" else ["server", "client"]
