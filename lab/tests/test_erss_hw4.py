@@ -371,8 +371,12 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
     rows = {(row.point, row.contender, row.run): row.cells for row in runs.rows}
     assert rows[("1", "pre", "1")][3] == "317.4"
     assert "-" not in rows[("1", "pre", "1")]
-    assert rows[("4", "per", "3")] == ("-", "-", "-", "175.03")
-    assert rows[("4", "per", "sd")] == ("-", "-", "-", "8.75")
+    why = {note[0]: note[2:] for note in runs.notes}
+    for run, printed in (("3", "175.03"), ("sd", "8.75")):
+        *ours, source = rows[("4", "per", run)]
+        assert source == printed
+        assert [cell[0] for cell in ours] == ["-"] * 3 and len(set(ours)) == 1
+        assert "CPU" in why[ours[0][1:]], "why it was not run here"
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_readers_are_told_with_the_reason(small_study: Study) -> None:
     view = noise_view(summary_of(small_study), ["prefork"])
     assert view is not None
     (row,) = view.rows
-    assert (row.contender, row.cells) == ("prefork", ("100", "0: 100, 1: 0.0", "2.0 %", "10.0 %", "2"))
+    assert (row.contender, row.cells) == ("prefork", ("100", "0: 100, 1: < 16.7", "2.0 %", "10.0 %", "2"))
     assert "both together" in view.legend[0]
 
     view = noise_view(summary_of(small_study, recorded=False))
@@ -111,6 +111,31 @@ def test_readers_are_told_with_the_reason(small_study: Study) -> None:
     written = io.StringIO()
     print_noise(view, Console(file=written, width=100))
     assert "What the machine did beside the trials" in written.getvalue()
+
+
+def test_of_few_ticks_there_is_no_figure(small_study: Study) -> None:
+    """A tick in a window of 50 ms would be 200 ms in each second, or none at all."""
+    short = Noise(
+        steal_share=0.0, foreign_share=0.1, wall_seconds=0.05, machine_busy_seconds=0.05, throttled=0,
+        softirq_seconds=[0.01, 0.0], retransmitted=0,
+    )  # fmt: skip
+    one = made_trial(small_study, "prefork", 1)
+
+    def shown(ticking: int, silent: int) -> str:
+        none = short.model_copy(update={"softirq_seconds": [0.0, 0.0]})
+        noises = [short] * ticking + [none] * silent
+        told = noise_summary([one.model_copy(update={"noise": each}) for each in noises], over_tcp=True)
+        assert told is not None and told.softirq_resolution == pytest.approx(200 / len(noises))
+        summary = summary_of(small_study)
+        with_it = summary.contenders[0].model_copy(update={"noise": told})
+        view = noise_view(summary.model_copy(update={"contenders": [with_it]}))
+        assert view is not None
+        assert any("too few ticks for a figure" in line for line in view.legend)
+        return view.rows[0].cells[1]
+
+    assert shown(1, 0) == "0: < 2000, 1: < 2000"
+    assert shown(9, 11) == "0: < 100, 1: < 100"
+    assert shown(10, 10) == "0: 100, 1: < 100", "in most single trials there was one, or in most none"
 
 
 def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:

@@ -11,12 +11,18 @@ SOFTIRQ_RATES, RETRANSMITTED = "softirq_milliseconds_per_second", "retransmitted
 
 
 class NoiseSummary(Record):
-    """Medians over a contender's trials, each between the two samples that enclose its measured window."""
+    """Over a contender's trials, each between the two samples that enclose its measured window: medians, but
+    of what is counted in ticks."""
 
     trials: int
     softirq_milliseconds_per_second: list[float] = Field(
         description="by CPU in the order of /proc/stat: time in soft interrupts, whomever their packets were "
-        "for, in each second; empty: it was not recorded, and why"
+        "for, in each second of all trials together; empty: it was not recorded, and why"
+    )
+    softirq_resolution: float | None = Field(
+        default=None,
+        description="what one tick in all trials together comes to, in the same unit: the kernel counts that "
+        "time in ticks; null: not recorded",
     )
     steal_share: float = Field(description="share of the machine's CPU time that the hypervisor took away")
     foreign_share: float = Field(description="share of it used by processes that are not part of the trial")

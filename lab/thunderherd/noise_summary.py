@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
 from statistics import median
 
+from thunderherd.noise import TICKS_A_SECOND
 from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
-from thunderherd.records import TrialRecord
+from thunderherd.records import Noise, TrialRecord
 
 NOT_RECORDED = "its trials were made before this was recorded"
 NO_TCP = "Unix sockets retransmit nothing"
@@ -15,27 +15,41 @@ NOT_ASKED = "the network namespaces of its trials could not be asked (/proc/PID/
 
 
 def noise_summary(trials: Sequence[TrialRecord], *, over_tcp: bool) -> NoiseSummary | None:
-    """The medians of these trials; None where none has the two samples that they are taken from.
+    """The medians of these trials; None where none has the two samples that they are taken from. Soft
+    interrupts are counted in ticks, few of which come in a short trial: all trials are taken together.
 
     `over_tcp`: whether connections are TCP's. Of others, what was retransmitted was another program's.
     """
     heard = [trial.noise for trial in trials if trial.noise is not None]
     if not heard:
         return None
-    softirqs = [noise.softirq_rates for noise in heard if noise.softirq_seconds]
+    ticked = [noise for noise in heard if noise.softirq_seconds]
+    together = sum(noise.wall_seconds for noise in ticked)
     again = [noise.retransmitted for noise in heard if noise.retransmitted is not None]
     why = {}
-    if not softirqs:
+    if not together:
         why[SOFTIRQ_RATES] = NOT_RECORDED
     if not again or not over_tcp:
         why[RETRANSMITTED] = NOT_ASKED if over_tcp else NO_TCP
     return NoiseSummary(
         trials=len(heard),
-        softirq_milliseconds_per_second=[
-            median(rate for rate in of_cpu if rate is not None) for of_cpu in zip_longest(*softirqs)
-        ],
+        softirq_milliseconds_per_second=_rates(ticked),
+        softirq_resolution=1e3 / TICKS_A_SECOND / together if together else None,
         steal_share=median(noise.steal_share for noise in heard),
         foreign_share=median(noise.foreign_share for noise in heard),
         retransmitted=median(again) if again and over_tcp else None,
         why=why,
     )
+
+
+def _rates(trials: Sequence[Noise]) -> list[float]:
+    """By CPU, over the trials that knew it."""
+    cpus = max((len(noise.softirq_seconds) for noise in trials), default=0)
+    knew = [[noise for noise in trials if cpu < len(noise.softirq_seconds)] for cpu in range(cpus)]
+    return [
+        round(
+            1e3 * sum(noise.softirq_seconds[cpu] for noise in own) / sum(noise.wall_seconds for noise in own),
+            3,
+        )
+        for cpu, own in enumerate(knew)
+    ]

@@ -14,6 +14,9 @@ from thunderherd.layout import Layout, print_table, prose
 from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records import Summary
 
+FEWEST_TICKS = 10
+"""A figure of fewer is none: one more or less would change it by more than a tenth."""
+
 CPUS_SHOWN = 8
 """Those with the most time in soft interrupts; `summary.json` has all."""
 
@@ -26,10 +29,11 @@ ONE_SIDED = (
     "look at both together."
 )
 HOW = (
-    "Medians over valid trials. Soft interrupts: milliseconds in each second, by CPUs counted from 0 in the "
-    "order of /proc/stat, which counts in hundredths of a second. Stolen by the hypervisor, used by others: "
-    "of all CPU time. Retransmitted: TCP segments in a trial, by any socket in the network namespaces of "
-    "both sides."
+    "Medians over valid trials; soft interrupts: of all of them together, milliseconds in each second, by "
+    "CPUs counted from 0 in the order of /proc/stat, which counts in ticks of a hundredth of a second. '<': "
+    "too few ticks for a figure; it is less than what ten of them come to. Stolen by the hypervisor, used by "
+    "others: of all CPU time. Retransmitted: TCP segments in a trial, by any socket in the network "
+    "namespaces of both sides."
 )
 
 
@@ -75,22 +79,27 @@ NAMES = {SOFTIRQ_RATES: "soft interrupts", RETRANSMITTED: "retransmitted segment
 def _cells(told: NoiseSummary) -> tuple[str, ...]:
     rates = told.softirq_milliseconds_per_second
     return (
-        _rate(sum(rates)) if rates else ABSENT,
-        _by_cpu(rates) if rates else ABSENT,
+        _rate(sum(rates), told.softirq_resolution) if rates else ABSENT,
+        _by_cpu(rates, told.softirq_resolution) if rates else ABSENT,
         share_in_percent(told.steal_share),
         share_in_percent(told.foreign_share),
         ABSENT if told.retransmitted is None else f"{told.retransmitted:,.0f}",
     )
 
 
-def _by_cpu(rates: Sequence[float]) -> str:
-    """`0: 120, 1: 3.1`; of many CPUs the busiest, and how many are left out."""
+def _by_cpu(rates: Sequence[float], resolution: float | None) -> str:
+    """`0: 120, 1: < 3.1`; of many CPUs the busiest, and how many are left out."""
     busiest = sorted(range(len(rates)), key=lambda cpu: -rates[cpu])[:CPUS_SHOWN]
-    shown = ", ".join(f"{cpu}: {_rate(rates[cpu])}" for cpu in sorted(busiest))
+    shown = ", ".join(f"{cpu}: {_rate(rates[cpu], resolution)}" for cpu in sorted(busiest))
     return shown if len(rates) <= CPUS_SHOWN else f"{shown}, and {len(rates) - CPUS_SHOWN} with less"
 
 
-def _rate(value: float) -> str:
+def _rate(value: float, resolution: float | None) -> str:
+    """A rate; where it rests on too few ticks, only below what it is. Older results have no resolution."""
+    fewest = FEWEST_TICKS * (resolution or 0.0)
+    # Rates are rounded in the summary.
+    if value < fewest - 1e-3:
+        return f"< {_rate(fewest, None)}"
     return number(value, min(1, decimals([value])))
 
 
