@@ -128,6 +128,7 @@ def test_the_lab_says_no_entrys_name(path: Path) -> None:
 LABS = LAB / "labs"
 LABS_SAID = {
     ("holders", "unix"): "the kernel's table of Unix sockets, /proc/net/unix",
+    ("network_symbols", "unix"): "a folder of the kernel's source, net/unix",
     ("lab_words", "unix"): "what an address of the engine's begins with",
     ("claims_file", "veth"): "an example of a condition, in the words that explain the key",
 }
