@@ -18,9 +18,11 @@ fn sysctl(name: &str) -> Vec<String> {
 fn connections(design: &str, serve: &[&str], load: &[&str]) -> [Value; 2] {
     let server = Server::start(design, "bytes", serve);
     let mut client = engine();
-    let ran = run(client.args(["load", "bytes", "--json", "--connect", server.address(), "--loops", "2"]).args(load));
-    assert_eq!(ran.status, Some(0), "{ran:?}");
-    let line: Value = serde_json::from_str(&ran.output).unwrap();
+    let ran = run(client.args(["load", "bytes", "--json", "--connect", server.address()]).args(load));
+    let was_late = ran.errors.ends_with("the load did not keep its schedule, so the result is not valid\n");
+    assert!(was_late || ran.status == Some(0), "{ran:?}");
+    // Before it a load that ends by time prints its marks.
+    let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
     [line["connection"].clone(), server.stop().summary()["connection"].clone()]
 }
 
@@ -36,7 +38,9 @@ fn every_design_and_load_tells_what_is_in_force() {
     };
     let loads = names("loads");
     for (design, load) in names("designs").iter().zip(loads.iter().cycle()) {
-        for connection in connections(design, &[], &["--load", load]) {
+        // By a schedule there are too few to judge how it was kept.
+        let few: &[&str] = if load == "open" { &["--rate", "100", "--milliseconds", "100"] } else { &["--loops", "2"] };
+        for connection in connections(design, &[], &[&["--load", load], few].concat()) {
             assert_eq!(connection["congestion_control"], **default, "{design}, {load}: {connection}");
             assert_eq!(connection["nodelay"], true, "{design}, {load}: {connection}");
             assert!(connection["segment_bytes"].as_u64().unwrap() > 500, "{design}, {load}: {connection}");
@@ -50,8 +54,11 @@ fn each_side_has_what_was_chosen_for_it() {
     let allowed = sysctl("tcp_allowed_congestion_control");
     for one in &allowed {
         for other in &allowed {
-            let [client, server] =
-                connections("prefork", &["--congestion", one, "--nodelay", "false"], &["--congestion", other]);
+            let [client, server] = connections(
+                "prefork",
+                &["--congestion", one, "--nodelay", "false"],
+                &["--congestion", other, "--loops", "2"],
+            );
             assert_eq!(server["congestion_control"], **one);
             assert_eq!(client["congestion_control"], **other);
             assert_eq!((&server["nodelay"], &client["nodelay"]), (&false.into(), &true.into()));

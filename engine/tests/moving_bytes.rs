@@ -36,22 +36,37 @@ fn hole<'a>(holes: &'a [Value], primitive: &Value, load: &Value, workload: &Valu
     holes.iter().find(fits).map(|hole| hole["reason"].as_str().unwrap())
 }
 
+/// Whether a load makes its requests by a schedule: then their number is not known beforehand.
+fn by_schedule(load: &Value) -> bool {
+    list(load, "requests").is_empty()
+}
+
 /// A few requests of a load, whose replies all come and are right; of each of its clients five, and of whatever else their
-/// number is a multiple of, as the load says itself, two.
+/// number is a multiple of, as the load says itself, two. By a schedule some twenty, too few to judge how it was kept.
 fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
-    let (each, others) = list(load, "requests").split_last().expect("a load says what its requests are the product of");
-    let numbers: Vec<(&Value, u64)> = others.iter().map(|other| (other, 2)).chain([(each, 5)]).collect();
+    let numbers: Vec<(String, u64)> = match list(load, "requests").split_last() {
+        Some((each, others)) => {
+            let name = |setting: &Value| setting.as_str().unwrap().replace('_', "-");
+            others.iter().map(|other| (name(other), 2)).chain([(name(each), 5)]).collect()
+        }
+        None => vec![("rate".to_owned(), 200), ("milliseconds".to_owned(), 100)],
+    };
     let connect = format!("127.0.0.1:{port}");
     let mut command = engine();
     command.args(["load", workload, "--json", "--connect", &connect, "--load", name(load)]).args(options);
     for (setting, number) in &numbers {
-        command.arg(format!("--{}={number}", setting.as_str().unwrap().replace('_', "-")));
+        command.arg(format!("--{setting}={number}"));
     }
     let ran = run(&mut command);
-    assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{command:?}: {}", ran.output);
-    let line: Value = serde_json::from_str(&ran.output).unwrap();
-    let requests: u64 = numbers.iter().map(|(_, number)| number).product();
-    assert_eq!((number(&line["tally"]["requests"]), &line["tally"]["errors"]), (requests, &json!({})), "{line}");
+    // Whether a busy machine let it keep its schedule is no matter here: what comes must be right.
+    let was_late =
+        by_schedule(load) && ran.errors.ends_with("the load did not keep its schedule, so the result is not valid\n");
+    assert!(was_late || (ran.status, ran.errors.as_str()) == (Some(0), ""), "{command:?}: {ran:?}");
+    // Before it a load that ends by time prints its marks.
+    let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+    let asked = number(&line["tally"]["requests"]);
+    let requests = if by_schedule(load) { asked.max(1) } else { numbers.iter().map(|(_, number)| number).product() };
+    assert_eq!((asked, &line["tally"]["errors"]), (requests, &json!({})), "{line}");
     line
 }
 
@@ -75,6 +90,8 @@ fn every_client_asks_with_every_primitive_that_fits() {
                     let ran = run(engine().args(["load", name(workload)]).args(connect).args(by));
                     one_line(&ran, 2, &[reason, "list --matrix"]);
                     refused += 1;
+                } else if by_schedule(load) && workload["measured_by"] != "requests" {
+                    // A request takes as long as the load: there is nothing to schedule.
                 } else if primitive["available"] == true {
                     let before = server.snapshot()["tally"]["bytes_received"].clone();
                     let line = ask(server.port, name(workload), load, &[&by[..], brief.load].concat());
