@@ -22,6 +22,7 @@ pub mod cpu_time;
 pub mod crowd;
 pub mod design;
 pub mod designs;
+pub mod edges;
 pub mod events_at_once;
 pub mod exchange;
 pub mod feature;

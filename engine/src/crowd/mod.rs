@@ -19,7 +19,7 @@ use std::sync::PoisonError;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::course::Edges;
+use crate::edges::Edges;
 use crate::load::{BACK_END, COMPLETIONS, LoadRun, clients};
 use crate::sys::{signal, thread};
 

@@ -11,7 +11,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use anyhow::{Error, Result};
 
 use crate::about::About;
-use crate::course::{Client, Course, Edges, RAMP, requests_each};
+use crate::course::{Client, Course, RAMP, requests_each};
+use crate::edges::Edges;
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::Measure;
 use crate::mistake::in_words;
