@@ -28,6 +28,7 @@ pub mod exchange;
 pub mod feature;
 pub mod flame;
 pub mod gate;
+pub mod generator;
 pub mod histograms;
 pub mod holes;
 pub mod inbox;

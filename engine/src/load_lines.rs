@@ -7,12 +7,13 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::generator::Generator;
 use crate::histograms::{encoded, percentile};
 use crate::measure::Measured;
 use crate::scheduled::{ARRIVALS, RATE, Scheduled as Schedule, WAIT};
 use crate::setting::Settings;
 use crate::tally::Counts;
-use crate::validity::{Check, Evidence, Generator, ScheduleEvidence, is_valid, judge};
+use crate::validity::{Check, Evidence, ScheduleEvidence, is_valid, judge};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
 /// would be a matter of single requests.

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hdrhistogram::Histogram;
 
+use crate::generator::Generator;
 use crate::histograms::{histogram, record};
 use crate::scheduled::{Moments, Scheduled};
 pub use crate::sys::process::monotonic_nanoseconds as now;
 use crate::tally::Counts;
-use crate::validity::Generator;
 
 /// The part of a load's life that is counted. What happens is in it by the moment at which it is complete.
 pub struct Window {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::generator::Generator;
+
 /// One thing that a valid measurement needs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
@@ -18,17 +20,6 @@ pub struct Check {
     pub holds: Option<bool>,
     /// What it is about, why it was not judged, or what to change, in words.
     pub words: String,
-}
-
-/// What one thread that asks did in the window.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Generator {
-    /// Time between the two readings of its CPU time, at the edges of the window.
-    pub elapsed_ns: u64,
-    /// CPU time.
-    pub cpu_ns: u64,
-    /// Time that it waited for events, CPU time of looking for them included.
-    pub waited_ns: u64,
 }
 
 /// What is judged, all of it of the window.

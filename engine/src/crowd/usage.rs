@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::generator::Generator;
 use crate::measure::Window;
 use crate::sys::process::thread_cpu_time;
-use crate::validity::Generator;
 
 /// The account of one thread, which keeps it itself.
 #[derive(Default)]
