@@ -9,11 +9,11 @@ mod completions;
 mod connecting;
 mod epoll;
 mod member;
+mod own_time;
 mod pace;
 mod settings;
 mod start;
 mod turns;
-mod usage;
 
 use std::sync::PoisonError;
 
@@ -30,13 +30,13 @@ use epoll::Readiness;
 pub use pace::Kind;
 use pace::Share;
 pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, THREADS};
-use settings::{Use, threads};
+use settings::{ConnectionUse, threads};
 use start::Start;
 use turns::Turns;
 
 /// Runs a load of such clients to its end.
 pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
-    let (threads, usage) = (threads(run)?, Use::of(run)?);
+    let (threads, usage) = (threads(run)?, ConnectionUse::of(run)?);
     if uses_a_ring(run) {
         Completions::check()?;
     }
@@ -77,7 +77,7 @@ fn uses_a_ring(run: &LoadRun) -> bool {
 struct Plan<'a> {
     run: &'static LoadRun,
     kind: Kind,
-    usage: Use,
+    usage: ConnectionUse,
     share: Share,
     start: &'a Start,
 }

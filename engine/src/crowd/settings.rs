@@ -41,7 +41,7 @@ pub const CLOSING: Setting = Setting {
 
 /// What a connection is used for, and how it ends.
 #[derive(Debug, Clone, Copy)]
-pub struct Use {
+pub struct ConnectionUse {
     /// Requests under way at a time.
     pub pipeline: usize,
     /// Requests after which it is closed.
@@ -50,7 +50,7 @@ pub struct Use {
     pub resets: bool,
 }
 
-impl Use {
+impl ConnectionUse {
     /// As the settings have it; what contradicts itself is refused.
     pub fn of(run: &LoadRun) -> Result<Self> {
         let number = |setting: Setting| run.settings.integer(setting.name);
@@ -82,7 +82,7 @@ impl Use {
             0 => u64::MAX,
             number => number,
         };
-        Ok(Use { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" })
+        Ok(ConnectionUse { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" })
     }
 }
 

@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use super::back_end::BackEnd;
 use super::member::{Member, Place, Request};
+use super::own_time::OwnTime;
 use super::pace::{Due, Kind, Pace, Share};
-use super::settings::Use;
-use super::usage::Usage;
+use super::settings::ConnectionUse;
 use crate::course::{Course, requests_each};
 use crate::exchange::{Caller, Failure, Progress};
 use crate::load::LoadRun;
@@ -27,9 +27,9 @@ pub struct Turns<B: BackEnd> {
     pub(super) share: Share,
     kind: Kind,
     pace: Pace,
-    pub(super) usage: Use,
+    pub(super) usage: ConnectionUse,
     pub(super) measure: Measure<'static>,
-    used: Usage,
+    own_time: OwnTime,
     /// The time by the clock, read anew before whatever needs it exactly.
     pub(super) at: u64,
     pub(super) members: Vec<Member<B::Watch>>,
@@ -52,7 +52,14 @@ pub struct Turns<B: BackEnd> {
 
 impl<B: BackEnd> Turns<B> {
     /// This thread's share of so many clients, which have not begun.
-    pub fn new(run: &'static LoadRun, back_end: B, kind: Kind, usage: Use, share: Share, clients: usize) -> Self {
+    pub fn new(
+        run: &'static LoadRun,
+        back_end: B,
+        kind: Kind,
+        usage: ConnectionUse,
+        share: Share,
+        clients: usize,
+    ) -> Self {
         let requests = requests_each(run);
         let slot = run.tally.worker(share.thread);
         let member = |number| Member::new(Course::new(run, slot, number, requests), usage.pipeline);
@@ -68,7 +75,7 @@ impl<B: BackEnd> Turns<B> {
                 Kind::Closed { .. } => Measure::new(&run.window),
                 Kind::Open { .. } => Measure::of_schedule(&run.window),
             },
-            used: Usage::default(),
+            own_time: OwnTime::default(),
             at: now(),
             going: members.len(),
             members,
@@ -104,8 +111,8 @@ impl<B: BackEnd> Turns<B> {
     pub fn finish(mut self) -> Result<Measure<'static>> {
         self.back_end.finish()?;
         self.at = now();
-        self.used.look(self.at, &self.run.window);
-        self.measure.generator = self.used.of_window();
+        self.own_time.look(self.at, &self.run.window);
+        self.measure.generator = self.own_time.of_window();
         for due in self.pace.left() {
             self.measure.due(due);
             self.measure.never_sent(due);
@@ -117,16 +124,16 @@ impl<B: BackEnd> Turns<B> {
     pub fn step(&mut self, until: Option<u64>) -> Result<()> {
         self.connect_those_that_wait();
         self.at = now();
-        self.used.look(self.at, &self.run.window);
+        self.own_time.look(self.at, &self.run.window);
         let moments =
-            [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.used.next(&self.run.window)];
+            [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.own_time.next(&self.run.window)];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
         let spins = self.asking && matches!(self.kind, Kind::Open { spins: true, .. });
         let time = if spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
         let began = self.at;
         self.at = now();
-        self.used.waited(self.at - began);
+        self.own_time.waited(self.at - began);
         // What was due while the loop slept comes before what has become ready.
         self.serve();
         while let Some((index, ready)) = self.back_end.next() {
