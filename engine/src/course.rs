@@ -19,7 +19,7 @@ use crate::tally::{ErrorKind, Slot};
 const FAILURES_IN_A_ROW: u32 = 3;
 
 /// Time between two of the connections that are made before anybody asks. A server that makes a thread for each keeps up
-/// with that; where the queue of those to be accepted runs over, TCP knocks again only after a second.
+/// with that; where the queue of those to be accepted runs over, TCP tries again only after a second.
 pub const RAMP: Duration = Duration::from_micros(100);
 
 /// What every client of a closed load decides in the same way, whatever it waits in.

@@ -43,7 +43,7 @@ pub struct Turns<B: BackEnd> {
     /// Not before that moment, while the kept connections are made.
     pub(super) next_connect: u64,
     /// Not before that moment, since the listener's queue was full.
-    pub(super) next_knock: u64,
+    pub(super) next_retry: u64,
     pub(super) timeout: u64,
     /// When to look next whose time is over. That is found out a tenth of the time late, for the sake of a loop that keeps
     /// no timer for each request.
@@ -83,7 +83,7 @@ impl<B: BackEnd> Turns<B> {
             connecting: 0,
             waiting: VecDeque::new(),
             next_connect: 0,
-            next_knock: 0,
+            next_retry: 0,
             timeout: run.target.patience.as_nanos() as u64,
             sweep: 0,
         }
@@ -188,7 +188,7 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         member.requests.push_back(request);
         match member.leave() {
-            Place::Apart => self.queue(index),
+            Place::Disconnected => self.queue(index),
             Place::Connected(caller) => self.ask(index, caller),
             // As soon as it is connected.
             place => member.place = place,
@@ -205,7 +205,7 @@ impl<B: BackEnd> Turns<B> {
         if let Place::Connected(caller) = member.leave() {
             self.back_end.close(&mut member.watch, caller, self.run.target.patience);
         }
-        member.place = Place::Home;
+        member.place = Place::Finished;
         self.going -= 1;
     }
 
@@ -299,7 +299,7 @@ impl<B: BackEnd> Turns<B> {
                 self.back_end.ignore(&mut member.watch, caller.socket());
                 member.place = Place::Connected(caller);
             }
-            place @ (Place::Apart | Place::Waiting | Place::Home) => member.place = place,
+            place @ (Place::Disconnected | Place::Waiting | Place::Finished) => member.place = place,
         }
     }
 
@@ -421,8 +421,8 @@ impl<B: BackEnd> Turns<B> {
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
             match member.leave() {
-                Place::Home => {
-                    member.place = Place::Home;
+                Place::Finished => {
+                    member.place = Place::Finished;
                     continue;
                 }
                 Place::Connecting(attempt) => {
@@ -432,7 +432,7 @@ impl<B: BackEnd> Turns<B> {
                 Place::Connected(caller) => {
                     self.back_end.close(&mut member.watch, caller, self.run.target.patience);
                 }
-                Place::Apart | Place::Waiting => {}
+                Place::Disconnected | Place::Waiting => {}
             }
             let begun = member.requests.iter().filter(|request| request.moments.begun > 0).count();
             if begun > 0 {
