@@ -221,8 +221,14 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
 }
 
 /// Errors that a server makes, or has made of it, which takes a request for another one than it is.
-const OF_DISAGREEMENT: [ErrorKind; 5] =
-    [ErrorKind::TimedOut, ErrorKind::Reset, ErrorKind::BrokenPipe, ErrorKind::Truncated, ErrorKind::WrongReply];
+const OF_DISAGREEMENT: [ErrorKind; 6] = [
+    ErrorKind::TimedOut,
+    ErrorKind::Reset,
+    ErrorKind::BrokenPipe,
+    ErrorKind::Truncated,
+    ErrorKind::WrongReply,
+    ErrorKind::Surplus,
+];
 
 /// What both ends have to agree on, where that may be why no reply at all was right: neither sees the other's settings.
 fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {

@@ -322,6 +322,10 @@ impl<'run> Caller<'run> {
 
     fn waits_for(&self) -> PollFlags {
         if self.unsent { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
+                Answer::Surplus { due } => {
+                    let message = format!("the reply has more than the {due} bytes that were asked for");
+                    return Err(Failure { kind: ErrorKind::Surplus, message });
+                }
     }
 
     /// Gives what has come to the conversation that it is for.
@@ -407,7 +411,7 @@ impl<'run> Caller<'run> {
         match self.channel.inbox.unread().len() {
             0 => Ok(()),
             bytes => Err(Failure {
-                kind: ErrorKind::WrongReply,
+                kind: ErrorKind::Surplus,
                 message: format!("{bytes} bytes more came than the reply has"),
             }),
         }

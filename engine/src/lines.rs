@@ -199,7 +199,7 @@ pub struct LoadResult {
     pub latency: Option<Latency>,
     /// What became of the schedule of an open loop.
     pub scheduled: Option<Scheduled>,
-    /// Whether a load with an event loop that ends by time measured its server.
+    /// Whether the load measured its server; null where it has no event loop or does not end by time, and nothing failed.
     pub validity: Option<Validity>,
     /// What the load used, children included.
     #[serde(flatten)]

@@ -97,7 +97,7 @@ const FEWEST: u64 = 100;
 
 /// All findings. Without errors, and where every check holds or was not judged, the load measured its server.
 pub fn judge(evidence: &Evidence) -> Vec<Check> {
-    let mut checks = vec![errors(evidence), processor(evidence)];
+    let mut checks = vec![errors(&evidence.errors), processor(evidence)];
     if let Some(schedule) = &evidence.schedule {
         checks.extend([
             rate(evidence, schedule),
@@ -126,10 +126,11 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
     Check { name, value, limit, holds: None, words: format!("not judged: {why}") }
 }
 
-fn errors(evidence: &Evidence) -> Check {
-    let kinds: Vec<String> = evidence.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+/// Whether nothing failed, given the errors by kind.
+pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
+    let kinds: Vec<String> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     let change = format!("{}; what fails is not timed, so the others look better than they were", kinds.join(", "));
-    check("errors", evidence.errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
+    check("errors", errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
 }
 
 fn processor(evidence: &Evidence) -> Check {
