@@ -175,29 +175,21 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
                 until_closed(stream);
             }),
         ),
-        Fault {
-            // What comes first is as long as a reply and wrong, or longer.
-            beside: &["surplus"],
-            ..fault(
-                "sends garbage without end",
-                "wrong_reply",
-                LONG,
-                after_request(|stream, _| endless(stream, b"\xff\x80rubbish")),
-            )
-        },
-        Fault {
-            // Of the head of a reply there is no end, of one without a head too much.
-            beside: &["surplus"],
-            ..fault(
-                "sends a head without end",
-                "wrong_reply",
-                LONG,
-                after_request(|mut stream, _| {
-                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");
-                    endless(stream, b"x");
-                }),
-            )
-        },
+        fault(
+            "sends garbage without end",
+            "wrong_reply",
+            LONG,
+            after_request(|stream, _| endless(stream, b"\xff\x80rubbish")),
+        ),
+        fault(
+            "sends a head without end",
+            "wrong_reply",
+            LONG,
+            after_request(|mut stream, _| {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nX: ");
+                endless(stream, b"x");
+            }),
+        ),
         Fault {
             beside: &["wrong_reply"],
             ..fault(
