@@ -39,6 +39,11 @@ impl<'run> Course<'run> {
         Course { run, slot, number, left: requests, failures: 0, counted: 0 }
     }
 
+    /// The number of the client, counted from 1.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
     /// Whether the client makes another request at this moment.
     pub fn goes_on(&self, at: u64) -> bool {
         self.goes_on_beside(0, at)
@@ -192,7 +197,7 @@ impl<'run> Client<'run> {
 
     fn connected(&mut self) -> Result<Caller<'run>, Failure> {
         let run = self.course.run;
-        let socket = connect(&run.target)?;
+        let socket = connect(&run.target, self.course.number)?;
         if let Some(measure) = &mut self.measure {
             measure.connected(now());
         }

@@ -16,7 +16,7 @@ use crate::sys::descriptor::PollFlags;
 /// Connections that a load makes at the same time: as many as the shortest backlog in common use has places (SOMAXCONN
 /// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
 /// second until TCP tries again, while the server catches up.
-const CONNECTING_AT_A_TIME: usize = 128;
+pub const CONNECTING_AT_A_TIME: usize = 128;
 
 /// Nanoseconds until a client tries again that found a Unix listener's queue full.
 const FULL_RETRY: u64 = 1_000_000;
@@ -76,7 +76,7 @@ impl<B: BackEnd> Turns<B> {
         self.connecting += 1;
         self.begin_request(index);
         let member = &mut self.members[index];
-        let attempt = match Attempt::begin(&self.run.target) {
+        let attempt = match Attempt::begin(&self.run.target, member.course.number()) {
             Ok(attempt) if attempt.found_no_room() => {
                 if self.at - *member.full_since.get_or_insert(self.at) < self.timeout {
                     self.connecting -= 1;

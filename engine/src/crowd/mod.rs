@@ -21,31 +21,36 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::edges::Edges;
 use crate::load::{BACK_END, COMPLETIONS, LoadRun, clients};
+use crate::own_memory;
 use crate::sys::{signal, thread};
 
 pub use arrivals::{Process, Schedule};
 use back_end::BackEnd;
 use completions::Completions;
+use connecting::CONNECTING_AT_A_TIME;
 use epoll::Readiness;
 pub use pace::Kind;
 use pace::Share;
-pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, THREADS};
-use settings::{ConnectionUse, threads};
+use settings::ConnectionUse;
+pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use start::Start;
 use turns::Turns;
 
 /// Runs a load of such clients to its end.
 pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
-    let (threads, usage) = (threads(run)?, ConnectionUse::of(run)?);
+    let threads = run.settings.integer(THREADS.name) as usize;
+    let usage = ConnectionUse::of(run)?;
     if uses_a_ring(run) {
         Completions::check()?;
     }
-    // A connection that a ring still works on is closed a turn later.
-    run.make_room(clients(&run.settings), if uses_a_ring(run) { 2 } else { 1 })?;
+    let clients = clients(&run.settings);
+    // A connection that a ring still works on is closed a turn later, and no more are made meanwhile than in two turns.
+    run.make_room(clients, if uses_a_ring(run) { clients.min(2 * CONNECTING_AT_A_TIME) } else { 0 })?;
     signal::note_interrupts()?;
+    let before = run.keeps().then(own_memory::private_bytes).flatten();
     let start = Start::new(threads);
     let part = |thread| {
-        let plan = Plan { run, kind, usage, share: Share { thread, threads }, start: &start };
+        let plan = Plan { run, kind, usage, share: Share { thread, threads }, start: &start, before };
         plan.ask()
     };
     std::thread::scope(|scope| {
@@ -80,6 +85,8 @@ struct Plan<'a> {
     usage: ConnectionUse,
     share: Share,
     start: &'a Start,
+    /// Of the process's memory, what it had before its connections, where they are kept.
+    before: Option<u64>,
 }
 
 impl Plan<'_> {
@@ -96,12 +103,13 @@ impl Plan<'_> {
     }
 
     fn ask_with<B: BackEnd>(&self, back_end: B) -> Result<()> {
-        let Plan { run, kind, usage, share, start } = *self;
+        let Plan { run, kind, usage, share, start, before } = *self;
         let mut turns = Turns::new(run, back_end, kind, usage, share, clients(&run.settings));
         turns.connect_all(|| !start.is_lost())?;
         let mut edges = None;
         let began = if share.thread == 0 {
             let led = start.lead(|| {
+                run.note_connected(before);
                 let edges = Edges::begin(run);
                 (edges.began(), edges)
             });
