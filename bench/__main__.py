@@ -13,13 +13,14 @@ import counting
 import designs
 import memory
 import nginx
+import reach
 import round_trips
 import streams
 from common import two_places, unavailable_designs
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 
-SERVERS = {"designs": designs, "memory": memory, "nginx": nginx, "counting": counting}
+SERVERS = {"designs": designs, "memory": memory, "reach": reach, "nginx": nginx, "counting": counting}
 PEERS = {"streams": streams, "round_trips": round_trips}
 PARTS = {**SERVERS, **PEERS}
 
