@@ -16,7 +16,11 @@ use crate::sys::descriptor::PollFlags;
 /// Connections that a load makes at the same time: as many as the shortest backlog in common use has places (SOMAXCONN
 /// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
 /// second until TCP tries again, while the server catches up.
-pub const CONNECTING_AT_A_TIME: usize = 128;
+const CONNECTING_AT_A_TIME: usize = 128;
+
+/// Connections that may still be open although their clients are done with them: while there are more, none is made, so that a
+/// load never has more than these beyond one for each client.
+pub const CLOSING_AT_A_TIME: usize = 1024;
 
 /// Nanoseconds until a client tries again that found a Unix listener's queue full.
 const FULL_RETRY: u64 = 1_000_000;
@@ -53,7 +57,8 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn may_connect(&self) -> bool {
-        self.connecting < (CONNECTING_AT_A_TIME / self.share.threads).max(1)
+        let share = |of_all: usize| (of_all / self.share.threads).max(1);
+        self.connecting < share(CONNECTING_AT_A_TIME) && self.back_end.closing() < share(CLOSING_AT_A_TIME)
     }
 
     /// When the next of those that wait for it may connect.

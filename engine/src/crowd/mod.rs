@@ -27,7 +27,7 @@ use crate::sys::{signal, thread};
 pub use arrivals::{Process, Schedule};
 use back_end::BackEnd;
 use completions::Completions;
-use connecting::CONNECTING_AT_A_TIME;
+use connecting::CLOSING_AT_A_TIME;
 use epoll::Readiness;
 pub use pace::Kind;
 use pace::Share;
@@ -44,8 +44,8 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
         Completions::check()?;
     }
     let clients = clients(&run.settings);
-    // A connection that a ring still works on is closed a turn later, and no more are made meanwhile than in two turns.
-    run.make_room(clients, if uses_a_ring(run) { clients.min(2 * CONNECTING_AT_A_TIME) } else { 0 })?;
+    // A connection that a ring still works on is closed a little later.
+    run.make_room(clients, if uses_a_ring(run) { clients.min(CLOSING_AT_A_TIME) } else { 0 })?;
     signal::note_interrupts()?;
     let before = run.keeps().then(own_memory::private_bytes).flatten();
     let start = Start::new(threads);
