@@ -11,11 +11,12 @@ use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
-use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT};
+use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::load_lines::{self, Latency};
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
 use crate::process_tree::Tree;
+use crate::schedule::Schedule;
 use crate::setting::Settings;
 use crate::show::Show;
 use crate::socket_diagnosis::Ends;
@@ -67,6 +68,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
             patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
         },
         settings: plan.settings.clone(),
+        schedule: Schedule::of(&plan.settings, ramp(&plan.settings)),
         tally,
         client: (plan.workload.item.client)(&plan.settings)?,
         way: plan.way,
@@ -106,8 +108,8 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         settings: plan.settings.values().clone(),
         measured_by: run.client.measured_by(),
         expected_requests,
-        scheduled: load_lines::scheduled(&measured, edges, &plan.settings)?,
-        validity: load_lines::validity(&measured, edges, &plan.settings, &counted),
+        scheduled: load_lines::scheduled(&measured, edges, run.schedule.as_ref())?,
+        validity: load_lines::validity(&measured, edges, run.schedule.as_ref(), &counted),
         tally: counted,
         elapsed_ns: ended - started,
         started_monotonic_ns: started,

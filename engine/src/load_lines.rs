@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::histograms::{encoded, percentile};
 use crate::measure::Measured;
-use crate::scheduled::{ARRIVALS, RATE, Scheduled as Schedule, WAIT};
-use crate::setting::Settings;
+use crate::schedule::{Process, Schedule};
+use crate::scheduled;
 use crate::tally::Counts;
 use crate::validity::{Check, Evidence, Generator, ScheduleEvidence, is_valid, judge};
 
@@ -132,8 +132,12 @@ pub struct Validity {
 }
 
 /// What became of the schedule; `None` of a closed loop, and where there was no window.
-pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Settings) -> Result<Option<Scheduled>> {
-    let (Some(all), Some(window)) = (&measured.scheduled, window) else { return Ok(None) };
+pub fn scheduled(
+    measured: &Measured,
+    window: Option<&Range<u64>>,
+    schedule: Option<&Schedule>,
+) -> Result<Option<Scheduled>> {
+    let (Some(all), Some(window), Some(schedule)) = (&measured.scheduled, window, schedule) else { return Ok(None) };
     Ok(Some(Scheduled {
         due: all.due,
         sent: all.sent,
@@ -141,7 +145,7 @@ pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Se
         failed: all.failed,
         never_sent: all.never_sent,
         waited: all.waited,
-        offered_per_second: settings.integer(RATE.name),
+        offered_per_second: schedule.rate,
         achieved_per_second: measured.requests as f64 * 1e9 / (window.end - window.start) as f64,
         service_time: Times::of(&all.service_time)?,
         send_lag: Times::of(&all.send_lag)?,
@@ -155,13 +159,13 @@ pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Se
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
-    settings: &Settings,
+    schedule: Option<&Schedule>,
     tally: &Counts,
 ) -> Option<Validity> {
     let window = window.filter(|_| !measured.generators.is_empty())?;
     let window_ns = window.end - window.start;
-    let schedule = measured.scheduled.as_deref();
-    let latency = schedule.map_or(&measured.latency, |schedule| &schedule.latency);
+    let came = measured.scheduled.as_deref();
+    let latency = came.map_or(&measured.latency, |came| &came.latency);
     let in_system = measured.population.mean(window_ns);
     let checks = judge(&Evidence {
         window_ns,
@@ -171,24 +175,24 @@ pub fn validity(
         in_system,
         latencies: latency.len(),
         latency_mean_ns: latency.mean(),
-        schedule: schedule.map(|schedule| evidence(schedule, settings, measured.generators.len())),
+        schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
     });
-    let valid = schedule.map(|_| is_valid(&checks));
+    let valid = came.map(|_| is_valid(&checks));
     Some(Validity { valid, checks, generators: measured.generators.clone(), in_system })
 }
 
-fn evidence(schedule: &Schedule, settings: &Settings, threads: usize) -> ScheduleEvidence {
+fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {
     ScheduleEvidence {
-        due: schedule.due,
-        sent: schedule.sent,
-        never_sent: schedule.never_sent,
-        waited: schedule.waited,
-        lag_p99_ns: percentile(&schedule.send_lag, 0.99),
-        latency_p50_ns: percentile(&schedule.latency, 0.5),
-        gap_asked_ns: threads as f64 * 1e9 / settings.integer(RATE.name) as f64,
-        variation_asked: if settings.word(ARRIVALS.name) == "poisson" { 1.0 } else { 0.0 },
-        gaps: schedule.gaps.mean_and_variation(),
-        spins: settings.word(WAIT.name) == "spin",
+        due: came.due,
+        sent: came.sent,
+        never_sent: came.never_sent,
+        waited: came.waited,
+        lag_p99_ns: percentile(&came.send_lag, 0.99),
+        latency_p50_ns: percentile(&came.latency, 0.5),
+        gap_asked_ns: threads as f64 * 1e9 / schedule.rate as f64,
+        variation_asked: if schedule.process == Process::Poisson { 1.0 } else { 0.0 },
+        gaps: came.gaps.mean_and_variation(),
+        spins: schedule.spins,
     }
 }
 

@@ -5,31 +5,6 @@
 use hdrhistogram::Histogram;
 
 use crate::histograms::{histogram, record};
-use crate::setting::{Kind, Setting};
-
-/// How many requests are due.
-pub const RATE: Setting = Setting {
-    name: "rate",
-    help: "Requests that are due each second, all threads together",
-    unit: Some("requests a second"),
-    kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
-};
-
-/// How they follow each other.
-pub const ARRIVALS: Setting = Setting {
-    name: "arrivals",
-    help: "Requests become due independently of each other (a Poisson process), or evenly",
-    unit: None,
-    kind: Kind::Choice { choices: &["poisson", "constant"], default: "poisson" },
-};
-
-/// How the load waits for the next.
-pub const WAIT: Setting = Setting {
-    name: "wait",
-    help: "Sleep until a request is due or a reply comes, or spin: never late by a wake-up, and a CPU for each thread",
-    unit: None,
-    kind: Kind::Choice { choices: &["sleep", "spin"], default: "sleep" },
-};
 
 /// The moments of one request.
 #[derive(Debug, Clone, Copy)]

@@ -9,27 +9,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// How arrivals follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Process {
-    /// Each independent of all others.
-    Poisson,
-    /// One like the other.
-    Constant,
-}
-
-/// When requests of a whole load are due.
-#[derive(Debug, Clone, Copy)]
-pub struct Schedule {
-    /// How they follow each other.
-    pub process: Process,
-    /// Requests a second, once the ramp is over.
-    pub rate: u64,
-    /// Two schedules with the same seed have the same moments.
-    pub seed: u64,
-    /// Nanoseconds over which the rate rises from 0, in a straight line.
-    pub ramp: u64,
-}
+use crate::schedule::{Process, Schedule};
 
 impl Schedule {
     /// The moments of one of so many threads, counted from 0, of a load that begins at this moment (nanoseconds). Those of
@@ -99,7 +79,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn schedule(process: Process, rate: u64, ramp: u64) -> Schedule {
-        Schedule { process, rate, seed: 7, ramp }
+        Schedule { process, rate, seed: 7, ramp, spins: false }
     }
 
     fn moments(schedule: Schedule, threads: usize, until: u64) -> Vec<u64> {

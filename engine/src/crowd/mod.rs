@@ -23,7 +23,6 @@ use crate::course::Edges;
 use crate::load::{BACK_END, COMPLETIONS, LoadRun, clients};
 use crate::sys::{signal, thread};
 
-pub use arrivals::{Process, Schedule};
 use back_end::BackEnd;
 use completions::Completions;
 use epoll::Readiness;

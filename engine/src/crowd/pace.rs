@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::arrivals::{Arrivals, Schedule};
+use super::arrivals::Arrivals;
 use super::member::Request;
 use crate::load::LoadRun;
 use crate::measure::Window;
+use crate::schedule::Schedule;
 
 /// Which load the clients make.
 #[derive(Debug, Clone, Copy)]
@@ -16,12 +17,7 @@ pub enum Kind {
         pause: u64,
     },
     /// Requests are due by a schedule.
-    Open {
-        /// When.
-        schedule: Schedule,
-        /// Never sleeps until a request is due.
-        spins: bool,
-    },
+    Open(Schedule),
 }
 
 /// Of the threads of a load, one.
@@ -79,7 +75,7 @@ impl Pace {
             Kind::Closed { pause } => {
                 Pace::Closed(Closed { pause, beginning: VecDeque::new(), pausing: VecDeque::new() })
             }
-            Kind::Open { schedule, .. } => Pace::Open(Box::new(Open {
+            Kind::Open(schedule) => Pace::Open(Box::new(Open {
                 schedule,
                 share,
                 arrivals: None,

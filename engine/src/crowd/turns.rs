@@ -14,6 +14,7 @@ use crate::course::{Course, requests_each};
 use crate::exchange::{Caller, Failure, Progress};
 use crate::load::LoadRun;
 use crate::measure::{Measure, now};
+use crate::schedule::Schedule;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
 
@@ -66,7 +67,7 @@ impl<B: BackEnd> Turns<B> {
             usage,
             measure: match kind {
                 Kind::Closed { .. } => Measure::new(&run.window),
-                Kind::Open { .. } => Measure::of_schedule(&run.window),
+                Kind::Open(_) => Measure::of_schedule(&run.window),
             },
             used: Usage::default(),
             at: now(),
@@ -121,7 +122,7 @@ impl<B: BackEnd> Turns<B> {
         let moments =
             [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.used.next(&self.run.window)];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
-        let spins = self.asking && matches!(self.kind, Kind::Open { spins: true, .. });
+        let spins = self.asking && matches!(self.kind, Kind::Open(Schedule { spins: true, .. }));
         let time = if spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
         let began = self.at;
@@ -146,7 +147,7 @@ impl<B: BackEnd> Turns<B> {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.kind, Kind::Open { .. })
+        matches!(self.kind, Kind::Open(_))
     }
 
     /// Whether a client is to be given another request: in an open loop those that are due before the window's end are made
@@ -237,7 +238,7 @@ impl<B: BackEnd> Turns<B> {
             && request.moments.begun == 0
         {
             request.moments.begun = self.at;
-            if matches!(self.kind, Kind::Open { .. }) {
+            if matches!(self.kind, Kind::Open(_)) {
                 self.measure.sent(request.moments);
             }
         }
