@@ -248,6 +248,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     check_tcp(&settings)?;
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     load.item.check(&settings, given)?;
+    holes::check_pipeline(workload, way, &settings)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));

@@ -153,7 +153,7 @@ pub fn catalogue() -> Value {
                     "port": workload.port, "service_settings": workload.service_settings,
                     "client_settings": workload.client_settings, "agreements": agreements, "products": products,
                     "sender": workload.sender, "measured_by": workload.measured_by,
-                    "counts_requests": workload.counts_requests,
+                    "counts_requests": workload.counts_requests, "pipelines": workload.pipelines,
                 }),
             )
         }),

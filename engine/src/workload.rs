@@ -38,6 +38,9 @@ pub struct Workload {
     pub sender: End,
     /// What of a load is counted in its window, where no setting says otherwise.
     pub measured_by: MeasuredBy,
+    /// Whether a connection can have several requests under way: a conversation for each takes its reply from the input, and
+    /// leaves what comes behind it where [`Input::more_follow`] says that it may.
+    pub pipelines: bool,
     /// Whether its server can tell requests apart, so that it counts as many as its clients. Where the protocol has no bounds
     /// between them it counts receives, and both ends account for something else ([`Service::account`]).
     pub counts_requests: bool,
@@ -84,6 +87,7 @@ pub const COMMON: Workload = Workload {
     lasting: &[],
     sender: End::Service,
     measured_by: MeasuredBy::Requests,
+    pipelines: false,
     counts_requests: true,
     original: None,
     service: |_, _| bail!("a workload has a serving end of its own"),
@@ -235,12 +239,6 @@ pub trait Client: Send + Sync {
     /// equal. Kept in memory that the load's processes share.
     fn account(&self) -> Account {
         Account::new()
-    }
-
-    /// Whether a connection can have several requests under way: a conversation for each takes its reply from the input, and
-    /// leaves what comes behind it where [`Input::more_follow`] says that it may.
-    fn pipelines(&self) -> bool {
-        false
     }
 
     /// What is counted in the load's window.

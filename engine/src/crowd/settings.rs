@@ -64,19 +64,6 @@ impl Use {
                 )));
             }
         }
-        if pipeline > 1 && !run.client.pipelines() {
-            return Err(mistake(format!(
-                "--pipeline {pipeline}: the workload's client cannot tell replies apart that come together; bytes, echo and \
-                 http can"
-            )));
-        }
-        if pipeline > 1 && !run.way.into.item.stores {
-            return Err(mistake(format!(
-                "--pipeline {pipeline} with --receive {}: what comes has to be told apart, and the primitive does not \
-                 store it",
-                run.way.into.name
-            )));
-        }
         let requests = match requests {
             _ if !run.keeps() => 1,
             0 => u64::MAX,

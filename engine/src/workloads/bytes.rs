@@ -28,6 +28,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT }],
     takes_unstored: &[End::Client],
     lasting: &[End::Service, End::Client],
+    pipelines: true,
     service,
     client,
     ..COMMON
@@ -128,10 +129,6 @@ struct Asker {
 impl Client for Asker {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
-    }
-
-    fn pipelines(&self) -> bool {
-        true
     }
 }
 

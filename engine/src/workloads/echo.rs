@@ -27,6 +27,7 @@ pub static ENTRY: Workload = Workload {
     client_settings: &[BYTES, CHECK],
     takes_unstored: &[End::Client],
     lasting: &[End::Client],
+    pipelines: true,
     counts_requests: false,
     service,
     client,
@@ -119,10 +120,6 @@ struct Asker {
 impl Client for Asker {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
-    }
-
-    fn pipelines(&self) -> bool {
-        true
     }
 
     fn account(&self) -> Account {

@@ -35,6 +35,7 @@ pub static ENTRY: Workload = Workload {
     agreements: &[Agreement { client: BYTES, relation: Relation::Equal, service: BYTES }],
     laid_out: &[End::Client],
     lasting: &[End::Service, End::Client],
+    pipelines: true,
     service,
     client: client::client,
     ..COMMON

@@ -49,10 +49,6 @@ impl Client for Asker {
     fn open(&self) -> Box<dyn Conversation> {
         Box::new(self.clone())
     }
-
-    fn pipelines(&self) -> bool {
-        true
-    }
 }
 
 impl Conversation for Asker {
