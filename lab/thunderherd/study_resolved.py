@@ -25,6 +25,12 @@ from thunderherd.study_paper import Inconsistency, notes_about
 
 Settings = dict[str, SettingValue]
 
+SEEDS = ("arrival_seed",)
+"""The settings of a load from which follows what it does when; each of several processes has its own."""
+
+LARGEST_SEED = 2**64 - 1
+"""Behind it seeds begin at 0 again."""
+
 CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that says whether a client makes a connection for each request or keeps one for
 all."""
@@ -108,6 +114,17 @@ class LoadPlan(_Resolved):
         many requests each client makes, which the engine refuses."""
         overruled = self.requests[-1:] if self.is_timed else ()
         return {name: value for name, value in self.settings.items() if name not in overruled}
+
+    @property
+    def each_told(self) -> list[Settings]:
+        """`told` for each of its processes: seeds count on from the study's, since processes with the same
+        seed would do the same at the same moments. Each says its own in its result."""
+        seeds = {name: int(self.settings[name]) for name in SEEDS if name in self.settings}
+        own = [
+            {name: (seed + place) % (LARGEST_SEED + 1) for name, seed in seeds.items()}
+            for place in range(self.processes)
+        ]
+        return [self.told | each for each in own]
 
     @property
     def requests_per_trial(self) -> int | None:

@@ -217,7 +217,7 @@ class _Trial:
         return self.seen.is_whole_life and self.profiles is None
 
     def _clients(self) -> list[Mapping[str, SettingValue]]:
-        return [self.contender.load.told] * self.contender.load.processes
+        return [*self.contender.load.each_told]
 
     @contextlib.contextmanager
     def _started(
