@@ -90,6 +90,22 @@ pub fn check_pipeline(workload: &Entry<Workload>, way: Way, settings: &Settings)
     Ok(())
 }
 
+/// Refuses to send messages that are made anew for each request in a way that leaves them to the peer to read.
+pub fn check_made_anew(workload: &Entry<Workload>, way: Way, end: End, settings: &Settings) -> Result<()> {
+    for (of, setting) in workload.item.made_anew.iter().filter(|(of, _)| *of == end && way.out.item.lends) {
+        let is_given = settings.values().get(setting.name).is_some_and(|value| *value != setting.default());
+        if *of == end && is_given {
+            return Err(mistake(format!(
+                "--{} with --primitive {}: the peer reads from where the primitive finds the bytes, as late as it likes, and with \
+                 this setting messages are made anew for each request; leave one of them out",
+                setting.option(),
+                way.out.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: End, family: Family) -> Result<()> {
     for primitive in [way.out, way.into] {
         let by = primitive.name;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
-use crate::load_lines::{Latency, Scheduled, Validity};
+use crate::load_lines::{Latency, Scheduled, Traffic, Validity};
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::setting::Value;
 use crate::tally::Counts;
@@ -199,6 +199,8 @@ pub struct LoadResult {
     pub latency: Option<Latency>,
     /// What became of the schedule of an open loop.
     pub scheduled: Option<Scheduled>,
+    /// What its requests were that are not all alike; null where they are.
+    pub traffic: Option<Traffic>,
     /// Whether a load with an event loop that ends by time measured its server.
     pub validity: Option<Validity>,
     /// What the load used, children included.

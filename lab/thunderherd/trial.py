@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from thunderherd import noise
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Sampling, Server, start_load
 from thunderherd.engine_lines import LoadResult, Ready, Snapshot
 from thunderherd.holders import holders_of_listener

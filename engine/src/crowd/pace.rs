@@ -60,8 +60,9 @@ pub struct Open {
     share: Share,
     /// From the beginning on.
     arrivals: Option<Arrivals>,
-    /// The first request that nobody was given.
+    /// The first request that nobody was given: when it is due, and its number.
     next: u64,
+    number: u64,
     /// Free clients, each since when: who is free longest asks first.
     idle: VecDeque<(usize, u64)>,
     /// Nothing is due from its end on.
@@ -80,6 +81,7 @@ impl Pace {
                 share,
                 arrivals: None,
                 next: u64::MAX,
+                number: share.thread as u64,
                 idle: VecDeque::new(),
                 window: &run.window,
             })),
@@ -158,7 +160,11 @@ impl Closed {
             let goes_on = goes_on(client);
             if at >= due || !goes_on {
                 queue.pop_front();
-                return Some(if goes_on { Due::Ask(client, Request::new(due, due)) } else { Due::Retire(client) });
+                return Some(if goes_on {
+                    Due::Ask(client, Request::new(None, due, due))
+                } else {
+                    Due::Retire(client)
+                });
             }
         }
         None
@@ -180,6 +186,8 @@ impl Open {
         self.idle.pop_front();
         let following = self.arrivals.as_mut().and_then(Iterator::next).unwrap_or(u64::MAX);
         let due = std::mem::replace(&mut self.next, following);
-        Some(Due::Ask(client, Request::new(due, free)))
+        let number = self.number;
+        self.number += self.share.threads as u64;
+        Some(Due::Ask(client, Request::new(Some(number), due, free)))
     }
 }

@@ -261,13 +261,15 @@ impl<B: BackEnd> Turns<B> {
             }
             self.begin_request(index);
             let member = &mut self.members[index];
-            member.requests[member.sent].asked = self.at;
+            let request = &mut member.requests[member.sent];
+            request.asked = self.at;
+            let arrival = request.arrival;
             member.sent += 1;
             member.made += 1;
             if !self.is_open() {
                 self.measure.comes(self.at);
             }
-            match caller.ask() {
+            match caller.ask_as(arrival) {
                 Ok(Progress::Blocked(_) | Progress::Yields(_)) => {}
                 Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
                 Err(failure) => return self.lose(index, caller, &failure),
@@ -333,6 +335,10 @@ impl<B: BackEnd> Turns<B> {
             self.measure.answered_by_schedule(request.moments, self.at);
         } else {
             self.measure.answered(request.asked, self.at);
+        }
+        if let Some(kind) = caller.kind() {
+            let from = if self.is_open() { request.moments.due } else { request.asked };
+            self.measure.answered_of_kind(kind, from, self.at);
         }
     }
 

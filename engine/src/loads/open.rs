@@ -8,7 +8,7 @@ use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, THREA
 use crate::load::{BACK_END, CLIENTS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
-use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, WAIT};
+use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING, WAIT};
 use crate::workload::MeasuredBy;
 
 pub static ENTRY: Load = Load {
@@ -21,6 +21,7 @@ pub static ENTRY: Load = Load {
     settings: &[
         RATE,
         ARRIVALS,
+        RECORDING,
         ARRIVAL_SEED,
         CLIENTS,
         CONNECTIONS,
