@@ -202,9 +202,12 @@ fn nginx_answers_a_mix() {
     });
 }
 
+/// When a server was asked for how many bytes.
+type Asked = Arc<Mutex<Vec<(Instant, u64)>>>;
+
 /// A server that writes down when it was asked for how much.
-fn noting() -> (u16, Arc<Mutex<Vec<(Instant, u64)>>>) {
-    let seen: Arc<Mutex<Vec<_>>> = Arc::default();
+fn noting() -> (u16, Asked) {
+    let seen = Asked::default();
     let noted = Arc::clone(&seen);
     let port = serve(move |mut stream| {
         stream.set_nodelay(true).unwrap();
