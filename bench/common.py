@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thunderherd.catalogue import Design, SettingValue
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import Design
 from thunderherd.engine import EngineError, LoadProcess, Server, catalogue
 from thunderherd.errors import UserError
 from thunderherd.samples import hodges_lehmann

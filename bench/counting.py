@@ -30,7 +30,8 @@ import numpy as np
 
 import instructions
 from common import PATIENCE_SECONDS, Figures, measure, ratio, shuffled_rounds, spread, two_places
-from thunderherd.catalogue import Catalogue, SettingValue
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import Catalogue
 from thunderherd.counter_names import called, names_in
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import EngineError, Server, catalogue, start_load

@@ -23,7 +23,8 @@ from common import (
     two_places,
     workers,
 )
-from thunderherd.catalogue import Design, SettingValue
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import Design
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
 

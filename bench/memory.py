@@ -27,7 +27,8 @@ from common import (
     until_done,
     workers,
 )
-from thunderherd.catalogue import Design, SettingValue
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import Design
 from thunderherd.engine import EngineError, LoadProcess, Server, start_load
 from thunderherd.engine_lines import Tally
 from thunderherd.errors import UserError

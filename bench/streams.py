@@ -17,7 +17,7 @@ import peers
 from common import PATIENCE_SECONDS
 from contest import Comparison, Contest, Seen, held, middle
 from places import NAMES, Place, place
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.engine_lines import LoadResult, Snapshot, Tally
 

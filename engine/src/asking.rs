@@ -11,14 +11,17 @@ use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
-use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT};
-use crate::load_lines::{self, Latency};
+use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
+use crate::load_lines::{self, Latency, Traffic};
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
+use crate::output::remark;
 use crate::own_memory::Memory;
 use crate::process_tree::Tree;
-use crate::setting::Settings;
+use crate::schedule::Schedule;
+use crate::setting::{Settings, Value};
 use crate::show::Show;
+use crate::sizes::SIZES;
 use crate::socket_diagnosis::Ends;
 use crate::source_addresses::Sources;
 use crate::sys::{process, signal};
@@ -71,6 +74,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
             patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
         },
         settings: plan.settings.clone(),
+        schedule: Schedule::of(&plan.settings, ramp(&plan.settings))?,
         tally,
         client: (plan.workload.item.client)(&plan.settings)?,
         way: plan.way,
@@ -89,6 +93,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         },
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
     }));
+    say_what_is_needed(plan, run);
     // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
     let counted_before = locked(&counting).read()?;
     let before = process::usage_of_self()?;
@@ -110,8 +115,9 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         settings: plan.settings.values().clone(),
         measured_by: run.client.measured_by(),
         expected_requests,
-        scheduled: load_lines::scheduled(&measured, edges, &plan.settings)?,
-        validity: load_lines::validity(&measured, edges, &plan.settings, &counted),
+        scheduled: load_lines::scheduled(&measured, edges, run.schedule.as_ref())?,
+        traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
+        validity: load_lines::validity(&measured, edges, run.schedule.as_ref(), &counted),
         tally: counted,
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
@@ -128,6 +134,18 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
     })
+}
+
+/// Sizes are not seen at a glance: where the largest is more than a server takes that was told nothing, whoever starts one is
+/// told what to tell it.
+fn say_what_is_needed(plan: &Plan, run: &LoadRun) {
+    let Some(largest) = run.client.largest() else { return };
+    let agreements = plan.workload.item.agreements.iter().filter(|agreement| agreement.client == SIZES);
+    let is_enough = |usual: &Value| *usual >= Value::Integer(largest);
+    if agreements.into_iter().any(|agreement| !is_enough(&agreement.service.default())) {
+        let needed = plan.workload.item.needed(&plan.settings, Some(largest));
+        remark(&format!("sizes of up to {largest} bytes need a server with {}\n", needed.join(" and ")));
+    }
 }
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -190,6 +208,9 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     if let Some(latency) = &result.latency {
         text += &load_lines::latency_in_words(latency);
     }
+    if let Some(traffic) = &result.traffic {
+        text += &traffic.in_words();
+    }
     if let Some(scheduled) = &result.scheduled {
         text += &load_lines::scheduled_in_words(scheduled);
     }
@@ -239,7 +260,8 @@ const OF_DISAGREEMENT: [ErrorKind; 6] = [
 /// What both ends have to agree on, where that may be why no reply at all was right: neither sees the other's settings.
 fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {
     let Counts { connections, requests, errors, .. } = &result.tally;
-    let needed = plan.workload.item.needed(&plan.settings);
+    let largest = result.traffic.as_ref().and_then(|traffic| traffic.sizes.as_ref()).map(|sizes| sizes.largest);
+    let needed = plan.workload.item.needed(&plan.settings, largest);
     let may_be_why = OF_DISAGREEMENT.iter().any(|kind| errors.contains_key(kind.name()));
     if !may_be_why || *connections == 0 || *requests > 0 || needed.is_empty() {
         return String::new();

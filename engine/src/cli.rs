@@ -36,11 +36,12 @@ use crate::probing;
 use crate::profiling;
 use crate::registry;
 use crate::remote;
+use crate::schedule;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
 use crate::sys::process::{self, Pid};
 use crate::tcp::TcpOptions;
-use crate::workload::Workload;
+use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Runs the command line.
@@ -220,6 +221,7 @@ fn serve(matches: &ArgMatches) -> Result<ExitCode> {
     }
     let settings = given_settings(matches, &Chosen::server(design, way, workload, family))?;
     check_tcp(&settings)?;
+    holes::check_made_anew(workload, way, End::Service, &settings)?;
     // What a design can be told may depend on the CPUs that it may use.
     let cpus = pin(matches)?;
     (design.item.check)(&settings)?;
@@ -244,10 +246,14 @@ fn load(matches: &ArgMatches) -> Result<()> {
     let connect = word(matches, "connect");
     let family = address::family(connect);
     holes::check_load(load, way, workload, family)?;
-    let settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
+    let mut settings = given_settings(matches, &Chosen::load(load, way, workload, family))?;
     check_tcp(&settings)?;
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     load.item.check(&settings, given)?;
+    schedule::settle(&mut settings, given)?;
+    workload.item.settle(&mut settings, given)?;
+    holes::check_pipeline(workload, way, &settings)?;
+    holes::check_made_anew(workload, way, End::Client, &settings)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));

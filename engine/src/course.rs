@@ -186,6 +186,9 @@ impl<'run> Client<'run> {
             self.course.answered(&mut caller, *at);
             if let Some(measure) = &mut self.measure {
                 measure.answered(asked, *at);
+                if let Some(kind) = caller.kind() {
+                    measure.answered_of_kind(kind, asked, *at);
+                }
             }
         }
         match result {

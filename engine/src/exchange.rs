@@ -243,8 +243,16 @@ impl<'run> Caller<'run> {
     /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet. Whatever was to be
     /// sent before must have been ([`Caller::is_sending`]).
     pub fn ask(&mut self) -> Result<Progress, Failure> {
+        self.ask_as(None)
+    }
+
+    /// The same of the arrival of this number, counted from 0, of a load that goes by a schedule.
+    pub fn ask_as(&mut self, arrival: Option<u64>) -> Result<Progress, Failure> {
         if self.asked == self.conversations.len() {
             self.conversations.push_back(self.client.open());
+        }
+        if let Some(arrival) = arrival {
+            self.conversations[self.asked].numbered(arrival);
         }
         let want = self.conversations[self.asked].ask(&mut self.channel.outbox);
         // Several replies may come together.
@@ -262,6 +270,11 @@ impl<'run> Caller<'run> {
         if let Some(last) = self.conversations.back_mut() {
             last.counts();
         }
+    }
+
+    /// The kind of the request that was answered last ([`Conversation::kind`]).
+    pub fn kind(&self) -> Option<usize> {
+        self.conversations.back().and_then(|last| last.kind())
     }
 
     /// Whether a request has not been sent in full.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::about::Entry;
 use crate::address::Family;
 use crate::channel::Way;
+use crate::crowd::PIPELINE;
 use crate::design::Design;
 use crate::designs::DESIGNS;
 use crate::load::Load;
@@ -13,6 +14,7 @@ use crate::loads::LOADS;
 use crate::mistake::mistake;
 use crate::primitive::{Direction, Primitive, Waits};
 use crate::primitives::PRIMITIVES;
+use crate::setting::Settings;
 use crate::workload::{End, Workload};
 use crate::workloads::WORKLOADS;
 
@@ -66,6 +68,42 @@ pub fn check_server(design: &Entry<Design>, way: Way, workload: &Entry<Workload>
 /// As [`check_server`], of a load.
 pub fn check_load(load: &Entry<Load>, way: Way, workload: &Entry<Workload>, family: Family) -> Result<()> {
     check(way, load.name, load.item.waits, workload, End::Client, family)
+}
+
+/// Refuses several requests under way on a connection where the workload's client could not tell their replies apart.
+pub fn check_pipeline(workload: &Entry<Workload>, way: Way, settings: &Settings) -> Result<()> {
+    let pipeline = settings.values().get(PIPELINE.name).map_or(1, |_| settings.integer(PIPELINE.name));
+    if pipeline > 1 && !workload.item.pipelines {
+        let can: Vec<&str> = WORKLOADS.iter().filter(|entry| entry.item.pipelines).map(|entry| entry.name).collect();
+        return Err(mistake(format!(
+            "--pipeline {pipeline}: the client of {} cannot tell replies apart that come together; those of {} can",
+            workload.name,
+            can.join(", ")
+        )));
+    }
+    if pipeline > 1 && !way.into.item.stores {
+        return Err(mistake(format!(
+            "--pipeline {pipeline} with --receive {}: what comes has to be told apart, and the primitive does not store it",
+            way.into.name
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses to send messages that are made anew for each request in a way that leaves them to the peer to read.
+pub fn check_made_anew(workload: &Entry<Workload>, way: Way, end: End, settings: &Settings) -> Result<()> {
+    for (of, setting) in workload.item.made_anew.iter().filter(|(of, _)| *of == end && way.out.item.lends) {
+        let is_given = settings.values().get(setting.name).is_some_and(|value| *value != setting.default());
+        if *of == end && is_given {
+            return Err(mistake(format!(
+                "--{} with --primitive {}: the peer reads from where the primitive finds the bytes, as late as it likes, and with \
+                 this setting messages are made anew for each request; leave one of them out",
+                setting.option(),
+                way.out.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check(way: Way, name: &str, waits: Waits, workload: &Entry<Workload>, end: End, family: Family) -> Result<()> {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
-use crate::load_lines::{Latency, Scheduled, Validity};
+use crate::load_lines::{Latency, Scheduled, Traffic, Validity};
 use crate::own_memory::Memory;
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::setting::Value;
@@ -200,6 +200,8 @@ pub struct LoadResult {
     pub latency: Option<Latency>,
     /// What became of the schedule of an open loop.
     pub scheduled: Option<Scheduled>,
+    /// What its requests were that are not all alike; null where they are.
+    pub traffic: Option<Traffic>,
     /// Whether the load measured its server; null where it has no event loop or does not end by time, and nothing failed.
     pub validity: Option<Validity>,
     /// Memory of the load's process; null where its clients are processes of their own, and where the kernel does not tell.

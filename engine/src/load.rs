@@ -14,6 +14,7 @@ use crate::mistake::mistake;
 use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
 use crate::requirement::Requirement;
+use crate::schedule::Schedule;
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
 use crate::source_addresses::{self, SOURCE_ADDRESSES};
@@ -195,12 +196,19 @@ pub fn clients(settings: &Settings) -> usize {
     settings.integer(CLIENTS.name) as usize
 }
 
+/// Nanoseconds over which a load with these settings grows; 0 where it has no such setting.
+pub fn ramp(settings: &Settings) -> u64 {
+    settings.values().get(RAMP_UP.name).map_or(0, |_| settings.integer(RAMP_UP.name)) * 1_000_000
+}
+
 /// One life of a load.
 pub struct LoadRun {
     /// Whom to ask.
     pub target: Target,
     /// The complete settings.
     pub settings: Settings,
+    /// When its requests are due; none of a closed loop.
+    pub schedule: Option<Schedule>,
     /// Where everything is counted.
     pub tally: &'static Tally,
     /// The asking end of the workload.
@@ -248,8 +256,7 @@ impl LoadRun {
 
     /// Nanoseconds over which the load grows; 0 where it has no such setting.
     pub fn ramp(&self) -> u64 {
-        let milliseconds = |_| self.settings.integer(RAMP_UP.name);
-        self.settings.values().get(RAMP_UP.name).map_or(0, milliseconds) * 1_000_000
+        ramp(&self.settings)
     }
 
     /// Makes room in this process for a connection of each client, and for so many that are being closed while their clients

@@ -10,9 +10,11 @@ use serde::Serialize;
 use crate::generator::Generator;
 use crate::histograms::{encoded, percentile};
 use crate::measure::Measured;
-use crate::scheduled::{ARRIVALS, RATE, Scheduled as Schedule, WAIT};
-use crate::setting::Settings;
+use crate::schedule::{Process, Schedule};
+use crate::scheduled;
+use crate::sizes::SizesSent;
 use crate::tally::Counts;
+use crate::traffic::{self, KindSent};
 use crate::validity::{Check, Evidence, ScheduleEvidence, errors, is_valid, judge};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
@@ -102,8 +104,8 @@ pub struct Scheduled {
     pub never_sent: u64,
     /// Those among the sent that had to wait for a free connection.
     pub waited: u64,
-    /// Requests a second that were asked for.
-    pub offered_per_second: u64,
+    /// Requests a second that were asked for; of recorded arrivals those of the whole recording.
+    pub offered_per_second: f64,
     /// Replies a second that came in the window.
     pub achieved_per_second: f64,
     /// From the sending of a request, or the beginning of its own connection, to the end of its reply.
@@ -116,6 +118,10 @@ pub struct Scheduled {
     pub gaps: Option<Times>,
     /// Standard deviation of the gaps as a share of their mean: near 1 of a Poisson process, near 0 of even arrivals.
     pub gap_variation: Option<f64>,
+    /// Mean gap between the moments at which these requests were due.
+    pub gap_due_mean_ns: Option<f64>,
+    /// Standard deviation of these gaps as a share of their mean.
+    pub gap_due_variation: Option<f64>,
 }
 
 /// Whether a load measured its server: what was looked at, and what came of it.
@@ -132,9 +138,69 @@ pub struct Validity {
     pub in_system: Option<f64>,
 }
 
+/// What the requests of a load were that are not all alike.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Traffic {
+    /// What sizes and kinds followed from.
+    pub seed: u64,
+    /// Requests that were made, in the window or not; null where all are alike.
+    pub requests: Option<u64>,
+    /// Their sizes; null where no distribution was asked for.
+    pub sizes: Option<SizesSent>,
+    /// Their kinds, in the order of the mix; empty without one.
+    pub kinds: Vec<KindOfRequest>,
+}
+
+/// A kind of request in a mix.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct KindOfRequest {
+    /// What was sent of it.
+    #[serde(flatten)]
+    pub sent: KindSent,
+    /// How long replies to it took, from the moment that all latencies of the load run from; null where none came, and where
+    /// the load measures none.
+    pub latency: Option<Times>,
+}
+
+impl Traffic {
+    /// As it was drawn by the workload, and measured by the load.
+    pub fn of(drawn: traffic::Traffic, measured: &Measured) -> Result<Self> {
+        let times = |number: usize| measured.by_kind.get(number).map_or(Ok(None), Times::of);
+        let kind = |(number, sent): (usize, KindSent)| Ok(KindOfRequest { sent, latency: times(number)? });
+        Ok(Traffic {
+            seed: drawn.seed,
+            requests: drawn.requests,
+            sizes: drawn.sizes,
+            kinds: drawn.kinds.into_iter().enumerate().map(kind).collect::<Result<_>>()?,
+        })
+    }
+
+    /// For a person.
+    pub fn in_words(&self) -> String {
+        let mut text = String::new();
+        if let Some(SizesSent { distribution, mean_bytes: Some(mean), .. }) = &self.sizes {
+            text += &format!(
+                "sizes {distribution} (seed {}): {mean:.1} bytes in the mean of all that were asked for\n",
+                self.seed
+            );
+        }
+        for KindOfRequest { sent, latency } in &self.kinds {
+            text += &match latency {
+                Some(times) => times_in_words(&format!("{}: {} replies", sent.request, sent.requests), times),
+                None => format!("{}: {} replies\n", sent.request, sent.requests),
+            };
+        }
+        text
+    }
+}
+
 /// What became of the schedule; `None` of a closed loop, and where there was no window.
-pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Settings) -> Result<Option<Scheduled>> {
-    let (Some(all), Some(window)) = (&measured.scheduled, window) else { return Ok(None) };
+pub fn scheduled(
+    measured: &Measured,
+    window: Option<&Range<u64>>,
+    schedule: Option<&Schedule>,
+) -> Result<Option<Scheduled>> {
+    let (Some(all), Some(window), Some(schedule)) = (&measured.scheduled, window, schedule) else { return Ok(None) };
     Ok(Some(Scheduled {
         due: all.due,
         sent: all.sent,
@@ -142,13 +208,15 @@ pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Se
         failed: all.failed,
         never_sent: all.never_sent,
         waited: all.waited,
-        offered_per_second: settings.integer(RATE.name),
+        offered_per_second: schedule.rate,
         achieved_per_second: measured.requests as f64 * 1e9 / (window.end - window.start) as f64,
         service_time: Times::of(&all.service_time)?,
         send_lag: Times::of(&all.send_lag)?,
         connection_wait: Times::of(&all.connection_wait)?,
-        gaps: Times::of(&all.gaps.histogram)?,
+        gaps: Times::of(&all.gap)?,
         gap_variation: all.gaps.mean_and_variation().map(|(_, variation)| variation),
+        gap_due_mean_ns: all.gaps_due.mean_and_variation().map(|(mean, _)| mean),
+        gap_due_variation: all.gaps_due.mean_and_variation().map(|(_, variation)| variation),
     }))
 }
 
@@ -156,7 +224,7 @@ pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Se
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
-    settings: &Settings,
+    schedule: Option<&Schedule>,
     tally: &Counts,
 ) -> Option<Validity> {
     let Some(window) = window.filter(|_| !measured.generators.is_empty()) else {
@@ -169,8 +237,8 @@ pub fn validity(
         });
     };
     let window_ns = window.end - window.start;
-    let schedule = measured.scheduled.as_deref();
-    let latency = schedule.map_or(&measured.latency, |schedule| &schedule.latency);
+    let came = measured.scheduled.as_deref();
+    let latency = came.map_or(&measured.latency, |came| &came.latency);
     let in_system = measured.population.mean(window_ns);
     let checks = judge(&Evidence {
         window_ns,
@@ -180,27 +248,34 @@ pub fn validity(
         in_system,
         latencies: latency.len(),
         latency_mean_ns: latency.mean(),
-        schedule: schedule.map(|schedule| evidence(schedule, settings, measured.generators.len())),
+        schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
     });
-    let valid = match schedule {
+    let valid = match came {
         Some(_) => Some(is_valid(&checks)),
         None => (!tally.errors.is_empty()).then_some(false),
     };
     Some(Validity { valid, checks, generators: measured.generators.clone(), in_system: Some(in_system) })
 }
 
-fn evidence(schedule: &Schedule, settings: &Settings, threads: usize) -> ScheduleEvidence {
+fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {
+    let by_law = threads as f64 * 1e9 / schedule.rate;
+    // A recording has no law: it is held against what of it was due.
+    let (gap_asked_ns, variation_asked) = match schedule.process {
+        Process::Poisson => (by_law, 1.0),
+        Process::Constant => (by_law, 0.0),
+        Process::Recorded(_) => came.gaps_due.mean_and_variation().unwrap_or((by_law, 0.0)),
+    };
     ScheduleEvidence {
-        due: schedule.due,
-        sent: schedule.sent,
-        never_sent: schedule.never_sent,
-        waited: schedule.waited,
-        lag_p99_ns: percentile(&schedule.send_lag, 0.99),
-        latency_p50_ns: percentile(&schedule.latency, 0.5),
-        gap_asked_ns: threads as f64 * 1e9 / settings.integer(RATE.name) as f64,
-        variation_asked: if settings.word(ARRIVALS.name) == "poisson" { 1.0 } else { 0.0 },
-        gaps: schedule.gaps.mean_and_variation(),
-        spins: settings.word(WAIT.name) == "spin",
+        due: came.due,
+        sent: came.sent,
+        never_sent: came.never_sent,
+        waited: came.waited,
+        lag_p99_ns: percentile(&came.send_lag, 0.99),
+        latency_p50_ns: percentile(&came.latency, 0.5),
+        gap_asked_ns,
+        variation_asked,
+        gaps: came.gaps.mean_and_variation(),
+        spins: schedule.spins,
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Measure<'run> {
     connections: u64,
     // 32 bits, and no larger than its largest value needs: there may be thousands of threads.
     latency: Histogram<u32>,
+    /// The same of each kind of request, where there are several.
+    by_kind: Vec<Histogram<u32>>,
     population: Population,
     /// Of an open loop.
     scheduled: Option<Box<Scheduled>>,
@@ -81,6 +83,7 @@ impl<'run> Measure<'run> {
             requests: 0,
             connections: 0,
             latency: histogram(),
+            by_kind: Vec::new(),
             population: Population::default(),
             scheduled: None,
             generator: None,
@@ -102,6 +105,18 @@ impl<'run> Measure<'run> {
         if self.window.contains(at) {
             self.requests += 1;
             record(&mut self.latency, at.saturating_sub(asked));
+        }
+    }
+
+    /// The request was of this kind, counted from 0; its latency ran from this moment, which in an open loop is the one at which
+    /// it was due.
+    pub fn answered_of_kind(&mut self, kind: usize, from: u64, at: u64) {
+        let counts_by = if self.scheduled.is_some() { from } else { at };
+        if self.window.contains(counts_by) {
+            if kind >= self.by_kind.len() {
+                self.by_kind.resize_with(kind + 1, histogram);
+            }
+            record(&mut self.by_kind[kind], at.saturating_sub(from));
         }
     }
 
@@ -192,6 +207,8 @@ pub struct Measured {
     pub connections: u64,
     /// How long replies took; empty where the load does not measure it.
     pub latency: Histogram<u64>,
+    /// The same of each kind of request that came; empty where there is only one.
+    pub by_kind: Vec<Histogram<u64>>,
     /// How many requests were in the system; of loads with an event loop.
     pub population: Population,
     /// Of an open loop.
@@ -211,6 +228,7 @@ impl Default for Measured {
             requests: 0,
             connections: 0,
             latency: histogram(),
+            by_kind: Vec::new(),
             population: Population::default(),
             scheduled: None,
             generators: Vec::new(),
@@ -230,10 +248,19 @@ impl Measured {
         if let Some(scheduled) = &measure.scheduled {
             self.scheduled.get_or_insert_default().add(scheduled);
         }
-        for step in measure.latency.iter_recorded() {
-            let (value, count) = (step.value_iterated_to(), step.count_since_last_iteration());
-            self.latency.record_n(value, count).expect("there is a bucket for every number");
+        add(&mut self.latency, &measure.latency);
+        let most = self.by_kind.len().max(measure.by_kind.len());
+        self.by_kind.resize_with(most, histogram);
+        for (sum, part) in self.by_kind.iter_mut().zip(&measure.by_kind) {
+            add(sum, part);
         }
+    }
+}
+
+fn add(sum: &mut Histogram<u64>, part: &Histogram<u32>) {
+    for step in part.iter_recorded() {
+        let (value, count) = (step.value_iterated_to(), step.count_since_last_iteration());
+        sum.record_n(value, count).expect("there is a bucket for every number");
     }
 }
 
@@ -269,6 +296,25 @@ mod tests {
         let mut sums = Measured::default();
         sums.add(&measure);
         assert!((sums.population.mean(100) - (50.0 + 20.0 + 10.0) / 100.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn kinds_of_requests_are_told_apart_however_many_a_thread_has_met() {
+        let window = Window::whole_life();
+        window.set(100..200);
+        let [mut one, mut other] = [Measure::new(&window), Measure::new(&window)];
+        one.answered_of_kind(1, 90, 110);
+        one.answered_of_kind(0, 90, 99);
+        other.answered_of_kind(0, 90, 190);
+        let mut sums = Measured::default();
+        sums.add(&other);
+        sums.add(&one);
+        let seen: Vec<_> = sums.by_kind.iter().map(|kind| (kind.len(), kind.max())).collect();
+        assert_eq!(seen, [(1, 100), (1, 20)]);
+        let mut open = Measure::of_schedule(&window);
+        open.answered_of_kind(0, 190, 300);
+        open.answered_of_kind(0, 90, 150);
+        assert_eq!((open.by_kind[0].len(), open.by_kind[0].max()), (1, 110));
     }
 
     #[test]

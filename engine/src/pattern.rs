@@ -38,7 +38,7 @@ pub fn difference(seen: &[u8], expected: &[u8]) -> Option<usize> {
     if seen == expected { None } else { seen.iter().zip(expected).position(|(seen, expected)| seen != expected) }
 }
 
-/// A reply of a known length on its way in.
+/// Replies of known lengths on their way in, one after another.
 #[derive(Clone)]
 pub struct Reception {
     bytes: usize,
@@ -47,21 +47,15 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// A reply of [`BYTES`] bytes, which are looked at as [`CHECK`] says.
-    pub fn new(settings: &Settings) -> Self {
-        let bytes = settings.integer(BYTES.name);
-        let expected = (settings.word(CHECK.name) == "pattern").then(|| pattern(bytes));
-        Reception { bytes: bytes as usize, expected, received: 0 }
+    /// Replies of up to so many bytes, which are looked at as [`CHECK`] says.
+    pub fn new(settings: &Settings, largest: u64) -> Self {
+        let expected = (settings.word(CHECK.name) == "pattern").then(|| pattern(largest));
+        Reception { bytes: 0, expected, received: 0 }
     }
 
-    /// The length of the whole reply.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Begins anew, and says how the first receive is to be made.
-    pub fn begin(&mut self) -> Want {
-        self.received = 0;
+    /// Begins a reply of so many bytes, and says how the first receive is to be made.
+    pub fn begin(&mut self, bytes: u64) -> Want {
+        (self.bytes, self.received) = (bytes as usize, 0);
         self.want()
     }
 
@@ -115,9 +109,9 @@ mod tests {
     /// Gives a reception a reply, cut into segments.
     fn judge(check: &str, bytes: u64, segments: &[&[u8]], ended: bool) -> Result<Answer, String> {
         let given = BTreeMap::from([("bytes", Value::Integer(bytes)), ("check", Value::Word(check.to_owned()))]);
-        let mut reception = Reception::new(&Settings::new([&BYTES, &CHECK], &given));
+        let mut reception = Reception::new(&Settings::new([&BYTES, &CHECK], &given), bytes);
         let mut inbox = Inbox::default();
-        let mut answer = Answer::Receive(reception.begin());
+        let mut answer = Answer::Receive(reception.begin(bytes));
         for segment in segments {
             inbox.room(segment.len()).copy_from_slice(segment);
             inbox.filled(segment.len());
@@ -129,15 +123,15 @@ mod tests {
     #[test]
     fn what_may_be_the_next_reply_is_left() {
         let settings = Settings::new([&BYTES, &CHECK], &BTreeMap::from([("bytes", Value::Integer(4))]));
-        let (mut reception, mut inbox) = (Reception::new(&settings), Inbox::default());
+        let (mut reception, mut inbox) = (Reception::new(&settings, 4), Inbox::default());
         let two = [&pattern(4)[..], &pattern(4)[..2]].concat();
         inbox.room(two.len()).copy_from_slice(&two);
         inbox.filled(two.len());
-        reception.begin();
+        reception.begin(4);
         let mut input = Input::new(&mut inbox, 1, 0, false);
         input.more_follow = true;
         assert_eq!(reception.receive(&mut input), Ok(Answer::Complete));
-        reception.begin();
+        reception.begin(4);
         assert_eq!(reception.receive(&mut input), Ok(Answer::Receive(Want::AtMost(3))));
         assert_eq!(inbox.unread(), b"");
     }

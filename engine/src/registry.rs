@@ -24,7 +24,7 @@ use crate::setting::Setting;
 use crate::source_addresses::SOURCE_ADDRESSES;
 use crate::supervisor::DRAIN;
 use crate::tcp::{self, CONGESTION, NODELAY};
-use crate::workload::{Agreement, Product, Workload};
+use crate::workload::{Agreement, Instead, Product, Workload};
 use crate::workloads::WORKLOADS;
 
 /// Settings of every server, whatever its design.
@@ -150,14 +150,16 @@ pub fn catalogue() -> Value {
             let product = |each: &Product| {
                 json!({"settings": each.settings.map(|setting| setting.name), "product": each.product})
             };
+            let instead = |each: &Instead| json!({"given": each.given.name, "of": each.of.name});
+            let instead: Vec<Value> = workload.instead.iter().map(instead).collect();
             let products: Vec<Value> = workload.products.iter().map(product).collect();
             (
                 workload.about,
                 json!({
                     "port": workload.port, "service_settings": workload.service_settings,
-                    "client_settings": workload.client_settings, "agreements": agreements, "products": products,
+                    "client_settings": workload.client_settings, "instead": instead, "agreements": agreements, "products": products,
                     "sender": workload.sender, "measured_by": workload.measured_by,
-                    "counts_requests": workload.counts_requests,
+                    "counts_requests": workload.counts_requests, "pipelines": workload.pipelines,
                 }),
             )
         }),
@@ -208,7 +210,7 @@ fn list<T>(entries: &[Entry<T>], describe: impl Fn(&T) -> (About, Value)) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting::Kind;
+    use crate::setting::{Form, Kind};
     use crate::workload::Relation;
 
     #[test]
@@ -222,7 +224,10 @@ mod tests {
             let kinds = (client.kind, service.kind);
             let ordered = matches!(
                 kinds,
-                (Kind::Integer { .. }, Kind::Integer { .. }) | (Kind::Boolean { .. }, Kind::Boolean { .. })
+                (Kind::Integer { .. }, Kind::Integer { .. })
+                    | (Kind::Boolean { .. }, Kind::Boolean { .. })
+                    // Of a distribution it is the largest.
+                    | (Kind::Text { form: Form::Sizes, .. }, Kind::Integer { .. })
             );
             assert!(ordered || *relation == Relation::Equal, "{}: words are no more and no less", workload.name);
         }

@@ -7,7 +7,7 @@ use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP};
 use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::pattern::BYTES;
-use crate::scheduled::RATE;
+use crate::schedule::{ARRIVALS, RATE, RECORDED};
 use crate::setting::Settings;
 use crate::veth;
 use crate::workload::{More, Workload};
@@ -36,6 +36,7 @@ pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, set
     let each = request_bytes(workload, settings)?;
     let requests = most_requests(load, settings);
     let rate = match integer(settings, RATE.name) {
+        _ if is_recorded(settings) => "requests as they were recorded, whether or not replies come".to_owned(),
         Some(rate) => format!("{rate} requests a second, whether or not replies come"),
         None => "as many requests a second as replies come".to_owned(),
     };
@@ -80,9 +81,17 @@ fn request_bytes(workload: &Workload, settings: &Settings) -> Result<Each> {
     Ok(Each::AtLeast(outbox.bytes()))
 }
 
-/// How many requests are made at most; `None` of a closed loop that ends by time.
+fn is_recorded(settings: &Settings) -> bool {
+    settings.values().contains_key(ARRIVALS.name) && settings.word(ARRIVALS.name) == RECORDED
+}
+
+/// How many requests are made at most; `None` of a closed loop that ends by time, and of requests as they were recorded.
 fn most_requests(load: &Load, settings: &Settings) -> Option<u64> {
     let scheduled = || {
+        // The engine has not read the recording yet.
+        if is_recorded(settings) {
+            return None;
+        }
         let rate = integer(settings, RATE.name)?;
         Some((u128::from(rate) * u128::from(milliseconds(load, settings)?) / 1000) as u64)
     };

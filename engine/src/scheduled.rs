@@ -5,31 +5,6 @@
 use hdrhistogram::Histogram;
 
 use crate::histograms::{histogram, record};
-use crate::setting::{Kind, Setting};
-
-/// How many requests are due.
-pub const RATE: Setting = Setting {
-    name: "rate",
-    help: "Requests that are due each second, all threads together",
-    unit: Some("requests a second"),
-    kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
-};
-
-/// How they follow each other.
-pub const ARRIVALS: Setting = Setting {
-    name: "arrivals",
-    help: "Requests become due independently of each other (a Poisson process), or evenly",
-    unit: None,
-    kind: Kind::Choice { choices: &["poisson", "constant"], default: "poisson" },
-};
-
-/// How the load waits for the next.
-pub const WAIT: Setting = Setting {
-    name: "wait",
-    help: "Sleep until a request is due or a reply comes, or spin: never late by a wake-up, and a CPU for each thread",
-    unit: None,
-    kind: Kind::Choice { choices: &["sleep", "spin"], default: "sleep" },
-};
 
 /// The moments of one request.
 #[derive(Debug, Clone, Copy)]
@@ -64,42 +39,46 @@ pub struct Scheduled {
     pub send_lag: Histogram<u64>,
     /// How long those waited that had no free connection.
     pub connection_wait: Histogram<u64>,
-    /// Between one sending and the next of the same thread.
+    /// All gaps between one sending and the next of the same thread.
+    pub gap: Histogram<u64>,
+    /// The same gaps.
     pub gaps: Gaps,
+    /// Those between the moments at which these requests were due.
+    pub gaps_due: Gaps,
 }
 
-/// Gaps between sendings.
+/// Gaps between moments that follow each other, summed up.
+#[derive(Debug, Default)]
 pub struct Gaps {
-    /// All of them.
-    pub histogram: Histogram<u64>,
+    count: u64,
     sum: f64,
     squares: f64,
-    /// The last sending.
+    /// The last moment.
     last: Option<u64>,
 }
 
-impl Default for Gaps {
-    fn default() -> Self {
-        Gaps { histogram: histogram(), sum: 0.0, squares: 0.0, last: None }
-    }
-}
-
 impl Gaps {
-    fn add(&mut self, at: u64) {
-        if let Some(last) = self.last.replace(at) {
-            let gap = at.saturating_sub(last);
-            record(&mut self.histogram, gap);
-            self.sum += gap as f64;
-            self.squares += (gap as f64).powi(2);
-        }
+    /// Takes the next moment; says how long it is after the one before, where there is such a one.
+    fn add(&mut self, at: u64) -> Option<u64> {
+        let gap = at.saturating_sub(self.last.replace(at)?);
+        self.count += 1;
+        self.sum += gap as f64;
+        self.squares += (gap as f64).powi(2);
+        Some(gap)
+    }
+
+    fn add_all(&mut self, other: &Gaps) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
     }
 
     /// Mean in nanoseconds, and standard deviation as a share of it; `None` of fewer than two gaps.
     pub fn mean_and_variation(&self) -> Option<(f64, f64)> {
-        let count = self.histogram.len() as f64;
+        let count = self.count as f64;
         let mean = self.sum / count;
         let variance = (self.squares / count - mean * mean).max(0.0);
-        (count >= 2.0 && mean > 0.0).then(|| (mean, variance.sqrt() / mean))
+        (self.count >= 2 && mean > 0.0).then(|| (mean, variance.sqrt() / mean))
     }
 }
 
@@ -116,7 +95,9 @@ impl Default for Scheduled {
             service_time: histogram(),
             send_lag: histogram(),
             connection_wait: histogram(),
+            gap: histogram(),
             gaps: Gaps::default(),
+            gaps_due: Gaps::default(),
         }
     }
 }
@@ -131,7 +112,10 @@ impl Scheduled {
             record(&mut self.connection_wait, free - due);
         }
         record(&mut self.send_lag, begun.saturating_sub(due.max(free)));
-        self.gaps.add(begun);
+        if let Some(gap) = self.gaps.add(begun) {
+            record(&mut self.gap, gap);
+        }
+        self.gaps_due.add(due);
     }
 
     /// Its reply came and was right.
@@ -158,12 +142,12 @@ impl Scheduled {
             (&mut self.service_time, &other.service_time),
             (&mut self.send_lag, &other.send_lag),
             (&mut self.connection_wait, &other.connection_wait),
-            (&mut self.gaps.histogram, &other.gaps.histogram),
+            (&mut self.gap, &other.gap),
         ] {
             sum.add(part).expect("a histogram that grows takes every value");
         }
-        self.gaps.sum += other.gaps.sum;
-        self.gaps.squares += other.gaps.squares;
+        self.gaps.add_all(&other.gaps);
+        self.gaps_due.add_all(&other.gaps_due);
     }
 }
 
@@ -192,13 +176,15 @@ mod tests {
         for first in [0, 1_000_000] {
             let mut thread = Scheduled::default();
             for begun in [first, first + 10, first + 40] {
-                thread.sent(Moments { due: begun, free: 0, begun });
+                thread.sent(Moments { due: begun / 10, free: 0, begun });
             }
             sums.add(&thread);
         }
-        assert_eq!((sums.sent, sums.gaps.histogram.len(), sums.gaps.histogram.max()), (6, 4, 30));
+        assert_eq!((sums.sent, sums.gap.len(), sums.gap.max()), (6, 4, 30));
         let (mean, variation) = sums.gaps.mean_and_variation().unwrap();
         assert!((mean - 20.0).abs() < 1e-9 && (variation - 0.5).abs() < 1e-9, "{mean} {variation}");
+        let (mean, variation) = sums.gaps_due.mean_and_variation().unwrap();
+        assert!((mean - 2.0).abs() < 1e-9 && (variation - 0.5).abs() < 1e-9, "{mean} {variation}");
         assert_eq!(Gaps::default().mean_and_variation(), None);
     }
 }

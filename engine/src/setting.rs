@@ -55,8 +55,27 @@ pub enum Kind {
         longest: usize,
         /// Value when none is given.
         default: &'static str,
+        /// What it says.
+        form: Form,
     },
 }
+
+/// What a text says, for whoever has to know more of it than that it is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Whatever it likes.
+    Plain,
+    /// The path of a file, or [`NONE`].
+    File,
+    /// A distribution of sizes (`sizes`), which may be in a file, or [`NONE`].
+    Sizes,
+    /// Kinds of requests with their weights, or [`NONE`].
+    Mix,
+}
+
+/// The text that says that there is nothing of the kind.
+pub const NONE: &str = "none";
 
 /// The value of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
@@ -166,6 +185,11 @@ impl Settings {
         }
     }
 
+    /// Takes a setting away that has no effect beside the others.
+    pub fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     /// All names with their values, as they stand in the results.
     pub fn values(&self) -> &BTreeMap<&'static str, Value> {
         &self.0
@@ -194,7 +218,12 @@ mod tests {
 
     #[test]
     fn a_text_is_visible_and_not_too_long() {
-        let path = Setting { name: "path", help: "", unit: None, kind: Kind::Text { longest: 8, default: "/" } };
+        let path = Setting {
+            name: "path",
+            help: "",
+            unit: None,
+            kind: Kind::Text { longest: 8, default: "/", form: Form::Plain },
+        };
         for right in ["/", "/a?b=%20", "12345678"] {
             assert_eq!(path.parse(right).unwrap(), Value::Word(right.to_owned()));
         }

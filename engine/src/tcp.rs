@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::mistake::mistake;
-use crate::setting::{Kind, Setting, Settings};
+use crate::setting::{Form, Kind, Setting, Settings};
 use crate::sys::socket;
 
 /// Settings of both ends that only TCP has.
@@ -31,7 +31,7 @@ pub const CONGESTION: Setting = Setting {
     name: "congestion",
     help: "Congestion control of every connection (TCP_CONGESTION), such as cubic; `default` is the system's",
     unit: None,
-    kind: Kind::Text { longest: NAME - 1, default: "default" },
+    kind: Kind::Text { longest: NAME - 1, default: "default", form: Form::Plain },
 };
 
 /// Bytes of a name with its zero byte (TCP_CA_NAME_MAX).

@@ -219,7 +219,7 @@ fn gap_variation(schedule: &ScheduleEvidence) -> Check {
         Err(check) => return check,
     };
     let off = (variation - schedule.variation_asked).abs();
-    let what = "how far the coefficient of variation of the gaps is from 1 (poisson) or 0 (constant)";
+    let what = "how far the coefficient of variation of the gaps is from 1 (poisson), 0 (constant) or the recording's";
     check(NAME, off, limit, what, "requests left in bunches; --wait spin, more --threads or a CPU of its own (--cpus)")
 }
 

@@ -9,10 +9,13 @@ use serde::Serialize;
 use crate::about::About;
 use crate::inbox::Inbox;
 use crate::measure::Window;
+use crate::mistake::mistake;
 use crate::outbox::Outbox;
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings, Value};
+use crate::sizes::SIZES;
 use crate::tally::ErrorKind;
+use crate::traffic::Traffic;
 
 /// A registered workload. Its file's name is its name.
 pub struct Workload {
@@ -26,6 +29,10 @@ pub struct Workload {
     pub client_settings: &'static [Setting],
     /// Which settings of both ends must agree: where they do not, requests fail.
     pub agreements: &'static [Agreement],
+    /// Settings of the asking end that leave others without a meaning.
+    pub instead: &'static [Instead],
+    /// Settings with which an end makes messages anew for each request: then they do not lie in memory for ever.
+    pub made_anew: &'static [(End, Setting)],
     /// Settings of the asking end whose product is given.
     pub products: &'static [Product],
     /// The ends that only count what comes where a primitive does not store it; the others have to read it.
@@ -38,6 +45,9 @@ pub struct Workload {
     pub sender: End,
     /// What of a load is counted in its window, where no setting says otherwise.
     pub measured_by: MeasuredBy,
+    /// Whether a connection can have several requests under way: a conversation for each takes its reply from the input, and
+    /// leaves what comes behind it where [`Input::more_follow`] says that it may.
+    pub pipelines: bool,
     /// Whether its server can tell requests apart, so that it counts as many as its clients. Where the protocol has no bounds
     /// between them it counts receives, and both ends account for something else ([`Service::account`]).
     pub counts_requests: bool,
@@ -51,23 +61,48 @@ pub struct Workload {
 
 impl Workload {
     /// What a server has to be started with so that a load with these settings is served, as it is typed; empty where nothing
-    /// has to agree. Without switches: where a server does not keep connections, [`Conversation::kept_by`] says so.
-    pub fn needed(&self, settings: &Settings) -> Vec<String> {
-        let mut needed: Vec<(Setting, Relation, &Value)> = Vec::new();
+    /// has to agree. Without switches: where a server does not keep connections, [`Conversation::kept_by`] says so. `largest` is
+    /// as [`Client::largest`] says it.
+    pub fn needed(&self, settings: &Settings, largest: Option<u64>) -> Vec<String> {
+        let mut needed: Vec<(Setting, Relation, Value)> = Vec::new();
         for Agreement { client, relation, service } in self.agreements {
-            let Some(value) = settings.values().get(client.name) else { continue };
+            let value = match settings.values().get(client.name) {
+                Some(_) if *client == SIZES => largest.map(Value::Integer),
+                value => value.cloned(),
+            };
+            let Some(value) = value else { continue };
             match needed.iter_mut().find(|(of_server, ..)| of_server == service) {
                 _ if matches!(value, Value::Boolean(_)) => {}
                 // Several settings may have one bound.
-                Some((_, _, least)) => *least = value.max(least),
+                Some((_, _, least)) => *least = value.max(least.clone()),
                 None => needed.push((*service, *relation, value)),
             }
         }
-        let typed = |(service, relation, value): (Setting, Relation, &Value)| {
+        let typed = |(service, relation, value): (Setting, Relation, Value)| {
             let or_more = if relation == Relation::AtMost { " or more" } else { "" };
             format!("--{} {value}{or_more}", service.option())
         };
         needed.into_iter().map(typed).collect()
+    }
+}
+
+impl Workload {
+    /// Takes away what has no meaning beside a setting that stands instead of it; to give both is refused.
+    pub fn settle(&self, settings: &mut Settings, given: impl Fn(&str) -> bool) -> Result<()> {
+        for Instead { given: setting, of } in self.instead {
+            if settings.values().get(setting.name).is_none_or(|value| *value == setting.default()) {
+                continue;
+            }
+            if given(of.name) {
+                return Err(mistake(format!(
+                    "--{} and --{} contradict each other: either says what every request asks for; give one of them",
+                    setting.option(),
+                    of.option()
+                )));
+            }
+            settings.forget(of.name);
+        }
+        Ok(())
     }
 }
 
@@ -78,12 +113,15 @@ pub const COMMON: Workload = Workload {
     service_settings: &[],
     client_settings: &[],
     agreements: &[],
+    instead: &[],
+    made_anew: &[],
     products: &[],
     takes_unstored: &[],
     laid_out: &[End::Service, End::Client],
     lasting: &[],
     sender: End::Service,
     measured_by: MeasuredBy::Requests,
+    pipelines: false,
     counts_requests: true,
     original: None,
     service: |_, _| bail!("a workload has a serving end of its own"),
@@ -130,6 +168,16 @@ pub struct Agreement {
     pub relation: Relation,
     /// The setting of the serving end.
     pub service: Setting,
+}
+
+/// A setting of the asking end that, where it is given, leaves another without a meaning: then that is none of the load's
+/// settings, and to give both is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Instead {
+    /// The setting, whose default says nothing.
+    pub given: Setting,
+    /// What it stands instead of.
+    pub of: Setting,
 }
 
 /// Two whole numbers among the settings of the asking end whose product is given, such as pieces and the size of each of
@@ -237,10 +285,15 @@ pub trait Client: Send + Sync {
         Account::new()
     }
 
-    /// Whether a connection can have several requests under way: a conversation for each takes its reply from the input, and
-    /// leaves what comes behind it where [`Input::more_follow`] says that it may.
-    fn pipelines(&self) -> bool {
-        false
+    /// What its requests were, asked when the load has ended; `None` where all of them are alike. Kept in memory that the
+    /// load's processes share.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+
+    /// The most bytes that one of its requests may ask for; `None` where a setting of its own says how many each does.
+    fn largest(&self) -> Option<u64> {
+        None
     }
 
     /// What is counted in the load's window.
@@ -304,6 +357,14 @@ pub struct Outcome<'a> {
 
 /// One connection of the asking end.
 pub trait Conversation: Send {
+    /// The next request is the arrival of this number, counted from 0, of a load that goes by a schedule.
+    fn numbered(&mut self, _arrival: u64) {}
+
+    /// Which kind of request was answered last, counted from 0; `None` where there is only one.
+    fn kind(&self) -> Option<usize> {
+        None
+    }
+
     /// Puts the next request, or its beginning, into the outbox and says how the first receive of the reply is to be made.
     fn ask(&mut self, outbox: &mut Outbox) -> Want;
 

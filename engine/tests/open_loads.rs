@@ -219,7 +219,7 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     refused("bytes", &format!("{timed} --pipeline 2"), &["--pipeline 2", "--connections kept"]);
     let per = "--requests-per-connection";
     refused("bytes", &format!("{timed} {per} 2"), &["--requests-per-connection 2", "--connections kept"]);
-    refused("fields", &format!("{timed} --connections kept --pipeline 2"), &["--pipeline 2", "bytes, echo and http"]);
+    refused("fields", &format!("{timed} --connections kept --pipeline 2"), &["--pipeline 2", "bytes, echo, http can"]);
     let discards = format!("{timed} --connections kept --pipeline 2 --receive recv_truncate --check count");
     refused("bytes", &discards, &["--pipeline 2", "recv_truncate"]);
     refused("bytes", &format!("{timed} --clients 2 --threads 3"), &["--threads 3", "2", "--clients 3"]);

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.catalogue import Agreement, SettingValue, by_name, defaults
+from thunderherd.agreements import Agreement, SettingValue
+from thunderherd.catalogue import by_name, defaults
 from thunderherd.engine import catalogue
 from thunderherd.errors import UserError
 from thunderherd.study import bundled_studies, load_study

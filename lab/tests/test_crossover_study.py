@@ -13,7 +13,8 @@ from crossed import asked, both_stages, found_of, study_of
 from swept import CATALOGUE
 
 from thunderherd import engine
-from thunderherd.catalogue import Agreement, Catalogue, Counter, IntegerSetting, Workload
+from thunderherd.agreements import Agreement
+from thunderherd.catalogue import Catalogue, Counter, IntegerSetting, Workload
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.errors import UserError

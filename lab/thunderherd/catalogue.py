@@ -5,19 +5,16 @@ is refused here, with the file and the line. Keys that a newer engine adds are i
 not.
 """
 
-import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.agreements import Agreement, Instead, Product, SettingValue
 from thunderherd.engine_lines import MeasuredBy, SchemaNumber
 from thunderherd.feature_form import Feature
 from thunderherd.load_requirements import Requirement
-
-SettingValue = bool | int | str
-"""The value of one setting; its unit, where it has one, is `Setting.unit`."""
+from thunderherd.sizes_text import SIZES, is_sizes
 
 
 class _Part(BaseModel):
@@ -87,9 +84,13 @@ class TextSetting(_Setting):
     kind: Literal["text"]
     longest: int
     default: str
+    form: Literal["plain", "file", "sizes", "mix"] = "plain"
+    """What it says: a path or "none"; a distribution of sizes, which may be in a file; kinds of requests."""
 
     def allowed(self) -> str:
         """What may be given, in words."""
+        if self.form == "sizes":
+            return f"{SIZES}, no spaces"
         return f"1 to {self.longest} visible ASCII characters, no spaces"
 
     def accepts(self, value: object) -> bool:
@@ -98,6 +99,7 @@ class TextSetting(_Setting):
             isinstance(value, str)
             and 1 <= len(value) <= self.longest
             and all("!" <= character <= "~" for character in value)
+            and (self.form != "sizes" or is_sizes(value))
         )
 
 
@@ -214,71 +216,6 @@ class Load(Entry):
         return {name: 0 for name in (self.duration, WARM_UP) if name in own}
 
 
-class Agreement(_Part):
-    """A setting of the asking end that one of the serving end bounds: where it does not, requests fail."""
-
-    client: str
-    relation: Literal["equal", "at_most"]
-    service: str
-
-    def broken(self, load: Mapping[str, SettingValue], server: Mapping[str, SettingValue]) -> str | None:
-        """In words, how the settings of both ends contradict each other; None where they do not."""
-        asked, given = load[self.client], server[self.service]
-        if asked == given:
-            return None
-        said = f"the load has {self.client} = {_toml(asked)}, the server {self.service} = {_toml(given)}"
-        if self.relation == "equal":
-            return f"{said}; requests would fail: give both the same value"
-        if isinstance(asked, str) or isinstance(given, str) or asked < given:
-            return None
-        remedy = (
-            "turn it on for both, or off for the load"
-            if asked is True
-            else (f"lower {self.client} of the load or raise {self.service} of the server")
-        )
-        return f"{said}, which is less; requests would fail: {remedy}"
-
-
-def _toml(value: SettingValue) -> str:
-    return json.dumps(value)
-
-
-class Product(_Part):
-    """Two whole numbers among the settings of the asking end whose product is given, such as pieces and the
-    size of each of something whole: with any others the load is refused."""
-
-    settings: tuple[str, str]
-    product: int = Field(ge=1)
-
-    def broken(self, load: Mapping[str, SettingValue]) -> str | None:
-        """In words, how the settings of a load contradict it, and what would not; None where they do not."""
-        given = {name: int(load[name]) for name in self.settings}
-        if (seen := math.prod(given.values())) == self.product:
-            return None
-        said, fitting = (
-            " and ".join(f"{name} = {number}" for name, number in numbers.items())
-            for numbers in (given, self.nearest(given))
-        )
-        return (
-            f"the load has {said}, whose product is {seen}; it must be {self.product}, and the nearest that "
-            f"fit are {fitting}"
-        )
-
-    def nearest(self, wanted: Mapping[str, int]) -> dict[str, int]:
-        """The two numbers of this product that differ the least from those wanted (1 or more), each as a
-        ratio; what nothing is wanted of follows from the other."""
-        return min(
-            self.pairs(self.settings[0]),
-            key=lambda pair: sum(math.log(pair[name] / number) ** 2 for name, number in wanted.items()),
-        )
-
-    def pairs(self, over: str) -> list[dict[str, int]]:
-        """All that there are, in the order of one of the two settings, which stands first."""
-        (other,) = (name for name in self.settings if name != over)
-        divisors = (number for number in range(1, self.product + 1) if self.product % number == 0)
-        return [{over: number, other: self.product // number} for number in divisors]
-
-
 class Workload(_Part):
     """One protocol; its two ends have settings of their own, some of which must agree."""
 
@@ -289,12 +226,13 @@ class Workload(_Part):
     client_settings: tuple[Setting, ...] = ()
     agreements: tuple[Agreement, ...] = ()
     products: tuple[Product, ...] = ()
+    instead: tuple[Instead, ...] = ()
     sender: Literal["service", "client"] = "service"
     """The end that sends what is measured, where no setting says otherwise."""
     measured_by: MeasuredBy = "requests"
     """What of a load is counted in its window, where no setting says otherwise."""
-    pipelines: bool = True
-    """Its client can have several requests under way over a connection."""
+    pipelines: bool = False
+    """Whether a connection may have several requests under way."""
     counts_requests: bool = True
     """Whether its server can tell requests apart; one that cannot counts receives."""
 

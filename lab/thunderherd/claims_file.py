@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.contrasts_file import (
     Contrast,
     ContrastTable,

@@ -19,7 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from thunderherd.catalogue import USUAL_LOAD, Catalogue, SettingValue
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import USUAL_LOAD, Catalogue
 from thunderherd.engine_lines import (
     Life,
     LimitRound,

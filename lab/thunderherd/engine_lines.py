@@ -233,13 +233,41 @@ class Scheduled(EngineLine):
     failed: int
     never_sent: int = Field(description="no connection was free for them until it was too late")
     waited: int = Field(description="of those that were sent, how many had to wait for a free connection")
-    offered_per_second: int
+    offered_per_second: float
     achieved_per_second: float
     service_time: Times | None = Field(default=None, description="from the sending to the reply")
     send_lag: Times | None = Field(default=None, description="the load's own lateness")
     connection_wait: Times | None = None
     gaps: Times | None = Field(default=None, description="between two sendings of the same thread")
     gap_variation: float | None = Field(default=None, description="their standard deviation over their mean")
+    gap_due_mean_ns: float | None = Field(default=None, description="between the moments when they were due")
+    gap_due_variation: float | None = None
+
+
+class SizesSent(EngineLine):
+    """The sizes of a load's requests."""
+
+    distribution: str
+    largest: int = Field(description="the most that a request may ask for")
+    mean_bytes: float | None = Field(default=None, description="of all that were made; null: none was")
+
+
+class KindOfRequest(EngineLine):
+    """A kind of request in a mix."""
+
+    request: str
+    weight: int
+    requests: int = Field(description="those that count")
+    latency: Times | None = None
+
+
+class Traffic(EngineLine):
+    """What the requests of a load were that are not all alike."""
+
+    seed: int
+    requests: int | None = Field(default=None, description="that were made; null: sizes are all alike")
+    sizes: SizesSent | None = None
+    kinds: list[KindOfRequest] = Field(default_factory=list)
 
 
 class Check(EngineLine):
@@ -328,6 +356,7 @@ class LoadResult(Used, Readout):
     window: Window | None = Field(default=None, description="null: all of it is measured")
     latency: Latency | None = Field(default=None, description="of the window, where there is one")
     scheduled: Scheduled | None = Field(default=None, description="null: no open loop")
+    traffic: Traffic | None = Field(default=None, description="null: all requests are alike")
     validity: Validity | None = Field(
         default=None, description="null: no event loop, or no window, and no errors"
     )

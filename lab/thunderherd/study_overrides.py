@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.catalogue import Catalogue, Product, Way
+from thunderherd.agreements import Product
+from thunderherd.catalogue import Catalogue, Way
 from thunderherd.counting_form import CountingTable
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes

@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.catalogue import Makes, SettingValue
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import Makes
 from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
@@ -18,6 +19,7 @@ from thunderherd.metrics import AskedCounters, Better
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
+from thunderherd.sizes_text import with_path
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study_checks import requests_of
 from thunderherd.study_file import unknown
@@ -27,6 +29,11 @@ Settings = dict[str, SettingValue]
 
 SOURCES = "source_addresses"
 """The setting of a load that says how many local addresses its clients connect from."""
+SEEDS = ("arrival_seed", "request_seed")
+"""The settings of a load from which follows what it does when; each of several processes has its own."""
+
+LARGEST_SEED = 2**64 - 1
+"""Behind it seeds begin at 0 again."""
 
 CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that says whether a client makes a connection for each request or keeps one for
@@ -85,7 +92,8 @@ class LoadPlan(_Resolved):
     `requests` names the settings whose product is the number of requests of one process, the last of them
     the number of each client; `duration` the setting that ends it by time where it is not 0. The engine says
     so. Whoever does not `store` what comes has primitives that leave it to the kernel, uncopied if possible;
-    one that `completes` its sends asks the kernel not to copy them.
+    one that `completes` its sends asks the kernel not to copy them. `files` are those that settings name,
+    from the study's `folder` on, with the SHA-256 of what they hold; `named_files` the settings that may.
     """
 
     kind: str
@@ -97,6 +105,9 @@ class LoadPlan(_Resolved):
     processes: int
     settings: Settings
     warm_up_connections: int
+    files: dict[str, str] = {}
+    folder: Path = Field(default=Path(), exclude=True)
+    named_files: tuple[str, ...] = Field(default=(), exclude=True)
     requests: tuple[str, ...] = Field(exclude=True)
     duration: str | None = Field(default=None, exclude=True)
     without_primitives: tuple[str, str] | None = Field(default=None, exclude=True)
@@ -122,7 +133,20 @@ class LoadPlan(_Resolved):
         """The settings that its processes are started with: those of a load that ends by time do not say how
         many requests each client makes, which the engine refuses."""
         overruled = self.requests[-1:] if self.is_timed else ()
-        return {name: value for name, value in self.settings.items() if name not in overruled}
+        told = {name: value for name, value in self.settings.items() if name not in overruled}
+        named = (name for name in self.named_files if name in told)
+        return told | {name: with_path(str(told[name]), self.folder) for name in named}
+
+    @property
+    def each_told(self) -> list[Settings]:
+        """`told` for each of its processes: seeds count on from the study's, since processes with the same
+        seed would do the same at the same moments. Each says its own in its result."""
+        seeds = {name: int(self.settings[name]) for name in SEEDS if name in self.settings}
+        own: list[Settings] = [
+            {name: (seed + place) % (LARGEST_SEED + 1) for name, seed in seeds.items()}
+            for place in range(self.processes)
+        ]
+        return [self.told | each for each in own]
 
     @property
     def requests_per_trial(self) -> int | None:

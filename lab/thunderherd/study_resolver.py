@@ -70,6 +70,7 @@ from thunderherd.study_scale import (
 )
 from thunderherd.study_shape import shaped
 from thunderherd.study_sweeps import check_ceilings, check_measurable, check_sweeps
+from thunderherd.study_traffic import check_traffic, files_of, named_files, settled
 
 JUDGED_OR_REPEATED = {
     "repetitions": ("looks", "alpha_split"),
@@ -198,7 +199,7 @@ class Resolver:
         if not len(self.problems):  # a wrong value is not divided either, and that is no second mistake
             check_remainders(self.form.scale, self.remainders, self.problems)
         if self.whole:
-            loads = [(each, made.settings, made.load.settings) for each, made in resolved]
+            loads = [(each, made.settings, made.load.told) for each, made in resolved]
             checks.check_agreements(loads, self.catalogue, self.problems)
             check_loads([(each, made.load) for each, made in resolved], self.catalogue, self.problems)
 
@@ -278,6 +279,7 @@ class Resolver:
         for each in found:
             check_measurable(each, problems)
             check_lab(each, self.catalogue, problems)
+            check_traffic(each, self.catalogue, problems)
         self._check_proportions(found)
         check_ceilings(form, found, problems)
         return form, found
@@ -365,7 +367,8 @@ class Resolver:
         allowed = self.catalogue.settings_of_load(load.kind, load.way, workload)
         allowed = of_sockets(lab, allowed, self.catalogue)
         settings = defaults(allowed) | _known(common_settings(lab), allowed) | _known(load.settings, allowed)
-        kind = self.catalogue.load(load.kind)
+        settings = settled(settings, load.settings, allowed, workload, self.catalogue)
+        kind, folder = self.catalogue.load(load.kind), self.problems.file.path.parent
         return LoadPlan(
             kind=load.kind,
             **load.way._asdict(),
@@ -374,6 +377,9 @@ class Resolver:
             processes=load.processes,
             settings=divided(settings, OF_LOAD, scale, self.remainders),
             warm_up_connections=load.warm_up_connections,
+            files=files_of(settings, allowed, folder),
+            folder=folder,
+            named_files=named_files(allowed),
             requests=kind.requests if kind else (),
             duration=kind.duration if kind else None,
             without_primitives=kind.without_primitives if kind else None,

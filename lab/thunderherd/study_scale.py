@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.study_configurations import Configuration, Point
 from thunderherd.study_file import KeyPath, Problems, show, unknown
 from thunderherd.study_form import ScaleTable, StudyForm, SweepTable

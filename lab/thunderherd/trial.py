@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from thunderherd import noise
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Sampling, Server, start_load
 from thunderherd.engine_lines import LoadResult, Ready, Snapshot
 from thunderherd.holders import holders_of_listener
@@ -217,7 +217,7 @@ class _Trial:
         return self.seen.is_whole_life and self.profiles is None
 
     def _clients(self) -> list[Mapping[str, SettingValue]]:
-        return [self.contender.load.told] * self.contender.load.processes
+        return [*self.contender.load.each_told]
 
     @contextlib.contextmanager
     def _started(

@@ -1,7 +1,7 @@
 //! When the requests of an open load are due: moments that nobody's reply has any part in.
 //!
 //! A schedule is counted in requests, not in time: each step is 1 where they come evenly, or exponential of mean 1 where
-//! they come as a Poisson process. The moment of the p-th request is when so many are to be expected, which is where the
+//! they come as a Poisson process, or a recorded gap over the mean of all of them. The moment of the p-th request is when so many are to be expected, which is where the
 //! integral of the rate reaches p. So a rate that rises over a ramp gives the process that belongs to it, exactly
 //! (time change of a Poisson process: Çinlar, Introduction to Stochastic Processes, 1975, section 4.7).
 
@@ -9,27 +9,7 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// How arrivals follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Process {
-    /// Each independent of all others.
-    Poisson,
-    /// One like the other.
-    Constant,
-}
-
-/// When requests of a whole load are due.
-#[derive(Debug, Clone, Copy)]
-pub struct Schedule {
-    /// How they follow each other.
-    pub process: Process,
-    /// Requests a second, once the ramp is over.
-    pub rate: u64,
-    /// Two schedules with the same seed have the same moments.
-    pub seed: u64,
-    /// Nanoseconds over which the rate rises from 0, in a straight line.
-    pub ramp: u64,
-}
+use crate::schedule::{Process, Schedule};
 
 impl Schedule {
     /// The moments of one of so many threads, counted from 0, of a load that begins at this moment (nanoseconds). Those of
@@ -38,13 +18,11 @@ impl Schedule {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         // Each thread has 2^128 numbers of its own.
         (0..thread).for_each(|_| random.jump());
-        let (rate, ramp) = (self.rate as f64 / 1e9, self.ramp as f64);
-        let threads = threads as f64;
-        let mut arrivals = Arrivals { process: self.process, random, threads, rate, ramp, began, expected: 0.0 };
-        arrivals.expected = match self.process {
-            Process::Poisson => arrivals.step(),
-            Process::Constant => thread as f64,
-        };
+        let (rate, ramp) = (self.rate / 1e9, self.ramp as f64);
+        let (number, threads) = (thread as u64, threads as u64);
+        let mut arrivals =
+            Arrivals { process: self.process, random, threads, rate, ramp, began, number, expected: 0.0 };
+        arrivals.expected = arrivals.first();
         arrivals
     }
 }
@@ -54,21 +32,37 @@ impl Schedule {
 pub struct Arrivals {
     process: Process,
     random: Xoshiro256PlusPlus,
-    threads: f64,
+    threads: u64,
     /// Requests a nanosecond, of all threads.
     rate: f64,
     ramp: f64,
     began: u64,
+    /// The number of the next one of this thread, of all threads.
+    number: u64,
     /// How many requests are to be expected, of all threads, until the next one of this.
     expected: f64,
 }
 
 impl Arrivals {
-    fn step(&mut self) -> f64 {
+    fn first(&mut self) -> f64 {
         match self.process {
-            Process::Poisson => self.threads * Distribution::<f64>::sample(&Exp1, &mut self.random),
-            Process::Constant => self.threads,
+            Process::Poisson => self.random_step(),
+            Process::Constant => self.number as f64,
+            Process::Recorded(gaps) => gaps.moment(self.number) / gaps.mean(),
         }
+    }
+
+    fn following(&mut self) -> f64 {
+        self.number += self.threads;
+        match self.process {
+            Process::Poisson => self.expected + self.random_step(),
+            Process::Constant => self.expected + self.threads as f64,
+            Process::Recorded(gaps) => gaps.moment(self.number) / gaps.mean(),
+        }
+    }
+
+    fn random_step(&mut self) -> f64 {
+        self.threads as f64 * Distribution::<f64>::sample(&Exp1, &mut self.random)
     }
 
     /// Nanoseconds from the beginning until so many requests are to be expected.
@@ -87,7 +81,7 @@ impl Iterator for Arrivals {
 
     fn next(&mut self) -> Option<u64> {
         let moment = self.began.saturating_add(self.time(self.expected).round() as u64);
-        self.expected += self.step();
+        self.expected = self.following();
         Some(moment)
     }
 }
@@ -95,11 +89,12 @@ impl Iterator for Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::Gaps;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn schedule(process: Process, rate: u64, ramp: u64) -> Schedule {
-        Schedule { process, rate, seed: 7, ramp }
+        Schedule { process, rate: rate as f64, seed: 7, ramp, spins: false }
     }
 
     fn moments(schedule: Schedule, threads: usize, until: u64) -> Vec<u64> {
@@ -125,7 +120,7 @@ mod tests {
     #[test]
     fn an_hour_of_the_highest_rate_is_still_exact_to_a_nanosecond() {
         let mut arrivals = schedule(Process::Constant, 10_000_000, 0).of_thread(0, 1, 0);
-        arrivals.expected = 36e9;
+        (arrivals.expected, arrivals.number) = (36e9, 36_000_000_000);
         assert_eq!(arrivals.next(), Some(3600 * SECOND));
         assert_eq!(arrivals.next(), Some(3600 * SECOND + 100));
     }
@@ -167,14 +162,39 @@ mod tests {
     }
 
     #[test]
+    fn recorded_arrivals_are_those_of_the_record_again_and_again_however_many_threads_share_them() {
+        let microseconds = [10.0, 0.0, 0.0, 25.5, 1000.0, 3.25];
+        let gaps: &'static Gaps = Box::leak(Box::new(Gaps::new(&microseconds)));
+        let mut due = 0.0;
+        let again = (0..50).flat_map(|_| microseconds);
+        let exact: Vec<u64> = again
+            .map(|gap| {
+                due += gap * 1000.0;
+                due as u64
+            })
+            .collect();
+        let as_recorded = Schedule { rate: 1e9 / gaps.mean(), ..schedule(Process::Recorded(gaps), 1, 0) };
+        for threads in [1, 2, 3, 8] {
+            let seen = moments(as_recorded, threads, exact[exact.len() - 1] + 1);
+            assert_eq!(seen, exact, "{threads} threads");
+        }
+        // At another rate every gap is longer or shorter by the same factor.
+        let rate = 1000;
+        let factor = 1e9 / rate as f64 / gaps.mean();
+        let scaled: Vec<u64> = exact.iter().map(|&moment| (moment as f64 * factor).round() as u64).collect();
+        assert_eq!(moments(schedule(Process::Recorded(gaps), rate, 0), 3, scaled[scaled.len() - 1] + 1), scaled);
+    }
+
+    #[test]
     fn over_a_ramp_the_rate_rises_in_a_straight_line() {
-        for process in [Process::Constant, Process::Poisson] {
+        let even: &'static Gaps = Box::leak(Box::new(Gaps::new(&[7.0, 7.0])));
+        for process in [Process::Constant, Process::Poisson, Process::Recorded(even)] {
             let moments = moments(schedule(process, 100_000, 2 * SECOND), 2, 3 * SECOND);
             let before =
                 |seconds: f64| moments.iter().filter(|&&moment| (moment as f64) < seconds * 1e9).count() as f64;
             // The integral of the rate: half of it over the ramp, a quarter of that over its first half.
             for (seconds, expected) in [(1.0, 25_000.0), (2.0, 100_000.0), (3.0, 200_000.0_f64)] {
-                let allowed = if process == Process::Constant { 1.0 } else { 4.0 * expected.sqrt() };
+                let allowed = if process != Process::Poisson { 2.0 } else { 4.0 * expected.sqrt() };
                 assert!((before(seconds) - expected).abs() <= allowed, "{process:?} {}", before(seconds));
             }
         }

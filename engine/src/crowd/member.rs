@@ -45,6 +45,8 @@ pub enum Place {
 /// A request that has become due, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
+    /// The number of its arrival, counted from 0, where it goes by a schedule.
+    pub arrival: Option<u64>,
     /// When it became due, when there was a client for it, and when that sent it or began to connect for it.
     pub moments: Moments,
     /// When it was sent.
@@ -53,8 +55,8 @@ pub struct Request {
 
 impl Request {
     /// One that was due at a moment, given to a client that was free since another.
-    pub fn new(due: u64, free: u64) -> Self {
-        Request { moments: Moments { due, free, begun: 0 }, asked: 0 }
+    pub fn new(arrival: Option<u64>, due: u64, free: u64) -> Self {
+        Request { arrival, moments: Moments { due, free, begun: 0 }, asked: 0 }
     }
 }
 

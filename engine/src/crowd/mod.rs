@@ -24,7 +24,6 @@ use crate::load::{BACK_END, COMPLETIONS, LoadRun, clients};
 use crate::own_memory;
 use crate::sys::{signal, thread};
 
-pub use arrivals::{Process, Schedule};
 use back_end::BackEnd;
 use completions::Completions;
 use connecting::CLOSING_AT_A_TIME;

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::arrivals::{Arrivals, Schedule};
+use super::arrivals::Arrivals;
 use super::member::Request;
 use crate::load::LoadRun;
 use crate::measure::Window;
+use crate::schedule::Schedule;
 
 /// Which load the clients make.
 #[derive(Debug, Clone, Copy)]
@@ -16,12 +17,7 @@ pub enum Kind {
         pause: u64,
     },
     /// Requests are due by a schedule.
-    Open {
-        /// When.
-        schedule: Schedule,
-        /// Never sleeps until a request is due.
-        spins: bool,
-    },
+    Open(Schedule),
 }
 
 /// Of the threads of a load, one.
@@ -64,8 +60,9 @@ pub struct Open {
     share: Share,
     /// From the beginning on.
     arrivals: Option<Arrivals>,
-    /// The first request that nobody was given.
+    /// The first request that nobody was given: when it is due, and its number.
     next: u64,
+    number: u64,
     /// Free clients, each since when: who is free longest asks first.
     idle: VecDeque<(usize, u64)>,
     /// Nothing is due from its end on.
@@ -79,11 +76,12 @@ impl Pace {
             Kind::Closed { pause } => {
                 Pace::Closed(Closed { pause, beginning: VecDeque::new(), pausing: VecDeque::new() })
             }
-            Kind::Open { schedule, .. } => Pace::Open(Box::new(Open {
+            Kind::Open(schedule) => Pace::Open(Box::new(Open {
                 schedule,
                 share,
                 arrivals: None,
                 next: u64::MAX,
+                number: share.thread as u64,
                 idle: VecDeque::new(),
                 window: &run.window,
             })),
@@ -162,7 +160,11 @@ impl Closed {
             let goes_on = goes_on(client);
             if at >= due || !goes_on {
                 queue.pop_front();
-                return Some(if goes_on { Due::Ask(client, Request::new(due, due)) } else { Due::Retire(client) });
+                return Some(if goes_on {
+                    Due::Ask(client, Request::new(None, due, due))
+                } else {
+                    Due::Retire(client)
+                });
             }
         }
         None
@@ -184,6 +186,8 @@ impl Open {
         self.idle.pop_front();
         let following = self.arrivals.as_mut().and_then(Iterator::next).unwrap_or(u64::MAX);
         let due = std::mem::replace(&mut self.next, following);
-        Some(Due::Ask(client, Request::new(due, free)))
+        let number = self.number;
+        self.number += self.share.threads as u64;
+        Some(Due::Ask(client, Request::new(Some(number), due, free)))
     }
 }

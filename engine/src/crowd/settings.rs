@@ -3,7 +3,6 @@
 use anyhow::Result;
 
 use crate::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
-use crate::mistake::mistake;
 use crate::requirement::{Needs, Requirement};
 use crate::setting::{Kind, Setting};
 
@@ -74,19 +73,6 @@ impl ConnectionUse {
     pub fn of(run: &LoadRun) -> Result<Self> {
         let number = |setting: Setting| run.settings.integer(setting.name);
         let (pipeline, requests) = (number(PIPELINE), number(REQUESTS_PER_CONNECTION));
-        if pipeline > 1 && !run.client.pipelines() {
-            return Err(mistake(format!(
-                "--pipeline {pipeline}: the workload's client cannot tell replies apart that come together; bytes, echo and \
-                 http can"
-            )));
-        }
-        if pipeline > 1 && !run.way.into.item.stores {
-            return Err(mistake(format!(
-                "--pipeline {pipeline} with --receive {}: what comes has to be told apart, and the primitive does not \
-                 store it",
-                run.way.into.name
-            )));
-        }
         let requests = match requests {
             _ if !run.keeps() => 1,
             0 => u64::MAX,

@@ -14,6 +14,7 @@ use crate::course::{Course, requests_each};
 use crate::exchange::{Caller, Failure, Progress};
 use crate::load::LoadRun;
 use crate::measure::{Measure, now};
+use crate::schedule::Schedule;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
 
@@ -73,7 +74,7 @@ impl<B: BackEnd> Turns<B> {
             usage,
             measure: match kind {
                 Kind::Closed { .. } => Measure::new(&run.window),
-                Kind::Open { .. } => Measure::of_schedule(&run.window),
+                Kind::Open(_) => Measure::of_schedule(&run.window),
             },
             own_time: OwnTime::default(),
             at: now(),
@@ -128,7 +129,7 @@ impl<B: BackEnd> Turns<B> {
         let moments =
             [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.own_time.next(&self.run.window)];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
-        let spins = self.asking && matches!(self.kind, Kind::Open { spins: true, .. });
+        let spins = self.asking && matches!(self.kind, Kind::Open(Schedule { spins: true, .. }));
         let time = if spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
         let began = self.at;
@@ -153,7 +154,7 @@ impl<B: BackEnd> Turns<B> {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.kind, Kind::Open { .. })
+        matches!(self.kind, Kind::Open(_))
     }
 
     /// Whether a client is to be given another request: in an open loop those that are due before the window's end are made
@@ -244,7 +245,7 @@ impl<B: BackEnd> Turns<B> {
             && request.moments.begun == 0
         {
             request.moments.begun = self.at;
-            if matches!(self.kind, Kind::Open { .. }) {
+            if matches!(self.kind, Kind::Open(_)) {
                 self.measure.sent(request.moments);
             }
         }
@@ -267,13 +268,15 @@ impl<B: BackEnd> Turns<B> {
             }
             self.begin_request(index);
             let member = &mut self.members[index];
-            member.requests[member.sent].asked = self.at;
+            let request = &mut member.requests[member.sent];
+            request.asked = self.at;
+            let arrival = request.arrival;
             member.sent += 1;
             member.made += 1;
             if !self.is_open() {
                 self.measure.comes(self.at);
             }
-            match caller.ask() {
+            match caller.ask_as(arrival) {
                 Ok(Progress::Blocked(_) | Progress::Yields(_)) => {}
                 Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
                 Err(failure) => return self.lose(index, caller, &failure),
@@ -339,6 +342,10 @@ impl<B: BackEnd> Turns<B> {
             self.measure.answered_by_schedule(request.moments, self.at);
         } else {
             self.measure.answered(request.asked, self.at);
+        }
+        if let Some(kind) = caller.kind() {
+            let from = if self.is_open() { request.moments.due } else { request.asked };
+            self.measure.answered_of_kind(kind, from, self.at);
         }
     }
 

@@ -94,6 +94,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         },
         tally: Tally::new((load.workers)(&settings)).unwrap(),
         settings,
+        schedule: None,
         client: Box::new(Letters::default()),
         way: registry::way("send_each", "recv"),
         first_error: FirstError::new().unwrap(),

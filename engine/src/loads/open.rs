@@ -4,12 +4,11 @@
 use anyhow::Result;
 
 use crate::about::About;
-use crate::crowd::{self, CLOSING, Kind, PIPELINE, Process, REQUESTS_PER_CONNECTION, REQUIREMENTS, Schedule, THREADS};
+use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use crate::load::{BACK_END, CLIENTS, COMPLETIONS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
-use crate::scheduled::{ARRIVALS, RATE, WAIT};
-use crate::setting::{Kind as SettingKind, Setting};
+use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING, WAIT};
 use crate::workload::MeasuredBy;
 
 pub static ENTRY: Load = Load {
@@ -22,6 +21,7 @@ pub static ENTRY: Load = Load {
     settings: &[
         RATE,
         ARRIVALS,
+        RECORDING,
         ARRIVAL_SEED,
         CLIENTS,
         CONNECTIONS,
@@ -43,15 +43,6 @@ pub static ENTRY: Load = Load {
     run,
 };
 
-/// What the moments follow from.
-const ARRIVAL_SEED: Setting = Setting {
-    name: "arrival_seed",
-    help: "Loads with the same seed, rate and threads have their requests due at the same moments; several loads beside each \
-           other need different ones",
-    unit: None,
-    kind: SettingKind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
-};
-
 fn run(run: &'static LoadRun) -> Result<()> {
     if run.client.measured_by() != MeasuredBy::Requests {
         return Err(mistake(
@@ -59,11 +50,6 @@ fn run(run: &'static LoadRun) -> Result<()> {
              closed load makes them",
         ));
     }
-    let schedule = Schedule {
-        process: if run.settings.word(ARRIVALS.name) == "poisson" { Process::Poisson } else { Process::Constant },
-        rate: run.settings.integer(RATE.name),
-        seed: run.settings.integer(ARRIVAL_SEED.name),
-        ramp: run.ramp(),
-    };
-    crowd::run(run, Kind::Open { schedule, spins: run.settings.word(WAIT.name) == "spin" })
+    let schedule = run.schedule.expect("the load has the settings of a schedule");
+    crowd::run(run, Kind::Open(schedule))
 }

@@ -7,14 +7,18 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::inbox;
+use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
+use crate::sizes::SIZES;
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
+use crate::traffic::{SizesInTurn, Traffic};
 use crate::workload::{
-    Agreement, Answer, COMMON, Client, Conversation, End, Input, Next, Relation, Service, Session, Then, Workload,
+    Agreement, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Relation, Service, Session, Then,
+    Workload,
 };
 
 pub static ENTRY: Workload = Workload {
@@ -24,10 +28,16 @@ pub static ENTRY: Workload = Workload {
     },
     port: 8888,
     service_settings: &[LIMIT, SPIN],
-    client_settings: &[BYTES, CHECK],
-    agreements: &[Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT }],
+    client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK],
+    agreements: &[
+        Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT },
+        Agreement { client: SIZES, relation: Relation::AtMost, service: LIMIT },
+    ],
+    instead: &[Instead { given: SIZES, of: BYTES }],
+    made_anew: &[(End::Client, SIZES)],
     takes_unstored: &[End::Client],
     lasting: &[End::Service, End::Client],
+    pipelines: true,
     service,
     client,
     ..COMMON
@@ -114,14 +124,24 @@ fn number(line: &[u8]) -> Option<usize> {
 }
 
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    let reception = Reception::new(settings);
-    let request = format!("{}\n", reception.bytes()).into_bytes().into();
-    Ok(Box::new(Asker { request, reception }))
+    let sizes = SizesInTurn::new(settings, &BYTES)?;
+    let reception = Reception::new(settings, sizes.largest());
+    let always = sizes.fixed().map(|bytes| (bytes, line(bytes)));
+    Ok(Box::new(Asker { always, sizes, arrival: None, reception }))
+}
+
+/// A request.
+fn line(bytes: u64) -> Arc<[u8]> {
+    format!("{bytes}\n").into_bytes().into()
 }
 
 #[derive(Clone)]
 struct Asker {
-    request: Arc<[u8]>,
+    /// What is asked for, and the request, where all are alike.
+    always: Option<(u64, Arc<[u8]>)>,
+    sizes: SizesInTurn,
+    /// Of the next request.
+    arrival: Option<u64>,
     reception: Reception,
 }
 
@@ -130,16 +150,29 @@ impl Client for Asker {
         Box::new(self.clone())
     }
 
-    fn pipelines(&self) -> bool {
-        true
+    fn traffic(&self) -> Option<Traffic> {
+        self.sizes.traffic()
+    }
+
+    fn largest(&self) -> Option<u64> {
+        self.sizes.is_asked_for().then(|| self.sizes.largest())
     }
 }
 
 impl Conversation for Asker {
+    fn numbered(&mut self, arrival: u64) {
+        self.arrival = Some(arrival);
+    }
+
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
-        outbox.push(Piece::Bytes(Arc::clone(&self.request), 0..self.request.len()));
+        let (bytes, request) = self.always.clone().unwrap_or_else(|| {
+            let bytes = self.sizes.next(self.arrival.take());
+            (bytes, line(bytes))
+        });
+        let length = request.len();
+        outbox.push(Piece::Bytes(request, 0..length));
         outbox.end_message();
-        self.reception.begin()
+        self.reception.begin(bytes)
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {

@@ -10,23 +10,28 @@ use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::inbox;
+use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{self, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
+use crate::sizes::SIZES;
 use crate::sys::shared::SharedArray;
 use crate::tally::ErrorKind;
+use crate::traffic::{SizesInTurn, Traffic};
 use crate::workload::{
-    Account, Answer, COMMON, Client, Conversation, End, Input, Next, Service, Session, Then, Workload,
+    Account, Answer, COMMON, Client, Conversation, End, Input, Instead, Next, Service, Session, Then, Workload,
 };
 
 pub static ENTRY: Workload = Workload {
     about: About { summary: "What the client sends, the server sends back", source: "RFC 862" },
     // The RFC's own port, 7, needs a privilege.
     port: 7777,
-    client_settings: &[BYTES, CHECK],
+    client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK],
+    instead: &[Instead { given: SIZES, of: BYTES }],
     takes_unstored: &[End::Client],
     lasting: &[End::Client],
+    pipelines: true,
     counts_requests: false,
     service,
     client,
@@ -105,13 +110,20 @@ impl Session for Echo {
 }
 
 fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    let reception = Reception::new(settings);
-    Ok(Box::new(Asker { message: pattern(reception.bytes() as u64), reception, echoed: Echoed::new()? }))
+    let sizes = SizesInTurn::new(settings, &BYTES)?;
+    let (message, reception) = (pattern(sizes.largest()), Reception::new(settings, sizes.largest()));
+    Ok(Box::new(Asker { message, bytes: 0, sizes, arrival: None, reception, echoed: Echoed::new()? }))
 }
 
 #[derive(Clone)]
 struct Asker {
+    /// The longest of all messages: each is a part of it.
     message: Arc<[u8]>,
+    /// Of the present message.
+    bytes: usize,
+    sizes: SizesInTurn,
+    /// Of the next one.
+    arrival: Option<u64>,
     reception: Reception,
     echoed: Echoed,
 }
@@ -121,26 +133,36 @@ impl Client for Asker {
         Box::new(self.clone())
     }
 
-    fn pipelines(&self) -> bool {
-        true
-    }
-
     fn account(&self) -> Account {
         self.echoed.account()
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        self.sizes.traffic()
+    }
+
+    fn largest(&self) -> Option<u64> {
+        self.sizes.is_asked_for().then(|| self.sizes.largest())
     }
 }
 
 impl Conversation for Asker {
+    fn numbered(&mut self, arrival: u64) {
+        self.arrival = Some(arrival);
+    }
+
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
-        outbox.push(Piece::Bytes(Arc::clone(&self.message), 0..self.message.len()));
+        let bytes = self.sizes.next(self.arrival.take());
+        self.bytes = bytes as usize;
+        outbox.push(Piece::Bytes(Arc::clone(&self.message), 0..self.bytes));
         outbox.end_message();
-        self.reception.begin()
+        self.reception.begin(bytes)
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         let answer = self.reception.receive(input)?;
         if answer == Answer::Complete {
-            self.echoed.add(self.message.len());
+            self.echoed.add(self.bytes);
         }
         Ok(answer)
     }
@@ -183,7 +205,7 @@ mod tests {
     }
 
     fn settings(bytes: u64) -> Settings {
-        Settings::new([&BYTES, &CHECK], &BTreeMap::from([("bytes", Value::Integer(bytes))]))
+        Settings::new(ENTRY.client_settings, &BTreeMap::from([("bytes", Value::Integer(bytes))]))
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! HTTP/1.1 as far as load generators and web clients need it: GET and HEAD of one resource, connections kept or not,
-//! requests behind each other (RFC 9110, RFC 9112).
+//! HTTP/1.1 as far as load generators and web clients need it: GET and HEAD of one resource, or of one of each size,
+//! connections kept or not, requests behind each other (RFC 9110, RFC 9112).
 //!
 //! No request has a body here: one that announces a body is refused and its connection closed, so nothing that was meant
 //! as a body is ever taken for a request. There is no Date, which a server without a clock does not send (RFC 9110,
 //! section 6.6.1): every reply to a request is the same bytes.
 
 mod client;
+mod kinds;
 mod responses;
 
 use std::sync::Arc;
@@ -15,29 +16,46 @@ use httparse::{Header, Status as Parsed};
 
 use crate::about::About;
 use crate::inbox;
+use crate::numbering::REQUEST_SEED;
 use crate::outbox::Outbox;
 use crate::pattern::{BYTES, CHECK, pattern};
 use crate::primitive::{Waits, Want};
-use crate::setting::Settings;
+use crate::setting::{Kind, Setting, Settings};
+use crate::sizes::SIZES;
 use crate::tally::ErrorKind;
-use crate::workload::{Agreement, COMMON, End, Input, Next, Relation, Service, Session, Then, Workload};
+use crate::workload::{Agreement, COMMON, End, Input, Instead, Next, Relation, Service, Session, Then, Workload};
 
+use kinds::{MIX, PATH};
 use responses::{Responses, Status};
 
 pub static ENTRY: Workload = Workload {
     about: About {
-        summary: "HTTP/1.1: GET and HEAD of /, connections kept or closed, pipelined requests",
+        summary: "HTTP/1.1: GET and HEAD of / and of resources of any size, connections kept or closed, pipelined requests",
         source: "RFC 9110, RFC 9112",
     },
     port: 8080,
-    service_settings: &[BYTES],
-    client_settings: &[BYTES, CHECK, client::PATH],
-    agreements: &[Agreement { client: BYTES, relation: Relation::Equal, service: BYTES }],
+    service_settings: &[BYTES, LARGEST],
+    client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK, PATH, MIX],
+    agreements: &[
+        Agreement { client: BYTES, relation: Relation::Equal, service: BYTES },
+        Agreement { client: SIZES, relation: Relation::AtMost, service: LARGEST },
+    ],
+    instead: &[Instead { given: SIZES, of: BYTES }, Instead { given: MIX, of: PATH }],
+    made_anew: &[(End::Service, LARGEST), (End::Client, SIZES)],
     laid_out: &[End::Client],
     lasting: &[End::Service, End::Client],
+    pipelines: true,
     service,
     client: client::client,
     ..COMMON
+};
+
+/// Whether there are resources of all sizes.
+const LARGEST: Setting = Setting {
+    name: "largest_resource",
+    help: "Beside / serve /bytes/N, a resource of N bytes, for every N up to this; 0: / alone",
+    unit: Some("bytes"),
+    kind: Kind::Integer { minimum: 0, maximum: 1 << 30, default: 0 },
 };
 
 /// The longest head of a request, 8 KiB as in nginx (large_client_header_buffers); a longer one is answered with 431.
@@ -49,7 +67,8 @@ const MOST_HEADERS: usize = 64;
 const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
-    Ok(Box::new(Http { responses: Arc::new(Responses::new(&pattern(settings.integer(BYTES.name)))) }))
+    let (resource, largest) = (pattern(settings.integer(BYTES.name)), pattern(settings.integer(LARGEST.name)));
+    Ok(Box::new(Http { responses: Arc::new(Responses::new(&resource, largest)) }))
 }
 
 struct Http {
@@ -94,7 +113,13 @@ impl Session for HttpSession {
         };
         self.head.clear();
         input.take(request.length.map_or(input.bytes().len(), |length| length - before));
-        self.responses.say(request.status, request.keep, request.head_only, outbox);
+        match request.sized.filter(|_| request.status == Status::Ok) {
+            Some(bytes) if self.responses.has(bytes) => {
+                self.responses.say_sized(bytes, request.keep, request.head_only, outbox);
+            }
+            Some(_) => self.responses.say(Status::NotFound, request.keep, request.head_only, outbox),
+            None => self.responses.say(request.status, request.keep, request.head_only, outbox),
+        }
         match request {
             Request { length: None, .. } => Err(ErrorKind::BadRequest),
             Request { keep: true, .. } => Ok(Next::Answered(Then::Receive(BUFFER))),
@@ -108,6 +133,8 @@ struct Request {
     /// Bytes of its head; none where it is not known where the next request would begin.
     length: Option<usize>,
     status: Status,
+    /// Of a resource of so many bytes, if there is such a one.
+    sized: Option<u64>,
     /// HEAD: the reply has no body.
     head_only: bool,
     /// The connection is kept.
@@ -117,7 +144,7 @@ struct Request {
 impl Request {
     /// The end of its connection.
     fn refused(status: Status, head_only: bool) -> Self {
-        Request { length: None, status, head_only, keep: false }
+        Request { length: None, status, sized: None, head_only, keep: false }
     }
 }
 
@@ -147,13 +174,16 @@ fn understand(head: &httparse::Request<'_, '_>, length: usize) -> Request {
         let status = if method_is_known { Status::ContentTooLarge } else { Status::MethodNotAllowed };
         return Request::refused(status, head_only);
     }
-    let status = match path(head.path.unwrap_or_default()) {
+    let path = path(head.path.unwrap_or_default());
+    let sized = path.strip_prefix("/bytes/").and_then(|bytes| content_length(bytes.as_bytes()));
+    let status = match path {
         _ if !method_is_known => Status::MethodNotAllowed,
         "/" => Status::Ok,
+        _ if sized.is_some() => Status::Ok,
         _ => Status::NotFound,
     };
     let keep = !fields.close && (is_1_1 || fields.keep_alive);
-    Request { length: Some(length), status, head_only, keep }
+    Request { length: Some(length), status, sized, head_only, keep }
 }
 
 /// The header fields that matter.

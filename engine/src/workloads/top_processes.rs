@@ -14,7 +14,7 @@ use crate::inbox;
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::{Waits, Want};
-use crate::setting::{Kind, Setting, Settings};
+use crate::setting::{Form, Kind, Setting, Settings};
 use crate::spin::{SPIN, Spin};
 use crate::tally::ErrorKind;
 use crate::workload::{
@@ -57,7 +57,7 @@ const PROC: Setting = Setting {
     name: "proc",
     help: "Where the proc file system is mounted whose processes are read, for instance a host's in its container",
     unit: None,
-    kind: Kind::Text { longest: 255, default: "/proc" },
+    kind: Kind::Text { longest: 255, default: "/proc", form: Form::Plain },
 };
 
 const WAIT: Setting = Setting {

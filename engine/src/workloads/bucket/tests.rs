@@ -99,5 +99,5 @@ proptest::proptest! {
 fn a_server_has_to_take_the_longest_delay_and_the_last_bucket() {
     let given = BTreeMap::from([("delay_minimum", Value::Integer(5)), ("delay_maximum", Value::Integer(7))]);
     let settings = Settings::new(ENTRY.client_settings, &given);
-    assert_eq!(ENTRY.needed(&settings), ["--buckets 32 or more", "--delay-limit 7 or more"]);
+    assert_eq!(ENTRY.needed(&settings, None), ["--buckets 32 or more", "--delay-limit 7 or more"]);
 }

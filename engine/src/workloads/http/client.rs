@@ -1,48 +1,103 @@
-//! The asking end: GET of one path, and a reply of a known length.
+//! The asking end: requests of one kind or of several, and replies of known lengths.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use httparse::Status as Parsed;
+use rand_distr::Distribution;
+use rand_distr::weighted::WeightedAliasIndex;
 
+use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
 use super::{BUFFER, MOST_HEADERS, content_length};
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
-use crate::pattern::Reception;
+use crate::pattern::{BYTES, Reception};
 use crate::primitive::Want;
-use crate::setting::{Kind, Setting, Settings};
+use crate::setting::{NONE, Settings};
+use crate::sizes::alias;
+use crate::sys::shared::SharedArray;
+use crate::traffic::{KindSent, SizesInTurn, Traffic};
 use crate::workload::{Answer, Client, Conversation, Input};
-
-/// What is asked for.
-pub const PATH: Setting = Setting {
-    name: "path",
-    help: "What to ask for; our servers have / alone",
-    unit: None,
-    kind: Kind::Text { longest: 2048, default: "/" },
-};
 
 /// The longest head of a reply that is taken.
 const LONGEST_HEAD: usize = 64 * 1024;
 
+/// The longest body that is taken where nobody has said how long it is to be.
+const LONGEST_UNKNOWN: u64 = 1 << 20;
+
 /// Makes the asking end.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
-    let path = settings.word(PATH.name);
-    if !path.starts_with('/') {
-        return Err(mistake(format!("--path is '{path}', but it begins with a slash: /{path}")));
+    let kinds: Arc<[KindOfRequest]> = kinds(settings)?.into();
+    let sizes = SizesInTurn::new(settings, &BYTES)?;
+    let mix = (settings.word(MIX.name) != NONE).then(|| Mix::new(&kinds)).transpose()?;
+    let exactly = kinds.iter().filter_map(|kind| if let Body::Exactly(bytes) = kind.body { Some(bytes) } else { None });
+    let largest = exactly.chain(sizes.is_asked_for().then(|| sizes.largest())).max().unwrap_or_default();
+    let body = Reception::new(settings, largest);
+    let asked = Asked { kind: 0, bytes: None };
+    Ok(Box::new(Asker {
+        kinds,
+        mix,
+        sizes,
+        arrival: None,
+        asked,
+        head: Vec::new(),
+        coming: Coming::Head,
+        closes: false,
+        body,
+    }))
+}
+
+/// Which kind comes how often, and has come.
+#[derive(Clone)]
+struct Mix {
+    index: Arc<WeightedAliasIndex<u64>>,
+    counted: Arc<SharedArray<AtomicU64>>,
+}
+
+impl Mix {
+    fn new(kinds: &[KindOfRequest]) -> Result<Self> {
+        let index = alias(kinds.iter().map(|kind| kind.weight).collect());
+        Ok(Mix {
+            index: Arc::new(index.map_err(|why| mistake(format!("--{}: {why}", MIX.name)))?),
+            counted: Arc::new(SharedArray::new(kinds.len()).context("shared memory could not be mapped")?),
+        })
     }
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes().into();
-    Ok(Box::new(Asker { request, head: Vec::new(), in_body: false, closes: false, body: Reception::new(settings) }))
 }
 
 #[derive(Clone)]
 struct Asker {
-    request: Arc<[u8]>,
+    kinds: Arc<[KindOfRequest]>,
+    /// None where there is only one kind.
+    mix: Option<Mix>,
+    sizes: SizesInTurn,
+    /// Of the next request.
+    arrival: Option<u64>,
+    /// The present request.
+    asked: Asked,
     /// What has come of a head that is not complete.
     head: Vec<u8>,
-    in_body: bool,
+    coming: Coming,
     /// The reply's head says that the server closes behind it.
     closes: bool,
     body: Reception,
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    kind: usize,
+    /// How long the reply's body is, or would be; `None` where any length is right.
+    bytes: Option<u64>,
+}
+
+/// What comes next of a reply.
+#[derive(Clone, Copy, PartialEq)]
+enum Coming {
+    Head,
+    /// A body that is compared.
+    Body,
+    /// So many bytes of a body that is not.
+    Any(u64),
 }
 
 impl Client for Asker {
@@ -50,33 +105,80 @@ impl Client for Asker {
         Box::new(self.clone())
     }
 
-    fn pipelines(&self) -> bool {
-        true
+    fn traffic(&self) -> Option<Traffic> {
+        let Some(mix) = &self.mix else { return self.sizes.traffic() };
+        let (numbering, sizes) = (self.sizes.numbering(), self.sizes.traffic());
+        let sent = |(kind, counted): (&KindOfRequest, &AtomicU64)| KindSent {
+            request: kind.text.clone(),
+            weight: kind.weight,
+            requests: counted.load(Relaxed),
+        };
+        Some(Traffic {
+            seed: numbering.seed(),
+            requests: Some(numbering.made()),
+            sizes: sizes.and_then(|traffic| traffic.sizes),
+            kinds: self.kinds.iter().zip(mix.counted.iter()).map(sent).collect(),
+        })
+    }
+
+    fn largest(&self) -> Option<u64> {
+        self.sizes.is_asked_for().then(|| self.sizes.largest())
     }
 }
 
 impl Conversation for Asker {
+    fn numbered(&mut self, arrival: u64) {
+        self.arrival = Some(arrival);
+    }
+
+    fn kind(&self) -> Option<usize> {
+        self.mix.as_ref().map(|_| self.asked.kind)
+    }
+
+    fn counts(&mut self) {
+        if let Some(mix) = &self.mix {
+            mix.counted[self.asked.kind].fetch_add(1, Relaxed);
+        }
+    }
+
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
         self.head.clear();
-        self.in_body = false;
-        outbox.push(Piece::Bytes(Arc::clone(&self.request), 0..self.request.len()));
+        self.coming = Coming::Head;
+        let arrival = self.arrival.take();
+        let mut draw = self.mix.as_ref().map(|mix| (mix, self.sizes.numbering().next(arrival)));
+        let number = draw.as_mut().map_or(0, |(mix, draw)| mix.index.sample(&mut draw.random));
+        let kind = &self.kinds[number];
+        let bytes = match (kind.body, &mut draw) {
+            (Body::Exactly(bytes), _) => Some(bytes),
+            (Body::Any(bytes), _) => bytes,
+            (Body::Drawn, Some((_, draw))) => Some(self.sizes.draw(draw)),
+            (Body::Drawn, None) => Some(self.sizes.next(arrival)),
+        };
+        self.asked = Asked { kind: number, bytes };
+        let request = match (&kind.head, bytes) {
+            (RequestHead::Around(..), Some(bytes)) => kind.head.bytes(bytes),
+            (head, _) => head.bytes(0),
+        };
+        let length = request.len();
+        outbox.push(Piece::Bytes(request, 0..length));
         outbox.end_message();
         BUFFER
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
-        if !self.in_body {
+        if self.coming == Coming::Head {
             if input.ended {
                 return Err(format!("the reply ended after {} bytes of its head", self.head.len()));
             }
+            let kind = &self.kinds[self.asked.kind];
             let before = self.head.len();
             let head = if before == 0 {
-                read(input.bytes(), self.body.bytes())?
+                read(input.bytes(), kind, self.asked.bytes)?
             } else {
                 self.head.extend_from_slice(input.bytes());
-                read(&self.head, self.body.bytes())?
+                read(&self.head, kind, self.asked.bytes)?
             };
-            let Some(Head { length, closes }) = head else {
+            let Some(Head { length, closes, body }) = head else {
                 if before == 0 {
                     self.head.extend_from_slice(input.bytes());
                 }
@@ -87,15 +189,38 @@ impl Conversation for Asker {
                 return Ok(Answer::Receive(BUFFER));
             };
             input.take(length - before);
-            self.in_body = true;
             self.closes = closes;
-            let want = self.body.begin();
+            if body == 0 {
+                return self.complete();
+            }
+            let want = if matches!(kind.body, Body::Any(_)) {
+                self.coming = Coming::Any(body);
+                BUFFER
+            } else {
+                self.coming = Coming::Body;
+                self.body.begin(body)
+            };
             if input.bytes().is_empty() {
                 return Ok(Answer::Receive(want));
             }
         }
-        let answer = self.body.receive(input)?;
-        Ok(if answer == Answer::Complete && self.closes { Answer::Last } else { answer })
+        let Coming::Any(left) = self.coming else {
+            let answer = self.body.receive(input)?;
+            return if answer == Answer::Complete { self.complete() } else { Ok(answer) };
+        };
+        if input.ended {
+            return Err(format!("the reply ended, and {left} bytes of its body were to come"));
+        }
+        let part = (input.bytes().len() as u64).min(left);
+        input.take(part as usize);
+        self.coming = Coming::Any(left - part);
+        if left == part { self.complete() } else { Ok(Answer::Receive(BUFFER)) }
+    }
+}
+
+impl Asker {
+    fn complete(&self) -> std::result::Result<Answer, String> {
+        Ok(if self.closes { Answer::Last } else { Answer::Complete })
     }
 }
 
@@ -105,10 +230,12 @@ struct Head {
     length: usize,
     /// The server closes behind the reply.
     closes: bool,
+    /// Bytes that come behind it.
+    body: u64,
 }
 
-/// The head of a reply with status 200 and so many bytes; `None` while it is not complete.
-fn read(bytes: &[u8], due: usize) -> std::result::Result<Option<Head>, String> {
+/// The head of a reply to a request of this kind, with a body of so many bytes; `None` while it is not complete.
+fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> std::result::Result<Option<Head>, String> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
     let length = match head.parse(bytes) {
@@ -116,9 +243,9 @@ fn read(bytes: &[u8], due: usize) -> std::result::Result<Option<Head>, String> {
         Ok(Parsed::Partial) => return Ok(None),
         Err(error) => return Err(format!("the reply is not HTTP: {error}")),
     };
-    if head.code != Some(200) {
-        let code = head.code.unwrap_or_default();
-        return Err(format!("the reply's status is {code} {}, not 200", head.reason.unwrap_or_default()));
+    if head.code != Some(kind.status) {
+        let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
+        return Err(format!("the reply's status is {code} {reason}, not {}", kind.status));
     }
     let field = |name: &str| head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     let says = |word: &str| {
@@ -131,12 +258,25 @@ fn read(bytes: &[u8], due: usize) -> std::result::Result<Option<Head>, String> {
     };
     // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
-    match field("content-length").map(|header| content_length(header.value)) {
-        Some(Some(bytes)) if bytes == due as u64 => Ok(Some(Head { length, closes })),
-        Some(Some(bytes)) => Err(format!("the reply has {bytes} bytes (Content-Length), and {due} are due (--bytes)")),
-        Some(None) => Err("the reply's Content-Length is no number".to_owned()),
-        None => Err("the reply has no Content-Length, and this client knows no other form of its end".to_owned()),
-    }
+    let has_none = kind.head_only || matches!(kind.status, 204 | 304);
+    let body = match (field("content-length").map(|header| content_length(header.value)), due) {
+        (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
+            return Err(format!("the reply has {bytes} bytes (Content-Length), and {due} are due (--bytes)"));
+        }
+        (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN => {
+            return Err(format!(
+                "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due"
+            ));
+        }
+        (Some(Some(bytes)), _) => bytes,
+        (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
+        // A server may leave it out there (RFC 9110, section 8.6).
+        (None, _) if has_none => 0,
+        (None, _) => {
+            return Err("the reply has no Content-Length, and this client knows no other form of its end".to_owned());
+        }
+    };
+    Ok(Some(Head { length, closes, body: if has_none { 0 } else { body } }))
 }
 
 #[cfg(test)]
@@ -145,17 +285,22 @@ mod tests {
 
     use super::*;
     use crate::inbox::Inbox;
-    use crate::pattern::{BYTES, CHECK, pattern};
+    use crate::pattern::pattern;
     use crate::setting::Value;
+    use crate::workloads::http::ENTRY;
 
     fn new(path: &str) -> Result<Box<dyn Client>> {
         let given = BTreeMap::from([("path", Value::Word(path.to_owned())), ("bytes", Value::Integer(300))]);
-        client(&Settings::new([&BYTES, &CHECK, &PATH], &given))
+        client(&Settings::new(ENTRY.client_settings, &given))
     }
 
     /// Gives a conversation a reply, cut into segments.
     fn judge(segments: &[&[u8]], ended: bool) -> std::result::Result<Answer, String> {
-        let mut conversation = new("/").unwrap().open();
+        judge_by(new("/").unwrap().as_ref(), segments, ended)
+    }
+
+    fn judge_by(client: &dyn Client, segments: &[&[u8]], ended: bool) -> std::result::Result<Answer, String> {
+        let mut conversation = client.open();
         let mut answer = Answer::Receive(conversation.ask(&mut Outbox::default()));
         let mut inbox = Inbox::default();
         for segment in segments {
@@ -225,6 +370,64 @@ mod tests {
         let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
         assert_eq!(&bytes[range.clone()], b"GET /a?b HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(new("a").err().unwrap().to_string().contains("begins with a slash: /a"));
+    }
+
+    fn of_mix(mix: &str) -> Box<dyn Client> {
+        let given = BTreeMap::from([("mix", Value::Word(mix.to_owned())), ("bytes", Value::Integer(300))]);
+        client(&Settings::new(ENTRY.client_settings, &given)).unwrap()
+    }
+
+    #[test]
+    fn each_kind_has_a_right_reply_of_its_own() {
+        let missing = "HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n404 Not Found\n";
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 300\r\n\r\n";
+        let without = "HTTP/1.1 200 OK\r\nServer: x\r\n\r\n";
+        let none = "HTTP/1.1 204 No Content\r\n\r\n";
+        for (mix, right, wrong) in [
+            ("HEAD:/@1", head, "HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n"),
+            ("HEAD:/@1", without, missing),
+            ("GET=404:/@1", missing, head),
+            ("GET=404+14:/@1", missing, "HTTP/1.1 404 Not Found\r\nContent-Length: 13\r\n\r\n"),
+            ("GET=204:/@1", none, without),
+        ] {
+            for cut in 1..right.len() {
+                let (first, second) = right.as_bytes().split_at(cut);
+                assert_eq!(
+                    judge_by(of_mix(mix).as_ref(), &[first, second], false),
+                    Ok(Answer::Complete),
+                    "{mix}, cut at {cut}"
+                );
+            }
+            assert!(judge_by(of_mix(mix).as_ref(), &[wrong.as_bytes()], false).is_err(), "{mix}");
+        }
+        let endless = "HTTP/1.1 404 Not Found\r\nContent-Length: 1048577\r\n\r\n";
+        let error = judge_by(of_mix("GET=404:/@1").as_ref(), &[endless.as_bytes()], false).unwrap_err();
+        assert!(error.contains("up to 1048576"), "{error}");
+        let short = judge_by(of_mix("GET=404:/@1").as_ref(), &[&missing.as_bytes()[..missing.len() - 1]], true);
+        assert!(short.unwrap_err().contains("1 bytes of its body were to come"));
+    }
+
+    #[test]
+    fn kinds_come_as_often_as_their_weights_say_and_are_counted() {
+        let client = of_mix("GET:/@8,HEAD:/@2");
+        let mut conversation = client.open();
+        let (mut heads, all) = (0, 20_000_u64);
+        for _ in 0..all {
+            let mut outbox = Outbox::default();
+            conversation.ask(&mut outbox);
+            let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
+            let is_head = bytes[range.clone()].starts_with(b"HEAD ");
+            assert_eq!(conversation.kind(), Some(usize::from(is_head)));
+            heads += u64::from(is_head);
+            conversation.counts();
+        }
+        let expected = all as f64 * 0.2;
+        assert!((heads as f64 - expected).abs() < 4.0 * (expected * 0.8).sqrt(), "{heads}");
+        let traffic = client.traffic().unwrap();
+        assert_eq!(
+            (traffic.requests, traffic.kinds[1].requests, traffic.kinds[0].requests),
+            (Some(all), heads, all - heads)
+        );
     }
 
     proptest::proptest! {

@@ -47,8 +47,15 @@ impl Status {
 /// them one more call, while a process that forks pays for all its memory. A smaller one is behind the head of each.
 const LARGE: usize = 64 * 1024;
 
+/// What resources are.
+const RESOURCE: &str = "application/octet-stream";
+
 /// A reply for each status, each for connections that are closed and for those that are kept.
-pub struct Responses(Vec<[Response; 2]>);
+pub struct Responses {
+    of_status: Vec<[Response; 2]>,
+    /// The largest of all sized resources, of which each other is the beginning.
+    sized: Arc<[u8]>,
+}
 
 struct Response {
     head: Piece,
@@ -56,12 +63,12 @@ struct Response {
 }
 
 impl Responses {
-    /// The replies of a server with this resource.
-    pub fn new(resource: &[u8]) -> Self {
+    /// The replies of a server with this resource, and one of each size up to that of the other.
+    pub fn new(resource: &[u8], sized: Arc<[u8]>) -> Self {
         let both = |&status: &Status| {
             let explanation = format!("{}\n", status.words());
             let (kind, body) = match status {
-                Status::Ok => ("application/octet-stream", resource),
+                Status::Ok => (RESOURCE, resource),
                 _ => ("text/plain", explanation.as_bytes()),
             };
             let [closed, kept] = [false, true].map(|keep| head(status, keep, kind, body.len()));
@@ -72,12 +79,33 @@ impl Responses {
             };
             [closed, Response::together(together, kept.len())]
         };
-        Responses(Status::ALL.iter().map(both).collect())
+        Responses { of_status: Status::ALL.iter().map(both).collect(), sized }
+    }
+
+    /// Whether there is a resource of this size.
+    pub fn has(&self, bytes: u64) -> bool {
+        (1..=self.sized.len() as u64).contains(&bytes)
+    }
+
+    /// As [`Responses::say`], of a resource of a size that there is: made for this request, there being too many to keep.
+    pub fn say_sized(&self, bytes: u64, keep: bool, head_only: bool, outbox: &mut Outbox) {
+        let bytes = bytes as usize;
+        let head = head(Status::Ok, keep, RESOURCE, bytes).into_bytes();
+        let length = head.len();
+        if head_only || bytes >= LARGE {
+            outbox.push(Piece::Bytes(head.into(), 0..length));
+            if !head_only {
+                outbox.push(Piece::Bytes(Arc::clone(&self.sized), 0..bytes));
+            }
+        } else {
+            outbox.push(Piece::Bytes([&head, &self.sized[..bytes]].concat().into(), 0..length + bytes));
+        }
+        outbox.end_message();
     }
 
     /// Puts a reply, or its head alone, into the outbox.
     pub fn say(&self, status: Status, keep: bool, head_only: bool, outbox: &mut Outbox) {
-        let Response { head, whole } = &self.0[status as usize][usize::from(keep)];
+        let Response { head, whole } = &self.of_status[status as usize][usize::from(keep)];
         let pieces = if head_only { std::slice::from_ref(head) } else { whole };
         pieces.iter().cloned().for_each(|piece| outbox.push(piece));
         outbox.end_message();
@@ -119,9 +147,9 @@ mod tests {
 
     #[test]
     fn a_reply_is_the_same_bytes_however_large_it_is() {
-        for length in [1, LARGE - 1, LARGE, LARGE + 1, 300_000] {
+        for length in [1, LARGE as u64 - 1, LARGE as u64, LARGE as u64 + 1, 300_000] {
             let resource: Vec<u8> = (0..length).map(|place| place as u8).collect();
-            let responses = Responses::new(&resource);
+            let responses = Responses::new(&resource, resource.clone().into());
             for (keep, word) in [(true, "keep-alive"), (false, "close")] {
                 let said = |head_only| {
                     let mut outbox = Outbox::default();
@@ -136,6 +164,10 @@ mod tests {
                     "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
                      Content-Length: {length}\r\nConnection: {word}\r\n\r\n"
                 );
+                let mut sized = Outbox::default();
+                responses.say_sized(length, keep, false, &mut sized);
+                let one = |piece: Piece| piece.with_bytes(|bytes| Ok(bytes.to_vec())).unwrap();
+                assert!(sized.message().flat_map(one).collect::<Vec<u8>>() == said(false), "{length} {word}");
                 assert!(said(true) == head.as_bytes(), "{length} {word}");
                 assert!(said(false) == [head.as_bytes(), &resource].concat(), "{length} {word}");
             }

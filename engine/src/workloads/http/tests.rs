@@ -3,11 +3,15 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::inbox::Inbox;
 use crate::outbox::Piece;
+use crate::setting::Value::Integer;
 
 /// Gives a session what a peer sends, cut into segments; returns all that it sent and how the connection stands.
 fn served(segments: &[&[u8]]) -> (String, &'static str) {
     let service = service(
-        &Settings::new([&BYTES], &BTreeMap::from([("bytes", crate::setting::Value::Integer(1))])),
+        &Settings::new(
+            ENTRY.service_settings,
+            &BTreeMap::from([("bytes", Integer(1)), ("largest_resource", Integer(9))]),
+        ),
         Waits::InTheCall,
     );
     let mut session = service.unwrap().open();
@@ -65,6 +69,22 @@ fn the_resource_and_nothing_else() {
     assert!(sent.ends_with("\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\n\0"), "{sent:?}");
     let (sent, _) = served(&[format!("HEAD / HTTP/1.1\r\n{HOST}\r\n").as_bytes()]);
     assert!(sent.ends_with("\r\nContent-Length: 1\r\nConnection: keep-alive\r\n\r\n"), "{sent:?}");
+}
+
+#[test]
+fn there_is_a_resource_of_each_size_up_to_the_largest() {
+    let ask = |method: &str, size: &str| served(&[format!("{method} /bytes/{size} HTTP/1.1\r\n{HOST}\r\n").as_bytes()]);
+    for (size, body) in [("1", "\0"), ("9", "\0\x01\x02\x03\x04\x05\x06\x07\x08")] {
+        let (sent, state) = ask("GET", size);
+        let head = format!("Content-Length: {size}\r\nConnection: keep-alive\r\n\r\n");
+        assert!(sent.ends_with(&(head.clone() + body)) && state == "open", "{sent:?}");
+        assert!(ask("HEAD", size).0.ends_with(&head));
+    }
+    for size in ["0", "10", "-1", "+1", "", "x", "99999999999999999999", "1/", "1.0"] {
+        let (sent, state) = ask("GET", size);
+        assert!(sent.starts_with("HTTP/1.1 404 ") && state == "open", "{size}: {sent:?}");
+    }
+    answers(&format!("DELETE /bytes/1 HTTP/1.1\r\n{HOST}\r\n"), &["405k"], "open");
 }
 
 #[test]

@@ -1,0 +1,260 @@
+//! What is asked for: one path again and again, or a mix of kinds of requests.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::mistake::mistake;
+use crate::pattern::BYTES;
+use crate::setting::{Form, Kind as SettingKind, NONE, Setting, Settings};
+use crate::sizes::{SIZES, weight};
+
+/// What is asked for.
+pub const PATH: Setting = Setting {
+    name: "path",
+    help: "What to ask for; our servers have / alone, and /bytes/N if told so; {bytes} in it stands for the size of each request",
+    unit: None,
+    kind: SettingKind::Text { longest: 2048, default: "/", form: Form::Plain },
+};
+
+/// Several kinds of requests.
+pub const MIX: Setting = Setting {
+    name: "mix",
+    help: "Instead of one path, kinds of requests with their weights: GET:/@9,HEAD:/@1,GET=404:/missing@1. METHOD is GET or \
+           HEAD; METHOD=STATUS where not 200 is right; METHOD+BYTES where a reply is not as long as the others; {bytes} in a \
+           path is the size of each request",
+    unit: None,
+    kind: SettingKind::Text { longest: 4096, default: NONE, form: Form::Mix },
+};
+
+/// In a path, what stands for a size.
+const SIZE: &str = "{bytes}";
+
+/// Where a server of ours has resources of all sizes.
+const SIZED: &str = "/bytes/{bytes}";
+
+/// How one kind is written.
+const FORM: &str = "METHOD:PATH@WEIGHT, METHOD=STATUS:PATH@WEIGHT or METHOD+BYTES:PATH@WEIGHT";
+
+/// A kind of request, and what reply is right.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KindOfRequest {
+    /// As it was typed, without its weight.
+    pub text: String,
+    /// How often it comes, among all.
+    pub weight: u64,
+    /// Of the reply.
+    pub status: u16,
+    /// What comes behind its head.
+    pub body: Body,
+    /// The reply has no body, whatever its head says of one.
+    pub head_only: bool,
+    /// The request's head.
+    pub head: Head,
+}
+
+/// How long a reply's body is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Body {
+    /// So many bytes, those that our servers send.
+    Exactly(u64),
+    /// As many as were asked for, of the same.
+    Drawn,
+    /// So many of any bytes; as many as the head says where that is not known.
+    Any(Option<u64>),
+}
+
+/// A request's head.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Head {
+    /// Always the same.
+    Same(Arc<[u8]>),
+    /// With a size between these two.
+    Around(String, String),
+}
+
+impl Head {
+    fn new(method: &str, path: &str) -> Self {
+        match path.split_once(SIZE) {
+            None => Head::Same(format!("{method} {path}{REST}").into_bytes().into()),
+            Some((before, behind)) => Head::Around(format!("{method} {before}"), format!("{behind}{REST}")),
+        }
+    }
+
+    /// The bytes of a request for a resource of this size, where that has a part in it.
+    pub fn bytes(&self, size: u64) -> Arc<[u8]> {
+        match self {
+            Head::Same(bytes) => Arc::clone(bytes),
+            Head::Around(before, behind) => format!("{before}{size}{behind}").into_bytes().into(),
+        }
+    }
+}
+
+/// What follows a path.
+const REST: &str = " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// The kinds that the settings ask for, one at least.
+pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
+    let has_sizes = settings.word(SIZES.name) != NONE;
+    let mix = settings.word(MIX.name);
+    let kinds = if mix == NONE {
+        vec![of_path(settings.word(PATH.name), has_sizes, settings)?]
+    } else {
+        let refused =
+            |why: String| mistake(format!("--{} is '{mix}': {why}; it takes {FORM}, with commas between", MIX.name));
+        mix.split(',').map(|text| of_mix(text, has_sizes, settings)).collect::<Result<_, _>>().map_err(refused)?
+    };
+    if has_sizes && !kinds.iter().any(|kind| kind.body == Body::Drawn) {
+        return Err(mistake(format!(
+            "--{} has no part in what is asked for: {SIZE} in a path stands for the size, as in {SIZED}",
+            SIZES.name
+        )));
+    }
+    Ok(kinds)
+}
+
+fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest> {
+    let path = if has_sizes && path == "/" { SIZED } else { path };
+    let refused = |why: String| mistake(format!("--{} is '{path}', but {why}", PATH.name));
+    let bytes = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
+    // Without a length of its own it is one whose size is drawn, or is refused for having no place for that.
+    let body = if path.contains(SIZE) { Body::Drawn } else { bytes.map_or(Body::Any(None), Body::Exactly) };
+    check_path(path, has_sizes).map_err(refused)?;
+    Ok(KindOfRequest {
+        text: format!("GET:{path}"),
+        weight: 1,
+        status: 200,
+        body,
+        head_only: false,
+        head: Head::new("GET", path),
+    })
+}
+
+fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
+    if !path.starts_with('/') {
+        return Err(format!("it begins with a slash: /{path}"));
+    }
+    match path.matches(SIZE).count() {
+        0 => Ok(()),
+        1 if has_sizes => Ok(()),
+        1 => Err(format!("{SIZE} stands for a size: give --{}, such as --{0} fixed:4000", SIZES.name)),
+        _ => Err(format!("{SIZE} stands in it more than once")),
+    }
+}
+
+fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest, String> {
+    let (request, of_all) = text.rsplit_once('@').ok_or(format!("'{text}' has no weight"))?;
+    let weight = weight(of_all)?;
+    let (what, path) = request.split_once(':').ok_or(format!("'{request}' has no colon before its path"))?;
+    check_path(path, has_sizes).map_err(|why| format!("the path '{path}': {why}"))?;
+    let (what, bytes) = what.split_once('+').map_or((what, None), |(what, bytes)| (what, Some(bytes)));
+    let (method, status) = what.split_once('=').unwrap_or((what, "200"));
+    let head_only = match method {
+        "GET" => false,
+        "HEAD" => true,
+        _ => return Err(format!("'{method}' is not GET or HEAD, which have no body")),
+    };
+    let is_final = |status: &u16| (200..600).contains(status);
+    let status = status.parse().ok().filter(is_final).ok_or(format!("'{status}' is no status from 200 to 599"))?;
+    let SettingKind::Integer { minimum, maximum, .. } = BYTES.kind else { unreachable!("{} is a number", BYTES.name) };
+    let number = |text: &str| {
+        let bytes = text.parse().ok().filter(|bytes| (minimum..=maximum).contains(bytes));
+        bytes.ok_or(format!("'{text}' is no number of bytes from {minimum} to {maximum}"))
+    };
+    let own = bytes.map(number).transpose()?;
+    let all = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
+    let body = match (status, own, path.contains(SIZE)) {
+        (_, Some(_), true) => return Err(format!("'{request}' has two sizes: +BYTES, and {SIZE} in its path")),
+        (200, None, true) => Body::Drawn,
+        (_, None, true) => return Err(format!("'{request}' asks for a size, and status {status} has none")),
+        (200, own, false) => match own.or(all) {
+            Some(bytes) => Body::Exactly(bytes),
+            None => return Err(format!("'{request}' does not say how long its reply is: {method}+BYTES:{path}")),
+        },
+        // They have no body (RFC 9110, sections 15.3.5 and 15.4.5).
+        (204 | 304, None, false) => Body::Any(Some(0)),
+        (_, own, false) => Body::Any(own),
+    };
+    Ok(KindOfRequest { text: request.to_owned(), weight, status, body, head_only, head: Head::new(method, path) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::setting::Value;
+    use crate::workloads::http::ENTRY;
+
+    fn read(given: &[(&'static str, &str)]) -> Result<Vec<KindOfRequest>> {
+        let given =
+            given.iter().map(|(name, value)| (*name, Value::Word((*value).to_owned()))).collect::<BTreeMap<_, _>>();
+        let mut settings = Settings::new(ENTRY.client_settings, &given);
+        if given.contains_key("sizes") {
+            settings.forget(BYTES.name);
+        }
+        kinds(&settings)
+    }
+
+    #[test]
+    fn a_mix_says_of_each_kind_what_reply_is_right() {
+        let kinds =
+            read(&[("mix", "GET:/@9,HEAD:/a=b@2,GET=404:/missing@1,GET+300:/x@y@4,HEAD=204:/@1,GET=500+7:/@1")])
+                .unwrap();
+        let seen = |kind: &KindOfRequest| (kind.weight, kind.status, kind.body, kind.head_only);
+        assert_eq!(
+            kinds.iter().map(seen).collect::<Vec<_>>(),
+            [
+                (9, 200, Body::Exactly(4000), false),
+                (2, 200, Body::Exactly(4000), true),
+                (1, 404, Body::Any(None), false),
+                (4, 200, Body::Exactly(300), false),
+                (1, 204, Body::Any(Some(0)), true),
+                (1, 500, Body::Any(Some(7)), false),
+            ]
+        );
+        assert_eq!(kinds[1].text, "HEAD:/a=b");
+        assert_eq!(&kinds[1].head.bytes(0)[..], b"HEAD /a=b HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert_eq!(&kinds[3].head.bytes(0)[..15], b"GET /x@y HTTP/1");
+    }
+
+    #[test]
+    fn a_size_stands_where_the_path_says_so() {
+        for (given, path) in [("/", "/bytes/77"), ("/data?n={bytes}&m=1", "/data?n=77&m=1")] {
+            let kinds = read(&[("sizes", "uniform:1..100"), ("path", given)]).unwrap();
+            assert_eq!(kinds[0].body, Body::Drawn);
+            assert_eq!(kinds[0].head.bytes(77)[..], format!("GET {path}{REST}").into_bytes());
+        }
+        let kinds = read(&[("sizes", "uniform:1..100"), ("mix", "GET:/bytes/{bytes}@1,GET+5:/@1")]).unwrap();
+        assert_eq!((kinds[0].body, kinds[1].body), (Body::Drawn, Body::Exactly(5)));
+    }
+
+    #[test]
+    fn what_is_no_mix_is_refused_with_what_is() {
+        let sizes = ("sizes", "uniform:1..100");
+        for (given, words) in [
+            (vec![("mix", "GET:/")], "'GET:/' has no weight"),
+            (vec![("mix", "GET:/@0")], "'0' is no weight"),
+            (vec![("mix", "GET@1")], "no colon"),
+            (vec![("mix", "GET:x@1")], "begins with a slash: /x"),
+            (vec![("mix", "POST:/@1")], "'POST' is not GET or HEAD"),
+            (vec![("mix", "get:/@1")], "'get' is not GET or HEAD"),
+            (vec![("mix", "GET=99:/@1")], "'99' is no status from 200 to 599"),
+            (vec![("mix", "GET=x:/@1")], "'x' is no status"),
+            (vec![("mix", "GET+0:/@1")], "'0' is no number of bytes"),
+            (vec![("mix", "GET:/@1,")], "has no weight"),
+            (vec![("mix", "GET:/bytes/{bytes}@1")], "give --sizes"),
+            (vec![("path", "/bytes/{bytes}")], "give --sizes"),
+            (vec![("path", "x")], "begins with a slash: /x"),
+            (vec![("path", "/x"), sizes], "no part in what is asked for"),
+            (vec![("mix", "GET+5:/@1"), sizes], "no part in what is asked for"),
+            (vec![("mix", "GET:/@1"), sizes], "GET+BYTES:/"),
+            (vec![("mix", "GET+5:/{bytes}@1"), sizes], "two sizes"),
+            (vec![("mix", "GET=404:/{bytes}@1"), sizes], "status 404 has none"),
+            (vec![("path", "/{bytes}/{bytes}"), sizes], "more than once"),
+        ] {
+            let error = read(&given).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains('\n'), "{given:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+"""What a study says of requests that are not all alike: sizes, mixes and recorded traffic.
+
+Files are named from the study's own folder on. What they hold belongs to the study: its SHA-256 is among
+what the study resolves to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import Catalogue, Setting, TextSetting
+from thunderherd.sizes_text import NONE, path_in
+from thunderherd.study_configurations import Configuration
+from thunderherd.study_file import Problems, show
+
+ARRIVALS, RECORDED, RECORDING, RATE = "arrivals", "recorded", "recording", "rate"
+
+LARGEST_FILE = 100_000_000
+"""Bytes: as many as the engine's most rows can take in the longest lines that it takes, and less than what
+nobody waits for."""
+
+
+def settled(
+    settings: Mapping[str, SettingValue],
+    given: Mapping[str, Any],
+    allowed: Mapping[str, Setting],
+    workload: str,
+    catalogue: Catalogue,
+) -> dict[str, SettingValue]:
+    """All settings of a load without those that have no meaning beside the others, as the engine has it."""
+    gone = {other for name, other in _instead(workload, catalogue) if _is_given(settings, name, allowed)}
+    if settings.get(ARRIVALS) == RECORDED and RATE not in given:
+        gone.add(RATE)
+    return {name: value for name, value in settings.items() if name not in gone}
+
+
+def files_of(
+    settings: Mapping[str, SettingValue], allowed: Mapping[str, Setting], folder: Path
+) -> dict[str, str]:
+    """The files that settings name, as they name them, with the SHA-256 of what they hold; those that cannot
+    be read are left out, being problems already."""
+    found = {}
+    for _, path in _paths(settings, allowed):
+        try:
+            found[path] = hashlib.sha256((folder / path).read_bytes()).hexdigest()
+        except OSError:
+            continue
+    return found
+
+
+def named_files(allowed: Mapping[str, Setting]) -> tuple[str, ...]:
+    """The settings that may name a file."""
+    return tuple(name for name, each in allowed.items() if _names_a_file(each))
+
+
+def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
+    """What a load is told of its requests does not contradict itself, and the files are there."""
+    given, load = each.load.settings, catalogue.load(each.load.kind)
+    allowed = catalogue.settings_of_load(each.load.kind, each.load.way, each.workload)
+    if load is None or any(not allowed[name].accepts(given[name]) for name in given if name in allowed):
+        return
+    for name, other in _instead(each.workload, catalogue):
+        if _is_given(given, name, allowed) and other in given:
+            key = problems.blame(each.where("load", "settings", other), each.where("load", "settings", name))
+            problems.add(
+                key,
+                f"{name} = {show(given[name])} and {other} = {show(given[other])} contradict each other: "
+                "either says what every request asks for; leave one of them out",
+            )
+    is_recorded, file = given.get(ARRIVALS) == RECORDED, given.get(RECORDING, NONE) != NONE
+    if ARRIVALS in allowed and is_recorded != file:
+        place = each.where("load", "settings", ARRIVALS if is_recorded else RECORDING)
+        lacks = f'{RECORDING} = "FILE"' if is_recorded else f'{ARRIVALS} = "{RECORDED}"'
+        problems.add(
+            place, f"{RECORDING} and {ARRIVALS} = {show(RECORDED)} belong together: give {lacks} too"
+        )
+    for name, path in _paths(given, allowed):
+        if why := _why_not(problems.file.path.parent / path):
+            place = each.where("load", "settings", name)
+            problems.add(place, f"{name} = {show(given[name])}: {why}; paths begin at the study's folder")
+
+
+def _instead(workload: str, catalogue: Catalogue) -> Iterator[tuple[str, str]]:
+    protocol = catalogue.workload(workload)
+    for each in protocol.instead if protocol else ():
+        yield each.given, each.of
+
+
+def _is_given(settings: Mapping[str, Any], name: str, allowed: Mapping[str, Setting]) -> bool:
+    return name in settings and name in allowed and settings[name] != allowed[name].default
+
+
+def _names_a_file(setting: Setting) -> bool:
+    return isinstance(setting, TextSetting) and setting.form in ("file", "sizes")
+
+
+def _paths(settings: Mapping[str, Any], allowed: Mapping[str, Setting]) -> Iterator[tuple[str, str]]:
+    for name, value in settings.items():
+        if name in allowed and _names_a_file(allowed[name]) and (path := path_in(str(value))) is not None:
+            yield name, path
+
+
+def _why_not(path: Path) -> str | None:
+    """Why a file cannot be read; None where it can."""
+    if not path.is_file():
+        return f"there is no file {path}"
+    try:
+        size = path.stat().st_size
+        path.open("rb").close()
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
+    return f"{path} has {size} bytes, and up to {LARGEST_FILE} are allowed" if size > LARGEST_FILE else None
