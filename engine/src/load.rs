@@ -11,6 +11,7 @@ use crate::address::Address;
 use crate::channel::Way;
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
+use crate::output::warn;
 use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
 use crate::requirement::Requirement;
@@ -277,6 +278,14 @@ impl LoadRun {
             (Some((first, last)), Some(Address::Tcp(address))) => {
                 let (ports, sources) = ((last - first) as usize + 1, self.target.sources.count());
                 if clients <= ports * sources {
+                    if clients > ports * sources / 2 {
+                        warn(&format!(
+                            "--clients {clients} take more than half of the {ports} local ports of each address, and beyond \
+                             that the kernel searches long for a free one; fewer --clients, {}or more ports (sysctl \
+                             net.ipv4.ip_local_port_range)",
+                            more_addresses(*address, clients, ports)
+                        ));
+                    }
                     return Ok(());
                 }
                 let at_each = if sources > 1 { format!(" at each of {sources} addresses") } else { String::new() };
@@ -302,9 +311,9 @@ impl LoadRun {
     }
 }
 
-/// What to type for ports at further addresses, where there are any.
+/// What to type for ports at further addresses, where there are any: so many of them that half of the ports are enough.
 fn more_addresses(target: SocketAddr, clients: usize, ports: usize) -> String {
-    let (option, needed) = (SOURCE_ADDRESSES.option(), clients.div_ceil(ports));
+    let (option, needed) = (SOURCE_ADDRESSES.option(), clients.div_ceil((ports / 2).max(1)));
     match source_addresses::most(target) {
         1 => format!("more local addresses (--{option} {needed}, where the machine has so many), "),
         most if needed <= most => format!("more local addresses (--{option} {needed}), "),
