@@ -30,7 +30,7 @@ demo: build ## sets everything up, runs the study unp-ch30 in its quick form, pr
 
 test: test-engine test-lab ## sets everything up, runs all the tests that CI runs
 
-bench: build ## every design's rates, CPU and memory, nginx beside them, what counting costs (19 minutes; PART=designs, memory, nginx or counting alone)
+bench: build ## every design's rates, CPU and memory, nginx beside them, what counting costs, what a load's layers cost, proofs of the load (23 minutes; PART=designs, memory, nginx, counting, layers or proofs alone)
 	@$(PYTHON) bench $(PART)
 
 bench-peers: build ## one stream and round trips, ours beside iperf3, netperf, neper and sockperf (13 minutes; PART=streams or round_trips alone)

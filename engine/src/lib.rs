@@ -69,6 +69,7 @@ pub mod setting;
 pub mod show;
 pub mod socket_diagnosis;
 pub mod spin;
+pub mod stall;
 pub mod supervisor;
 pub mod symbols;
 pub mod sys;
