@@ -20,9 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import PATIENCE_SECONDS, ratio, shuffled_rounds, spread, two_places
+from common import PATIENCE_SECONDS, chosen_designs, ratio, shuffled_rounds, spread, two_places
 from thunderherd.catalogue import SettingValue
-from thunderherd.engine import EngineError, Server, catalogue, start_load
+from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
 from thunderherd.samples import hodges_lehmann
 
@@ -74,9 +74,11 @@ def seconds(given: argparse.Namespace) -> float:
 
 def run(given: argparse.Namespace) -> None:
     """Measures, and prints a row for each layer."""
-    program = built()
-    here = [design.name for design in catalogue().designs if design.available]
+    here = [design.name for design in chosen_designs([given.design] if given.design else [])]
+    if not here:
+        raise UserError(f"{given.design} cannot run here; `thunderherd list designs` says why")
     design = given.design or ("io_uring" if "io_uring" in here else "epoll")
+    program = built()
     costs: dict[str, dict[int, Cost]] = defaultdict(dict)
     lost: dict[str, str] = {}
     for number, name in shuffled_rounds(list(LAYERS), given.rounds):
@@ -179,7 +181,8 @@ def show(costs: Mapping[str, Mapping[int, Cost]], lost: Mapping[str, str]) -> No
         print(f"{title:18}{rates:>30}{busy + ' %':>7}{cpu:>24}{more(seen, before):>28}{compared:>22}")
         before = seen
     for name, reason in lost.items():
-        print(f"{LAYERS[name]}: trials lost: {reason}")
+        if name in costs:
+            print(f"{LAYERS[name]}: trials lost, the last: {reason}")
 
 
 def more(seen: Mapping[int, Cost], before: Mapping[int, Cost]) -> str:

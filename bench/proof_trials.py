@@ -27,8 +27,8 @@ BYTES = 64
 CLIENTS = 1024
 """Connections of an open load: more than are ever waiting, since the pipe must not be part of the formula."""
 WARM_UP_MILLISECONDS = 300
-QUIET_RATE = 0.2
-"""Of a server's time, what a load uses that is to wait for nobody: its requests come evenly."""
+OVERLOAD = 1.05
+"""How much more a server is asked for than it could answer if a request took no more than it burns."""
 
 STALL, EVERY = 50, 500
 """Milliseconds. The fluid limit needs many requests in a stall, each much shorter than it."""
@@ -82,21 +82,6 @@ class Attempt:
     """What it rests on, and what the loads themselves found wrong."""
 
 
-@dataclass(frozen=True)
-class Unloaded:
-    """A server without a queue; seconds."""
-
-    latency: float
-    """Mean of requests that find it idle."""
-    service: float
-    """From one request to the next when another is always waiting."""
-
-    @property
-    def transit(self) -> float:
-        """The part of a latency in which the server might serve another: both ways, and to be woken."""
-        return self.latency - self.service
-
-
 def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, SettingValue]) -> LoadResult:
     """A fresh server, and a load of this kind, on a CPU each. Raises `EngineError` where a request failed."""
     server_cpus, client_cpus = two_places()
@@ -119,14 +104,19 @@ def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, Sett
 
 
 def openly(
-    server: Mapping[str, SettingValue], rate: float, seconds: float, arrivals: str, seed: int = 1
+    server: Mapping[str, SettingValue],
+    rate: float,
+    seconds: float,
+    arrivals: str,
+    seed: int = 1,
+    clients: int = CLIENTS,
 ) -> LoadResult:
     """What an open load that never sleeps measures."""
     load: dict[str, SettingValue] = {
         "rate": max(1, round(rate)),
         "arrivals": arrivals,
         "arrival_seed": seed,
-        "clients": CLIENTS if arrivals == "poisson" else 8,
+        "clients": clients,
         "milliseconds": round(1000 * seconds),
         "wait": "spin",
     }
@@ -154,27 +144,21 @@ def schedule(result: LoadResult) -> Scheduled:
     return result.scheduled
 
 
-def unloaded(server: Mapping[str, SettingValue], seconds: float) -> Unloaded:
-    """How long a request takes that waits for nobody, and how long it occupies the server.
+def occupied(spin: int, seconds: float) -> float:
+    """How long a request occupies a server that burns so many microseconds for each: seconds from one request
+    to the next when another is always waiting.
 
-    The first from requests that come evenly, which therefore never queue. The second from two clients who ask
-    again as soon as they are answered: while one is served, the other waits, so the server has no rest, and
-    takes one request after another as it does when there is a queue.
+    Of two connections, by the same open load, with more requests than the server can answer: while one is
+    served, the other waits.
     """
-    closed = asked(server, "closed_connections", {"clients": 2, "milliseconds": round(1000 * seconds)})
-    if closed.window is None or not closed.window.requests:
-        raise EngineError("answered nothing in the window: others keep the CPUs busy")
-    length = closed.window.ended_monotonic_ns - closed.window.started_monotonic_ns
-    service = length / 1e9 / closed.window.requests
-    return Unloaded(mean(openly(server, QUIET_RATE / service, seconds, "constant")), service)
+    result = openly({"spin_microseconds": spin}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
+    return 1 / schedule(result).achieved_per_second
 
 
-def about(alone: Unloaded) -> str:
-    """What was found beforehand, in words."""
-    return (
-        f"a request occupies the server for {1e6 * alone.service:.1f} µs, and is answered after "
-        f"{1e6 * alone.latency:.1f} µs where it waits for nobody"
-    )
+def unloaded(spin: int, rate: float, seconds: float) -> float:
+    """The mean latency of requests that come evenly to such a server, so that none waits for another; at the
+    rate that is to be compared, since to be woken from so long an idle time is a part of it."""
+    return mean(openly({"spin_microseconds": spin}, rate, seconds, "constant", clients=8))
 
 
 def complaints(name: str, result: LoadResult) -> list[str]:
@@ -187,39 +171,39 @@ def complaints(name: str, result: LoadResult) -> list[str]:
 
 def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
     """A server that stalls, seen by an open loop, and by a closed one beside it."""
-    spinning: dict[str, SettingValue] = {"spin_microseconds": STALLED_SPIN}
     stalling: dict[str, SettingValue] = {
-        **spinning,
+        "spin_microseconds": STALLED_SPIN,
         "stall_milliseconds": STALL,
         "stall_every_milliseconds": EVERY,
     }
-    alone = unloaded(spinning, max(0.5, 2 * scale))
-    rate = round(STALLED_UTILISATION / alone.service)
-    stall, every, utilisation = STALL / 1e3, EVERY / 1e3, rate * alone.service
+    service = occupied(STALLED_SPIN, max(0.5, 2 * scale))
+    rate = round(STALLED_UTILISATION / service)
+    alone = unloaded(STALLED_SPIN, rate, max(0.5, 2 * scale))
+    stall, every, utilisation = STALL / 1e3, EVERY / 1e3, rate * service
     # As many whole periods: so the window has its share of stalls wherever it begins.
     seconds = every * max(4, round(40 * scale))
     seen = openly(stalling, rate, seconds, "poisson", seed)
     histogram = merged([latency(seen).histogram or ""])
     findings = []
     for share in (0.9, 0.95, 0.99):
-        predicted = stalled_wait(share, stall, every, utilisation) + alone.latency
+        predicted = stalled_wait(share, stall, every, utilisation) + alone
         measured = histogram.get_value_at_percentile(100 * share) / 1e6
         judged = tolerance if share == 0.99 else None
         findings.append(Finding(f"open: {share:.0%} within", 1e3 * predicted, measured, "ms", judged))
     # The clients that are caught by a stall do not ask meanwhile: each has one slow request a stall.
-    think = BLIND_CLIENTS * (1 - STALL / EVERY) / rate - alone.latency
+    think = BLIND_CLIENTS * (1 - STALL / EVERY) / rate - alone
     beside = asked(
         stalling,
         "closed_connections",
         {
             "clients": BLIND_CLIENTS,
-            "think_microseconds": round(1e6 * think),
+            "think_microseconds": max(0, round(1e6 * think)),
             "milliseconds": round(1000 * seconds),
         },
     )
     blind = merged([latency(beside).histogram or ""])
     half = STALL / 2
-    slow = 100 * stalled_share(stall / 2 - alone.latency, stall, every, utilisation)
+    slow = 100 * stalled_share(stall / 2 - alone, stall, every, utilisation)
     caught = 100 * BLIND_CLIENTS / (rate * every)
     findings += [
         Finding(f"open: slower than {half:g} ms", slow, 100 * beyond(histogram, half), "%"),
@@ -227,7 +211,8 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
     ]
     per_second = blind.total_count / seconds
     remarks = [
-        about(alone),
+        f"a request occupies the server for {1e6 * service:.1f} µs, and takes {1e6 * alone:.1f} µs in all "
+        "where it waits for nobody",
         f"stalls of {STALL} ms every {EVERY} ms, {rate} requests a second, "
         f"which keep the server busy for {utilisation:.3f} of the rest",
         f"the closed loop, with {per_second:,.0f} requests a second, reports 99 % within "
@@ -256,7 +241,7 @@ def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
     said: list[str] = []
     for _ in range(rounds):
         for each in order.sample(DELAYS, len(DELAYS)):
-            result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant")
+            result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant", clients=8)
             seen[each].append(latency(result).histogram or "")
             said += complaints(f"{each} µs", result)[1:]
     medians = [merged(seen[each]).get_value_at_percentile(50) / 1e3 for each in DELAYS]
@@ -287,15 +272,16 @@ def queue(scale: float, seed: int, tolerances: Mapping[float, float] | None = No
     on average by as much as it delays a request that waits for nobody, less half a wake-up times the rate
     (M/G/1 with a set-up time, P. Welch, Operations Research 12, 1964), which is left out.
     """
-    serving: dict[str, SettingValue] = {"spin_microseconds": QUEUE_SPIN}
-    alone = unloaded(serving, max(0.5, 3 * scale))
-    findings, said = [], []
+    service = occupied(QUEUE_SPIN, max(0.5, 2 * scale))
+    findings = []
+    said = [f"a request occupies the server for {1e6 * service:.1f} µs"]
     for utilisation, tolerance in (tolerances or UTILISATIONS).items():
-        rate = round(utilisation / alone.service)
-        predicted = alone.latency + mean_wait(rate, alone.service)
+        rate = round(utilisation / service)
+        alone = unloaded(QUEUE_SPIN, rate, max(0.5, 2 * scale))
+        predicted = alone + mean_wait(rate, service)
         error = predicted * tolerance / STANDARD_ERRORS
-        requests = requests_needed(error, rate, alone.service)
-        result = openly(serving, rate, max(0.5, requests / rate), "poisson", seed)
+        requests = requests_needed(error, rate, service)
+        result = openly({"spin_microseconds": QUEUE_SPIN}, rate, max(0.5, requests / rate), "poisson", seed)
         findings.append(
             Finding(
                 f"mean latency at {utilisation:g}, {schedule(result).due:,} requests",
@@ -305,9 +291,9 @@ def queue(scale: float, seed: int, tolerances: Mapping[float, float] | None = No
                 tolerance,
             )
         )
+        said.append(f"{utilisation:g}: {rate} a second, {1e6 * alone:.1f} µs where none waits for another")
         said += complaints(f"{utilisation:g}", result)
     remarks = [
-        about(alone),
         f"of so many requests the mean's standard error is a {STANDARD_ERRORS:g}th of the tolerance",
         *said,
     ]

@@ -126,10 +126,15 @@ def decided(made: Callable[[int], Attempt], attempts: int, limits: Quiet) -> Out
             disturbed.append(f"before it began: {reason}")
             continue
         before = noise.sample()
-        came_to = made(number)
+        try:
+            came_to: Attempt | EngineError = made(number)
+        except EngineError as error:
+            came_to = error
         # Every process of the attempt has been reaped, so its CPU time is that of ended children.
         beside = noise.between(before, noise.sample(), 0.0)
         if not (reason := noise.describe(beside, limits)):
+            if isinstance(came_to, EngineError):
+                raise came_to
             return Outcome(came_to, beside, disturbed)
         disturbed.append(reason)
     return Outcome(None, None, disturbed)
