@@ -16,6 +16,9 @@ import proofs
 from proof_trials import Attempt, Finding
 from proofs import Outcome, Quiet, decided
 from thunderherd import noise
+from thunderherd.engine import Server, start_load
+from thunderherd.errors import UserError
+from thunderherd.histograms import merged
 from thunderherd.records import Noise
 
 ATTEMPTS = 2
@@ -58,6 +61,45 @@ def test_waits_are_those_of_a_queue() -> None:
     attempt = partial(proof_trials.queue, 0.2, tolerances={0.5: 0.15})
     found = proved(decided(attempt, ATTEMPTS, LIMITS))
     assert found[0].holds, found
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.parametrize(
+    ("design", "settings"), [("epoll", {}), ("prefork", {"pool": 4}), ("epoll_offload", {}), ("tokio", {})]
+)
+def test_the_whole_server_stands_still_whatever_its_design(design: str, settings: dict[str, int]) -> None:
+    """Each of its clients is caught by each stall, a little after its beginning at the latest: however many
+    workers there are, none goes on alone."""
+    stalls = {"stall_milliseconds": 150, "stall_every_milliseconds": 300}
+    clients = 4
+    client: dict[str, int | str] = {
+        "clients": clients,
+        "connections": "kept",
+        "milliseconds": 1200,
+        "bytes": 10,
+    }
+    with Server(design, workload="bytes", settings={**settings, **stalls}) as server:
+        load = start_load("bytes", server.ready.address, kind="closed_connections", settings=client)
+        try:
+            result = load.wait(60)
+        finally:
+            load.end()
+    assert not result.tally.errors, result.first_error
+    assert result.window is not None and result.latency is not None and result.latency.histogram
+    slow = proof_trials.beyond(merged([result.latency.histogram]), 100) * result.window.requests
+    # At least three whole stalls are in 1.2 s; one that a busy machine wakes late is caught by less of one.
+    assert slow >= 2 * clients, slow
+    assert result.window.requests > 3 * slow, "between stalls it serves"
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_stall_that_never_ends_is_refused() -> None:
+    stalls = {"stall_milliseconds": 300, "stall_every_milliseconds": 300}
+    with (
+        pytest.raises(UserError, match="give a --stall-every-milliseconds above 300"),
+        Server("epoll", workload="bytes", settings=stalls),
+    ):
+        pass
 
 
 def made(*shares: float) -> list[Noise]:
@@ -103,5 +145,5 @@ def test_a_finding_holds_within_its_tolerance_and_is_printed_with_it() -> None:
     assert Finding("p99", 100, 101.9, "ms", 0.02).holds is True
     assert Finding("p99", 100, 97.9, "ms", 0.02).holds is False
     assert Finding("beside", 100, 300, "ms").holds is None
-    line = proofs.row(Finding("p99", 47.25, 48.195, "ms", 0.02))
-    assert line.split() == ["p99", "47.250", "ms", "48.195", "ms", "2.00", "%", "2", "%", "holds"]
+    line = proofs.row(Finding("p99", 50, 50.9, "ms", 0.02))
+    assert line.split() == ["p99", "50.000", "ms", "50.900", "ms", "1.80", "%", "2", "%", "holds"]
