@@ -6,6 +6,7 @@ import pytest
 
 import layers
 from layers import Cost
+from thunderherd.engine import EngineError
 
 
 def costs(*microseconds: float) -> dict[int, Cost]:
@@ -34,5 +35,5 @@ def test_six_rounds_have_an_interval() -> None:
 
 def test_a_window_without_a_reply_is_no_trial() -> None:
     assert layers.cost(1000, 2_000_000_000, 5_000_000) == Cost(500, 5.0, 0.0025)
-    with pytest.raises(layers.EngineError, match="answered nothing"):
+    with pytest.raises(EngineError, match="answered nothing"):
         layers.cost(0, 1, 1)
