@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hdrh.histogram import HdrHistogram
 
 from common import PATIENCE_SECONDS, two_places
-from queueing import mean_wait, requests_needed, stalled_share, stalled_wait
+from queueing import mean_wait, requests_needed, set_up_delay, stalled_share, stalled_wait
 from thunderherd.catalogue import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.engine_lines import Latency, LoadResult, Scheduled
@@ -47,6 +47,8 @@ QUEUE_SPIN = 200
 """Microseconds: what else a request takes is little beside it."""
 UTILISATIONS = {0.3: 0.02, 0.5: 0.02, 0.7: 0.05}
 """How much of its time the server is busy, and the tolerance of the mean."""
+LONGEST_SECONDS = 60.0
+"""Of one load: it takes so long only where others keep the server's CPU busy."""
 STANDARD_ERRORS = 4.0
 """How many of them a tolerance is, by the number of requests: a right load fails once in 10,000 times."""
 
@@ -82,7 +84,16 @@ class Attempt:
     """What it rests on, and what the loads themselves found wrong."""
 
 
-def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, SettingValue]) -> LoadResult:
+@dataclass(frozen=True)
+class Ran:
+    """One server's life, and the load that it had."""
+
+    load: LoadResult
+    server_microseconds: float
+    """CPU time of the server for a request, start and end included."""
+
+
+def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, SettingValue]) -> Ran:
     """A fresh server, and a load of this kind, on a CPU each. Raises `EngineError` where a request failed."""
     server_cpus, client_cpus = two_places()
     with Server(DESIGN, workload=WORKLOAD, settings=server, cpus=server_cpus) as serving:
@@ -97,10 +108,10 @@ def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, Sett
             result = process.wait(PATIENCE_SECONDS + int(client["milliseconds"]) / 1000)
         finally:
             process.end()
-        serving.stop()
-    if result.tally.errors:
+        account = serving.stop()
+    if result.tally.errors or not account.tally.requests:
         raise EngineError(f"{result.tally.errors}; the first: {result.first_error}")
-    return result
+    return Ran(result, account.cpu_ns / account.tally.requests / 1e3)
 
 
 def openly(
@@ -110,7 +121,7 @@ def openly(
     arrivals: str,
     seed: int = 1,
     clients: int = CLIENTS,
-) -> LoadResult:
+) -> Ran:
     """What an open load that never sleeps measures."""
     load: dict[str, SettingValue] = {
         "rate": max(1, round(rate)),
@@ -151,14 +162,14 @@ def occupied(spin: int, seconds: float) -> float:
     Of two connections, by the same open load, with more requests than the server can answer: while one is
     served, the other waits.
     """
-    result = openly({"spin_microseconds": spin}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
-    return 1 / schedule(result).achieved_per_second
+    ran = openly({"spin_microseconds": spin}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
+    return 1 / schedule(ran.load).achieved_per_second
 
 
 def unloaded(spin: int, rate: float, seconds: float) -> float:
     """The mean latency of requests that come evenly to such a server, so that none waits for another; at the
     rate that is to be compared, since to be woken from so long an idle time is a part of it."""
-    return mean(openly({"spin_microseconds": spin}, rate, seconds, "constant", clients=8))
+    return mean(openly({"spin_microseconds": spin}, rate, seconds, "constant", clients=8).load)
 
 
 def complaints(name: str, result: LoadResult) -> list[str]:
@@ -182,7 +193,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
     stall, every, utilisation = STALL / 1e3, EVERY / 1e3, rate * service
     # As many whole periods: so the window has its share of stalls wherever it begins.
     seconds = every * max(4, round(40 * scale))
-    seen = openly(stalling, rate, seconds, "poisson", seed)
+    seen = openly(stalling, rate, seconds, "poisson", seed).load
     histogram = merged([latency(seen).histogram or ""])
     findings = []
     for share in (0.9, 0.95, 0.99):
@@ -200,7 +211,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
             "think_microseconds": max(0, round(1e6 * think)),
             "milliseconds": round(1000 * seconds),
         },
-    )
+    ).load
     blind = merged([latency(beside).histogram or ""])
     half = STALL / 2
     slow = 100 * stalled_share(stall / 2 - alone, stall, every, utilisation)
@@ -241,7 +252,7 @@ def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
     said: list[str] = []
     for _ in range(rounds):
         for each in order.sample(DELAYS, len(DELAYS)):
-            result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant", clients=8)
+            result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant", clients=8).load
             seen[each].append(latency(result).histogram or "")
             said += complaints(f"{each} µs", result)[1:]
     medians = [merged(seen[each]).get_value_at_percentile(50) / 1e3 for each in DELAYS]
@@ -268,9 +279,9 @@ def queue(scale: float, seed: int, tolerances: Mapping[float, float] | None = No
 
     That is their wait, and what a request takes that waits for nobody.
 
-    To be woken from idleness comes before a service, at the beginning of a busy period, and delays all of it:
-    on average by as much as it delays a request that waits for nobody, less half a wake-up times the rate
-    (M/G/1 with a set-up time, P. Welch, Operations Research 12, 1964), which is left out.
+    To be woken from idleness comes before the first service of a busy period and delays all of it, on average
+    by nearly as much as it delays a request that waits for nobody. What is missing is told: no more than if
+    all of the transit were that.
     """
     service = occupied(QUEUE_SPIN, max(0.5, 2 * scale))
     findings = []
@@ -281,7 +292,9 @@ def queue(scale: float, seed: int, tolerances: Mapping[float, float] | None = No
         predicted = alone + mean_wait(rate, service)
         error = predicted * tolerance / STANDARD_ERRORS
         requests = requests_needed(error, rate, service)
-        result = openly({"spin_microseconds": QUEUE_SPIN}, rate, max(0.5, requests / rate), "poisson", seed)
+        seconds = min(LONGEST_SECONDS, max(0.5, requests / rate))
+        ran = openly({"spin_microseconds": QUEUE_SPIN}, rate, seconds, "poisson", seed)
+        result = ran.load
         findings.append(
             Finding(
                 f"mean latency at {utilisation:g}, {schedule(result).due:,} requests",
@@ -291,7 +304,13 @@ def queue(scale: float, seed: int, tolerances: Mapping[float, float] | None = No
                 tolerance,
             )
         )
-        said.append(f"{utilisation:g}: {rate} a second, {1e6 * alone:.1f} µs where none waits for another")
+        transit = max(0.0, alone - service)
+        too_much = 1e6 * (transit - set_up_delay(rate, transit))
+        said.append(
+            f"{utilisation:g}: {rate} a second, {1e6 * alone:.1f} µs where none waits for another, "
+            f"of wake-ups {too_much:.1f} µs too many at most; "
+            f"CPU time of the server {ran.server_microseconds:.1f} µs a request"
+        )
         said += complaints(f"{utilisation:g}", result)
     remarks = [
         f"of so many requests the mean's standard error is a {STANDARD_ERRORS:g}th of the tolerance",

@@ -39,6 +39,12 @@ def mean_wait(rate: float, service: float) -> float:
     return wait_moments(rate, service)[1]
 
 
+def set_up_delay(rate: float, set_up: float) -> float:
+    """By how much the mean latency rises where the first service of every busy period begins so much later
+    (M/G/1 with a set-up time; P. Welch, Operations Research 12, 1964): nearly the set-up time itself."""
+    return set_up * (2 + rate * set_up) / (2 * (1 + rate * set_up))
+
+
 def wait_moments(rate: float, service: float) -> list[float]:
     """The means of 1, wait, wait² and wait³ of M/D/1."""
     utilisation = rate * service

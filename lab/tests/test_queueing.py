@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from queueing import (
     mean_wait,
     requests_needed,
+    set_up_delay,
     stalled_share,
     stalled_wait,
     standard_error_of_mean_wait,
@@ -55,6 +56,20 @@ def test_a_simulation_has_these_moments_and_this_scatter(utilisation: float) -> 
     assert (seen**3).mean() == pytest.approx(third, rel=0.06)
     # A standard deviation of so many has a standard error of 1 / √(2 · 400), 3.5 %.
     assert means.std(ddof=1) == pytest.approx(error, rel=0.14)
+
+
+@pytest.mark.parametrize("utilisation", [0.3, 0.7])
+def test_a_wake_up_delays_all_of_a_busy_period(utilisation: float) -> None:
+    random = np.random.default_rng(3)
+    gaps = random.exponential(1 / utilisation, 400_000)
+    set_up, ready, now = 0.4, 0.0, 0.0
+    latencies = []
+    for gap in gaps:
+        now += gap
+        ready = (now + set_up if ready <= now else ready) + 1
+        latencies.append(ready - now)
+    expected = 1 + mean_wait(utilisation, 1) + set_up_delay(utilisation, set_up)
+    assert np.mean(latencies) == pytest.approx(expected, rel=0.015)
 
 
 def test_so_many_requests_have_that_scatter() -> None:
