@@ -1,7 +1,7 @@
 """Benchmarks: `make bench`, `make bench-peers`, or `.venv/bin/python bench PART [options]` for one part.
 
-METHODOLOGY.md says how they measure. They print figures and judge nothing; figures of different runs, or of
-different machines, are not to be compared.
+METHODOLOGY.md says how they measure. They print figures and judge nothing, but for the proofs; figures of
+different runs, or of different machines, are not to be compared.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import sys
 import clients
 import counting
 import designs
+import layers
 import memory
 import nginx
+import proofs
 import reach
 import round_trips
 import streams
@@ -22,7 +24,15 @@ from common import two_places, unavailable_designs
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 
-SERVERS = {"designs": designs, "memory": memory, "reach": reach, "nginx": nginx, "counting": counting}
+SERVERS = {
+    "designs": designs,
+    "memory": memory,
+    "reach": reach,
+    "nginx": nginx,
+    "counting": counting,
+    "layers": layers,
+    "proofs": proofs,
+}
 PEERS = {"streams": streams, "round_trips": round_trips, "transactions": transactions, "clients": clients}
 PARTS = {**SERVERS, **PEERS}
 

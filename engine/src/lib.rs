@@ -79,6 +79,7 @@ pub mod sizes;
 pub mod socket_diagnosis;
 pub mod source_addresses;
 pub mod spin;
+pub mod stall;
 pub mod supervisor;
 pub mod symbols;
 pub mod sys;

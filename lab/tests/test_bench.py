@@ -120,10 +120,26 @@ def refused(*command: str) -> str:
 
 def test_an_unknown_design_is_named() -> None:
     assert "no design is called 'epol'" in refused(sys.executable, str(BENCH), "designs", "epol")
+    assert "no design is called 'epol'" in refused(sys.executable, str(BENCH), "layers", "--design", "epol")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("frieze",), "no proof is called 'frieze'; there are freeze, delay, queue"),
+        (("--scale", "0"), "--scale 0: a length is above 0"),
+        (("--scale", "nan"), "--scale nan"),
+        (("--attempts", "0"), "--attempts 0: 1 to 100"),
+    ],
+)
+def test_a_proof_that_cannot_be_made_is_refused(words: tuple[str, ...], said: str) -> None:
+    assert said in refused(sys.executable, str(BENCH), "proofs", *words)
 
 
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="needs taskset: apt-get install util-linux")
-@pytest.mark.parametrize("part", ["designs", "memory", "nginx", "counting", "clients", "transactions"])
+@pytest.mark.parametrize(
+    "part", ["designs", "memory", "nginx", "counting", "layers", "proofs", "clients", "transactions"]
+)
 def test_one_cpu_is_too_few(part: str) -> None:
     cpu = str(min(os.sched_getaffinity(0)))
     assert "needs two CPUs" in refused("taskset", "-c", cpu, sys.executable, str(BENCH), part)

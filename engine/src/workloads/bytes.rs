@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::inbox;
+use crate::measure::now;
 use crate::numbering::REQUEST_SEED;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
@@ -14,6 +15,7 @@ use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
 use crate::sizes::SIZES;
 use crate::spin::{SPIN, Spin};
+use crate::stall::{STALL, STALL_EVERY, Stalls};
 use crate::tally::ErrorKind;
 use crate::traffic::{SizesInTurn, Traffic};
 use crate::workload::{
@@ -27,7 +29,7 @@ pub static ENTRY: Workload = Workload {
         source: "UNP volume 1, third edition, section 30.3",
     },
     port: 8888,
-    service_settings: &[LIMIT, SPIN],
+    service_settings: &[LIMIT, SPIN, STALL, STALL_EVERY],
     client_settings: &[BYTES, SIZES, REQUEST_SEED, CHECK],
     agreements: &[
         Agreement { client: BYTES, relation: Relation::AtMost, service: LIMIT },
@@ -56,23 +58,30 @@ const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 const LONGEST_LINE: usize = 64;
 
 fn service(settings: &Settings, _waits: Waits) -> Result<Box<dyn Service>> {
-    Ok(Box::new(Bytes { payload: pattern(settings.integer(LIMIT.name)), spin: Spin::new(settings) }))
+    Ok(Box::new(Bytes {
+        payload: pattern(settings.integer(LIMIT.name)),
+        spin: Spin::new(settings),
+        stalls: Stalls::new(settings, now())?,
+    }))
 }
 
 struct Bytes {
     payload: Arc<[u8]>,
     spin: Spin,
+    stalls: Stalls,
 }
 
 impl Service for Bytes {
     fn open(&self) -> Box<dyn Session> {
-        Box::new(BytesSession { payload: Arc::clone(&self.payload), spin: self.spin, line: Vec::new() })
+        let Bytes { payload, spin, stalls } = self;
+        Box::new(BytesSession { payload: Arc::clone(payload), spin: *spin, stalls: *stalls, line: Vec::new() })
     }
 }
 
 struct BytesSession {
     payload: Arc<[u8]>,
     spin: Spin,
+    stalls: Stalls,
     line: Vec<u8>,
 }
 
@@ -99,12 +108,13 @@ impl Session for BytesSession {
         let length = number(&self.line).filter(|length| (1..=self.payload.len()).contains(length));
         self.line.clear();
         let reply = Piece::Bytes(Arc::clone(&self.payload), 0..length.ok_or(ErrorKind::BadRequest)?);
-        if self.spin.is_zero() {
+        let BytesSession { spin, stalls, .. } = *self;
+        if spin.is_zero() && stalls.is_none() {
             answer(reply, outbox);
             return Ok(Next::Answered(Then::Receive(BUFFER)));
         }
-        let spin = self.spin;
         let work = move |outbox: &mut Outbox| {
+            stalls.wait();
             spin.burn();
             answer(reply, outbox);
             Ok(())
@@ -189,7 +199,7 @@ mod tests {
 
     /// Gives a session what a peer sends, cut into segments; returns the bytes of each answer, or the error.
     fn answers(segments: &[&[u8]]) -> std::result::Result<Vec<u64>, ErrorKind> {
-        let service = service(&Settings::new([&LIMIT, &SPIN], &BTreeMap::new()), Waits::InTheCall).unwrap();
+        let service = service(&Settings::new(ENTRY.service_settings, &BTreeMap::new()), Waits::InTheCall).unwrap();
         let mut session = service.open();
         let (mut inbox, mut answers) = (Inbox::default(), Vec::new());
         for segment in segments {

@@ -1,0 +1,198 @@
+"""What each layer of the load costs: a bare event loop, its session, its histogram, its checks, all of it.
+
+One connection of the load after another gets what the load has, in one and the same loop
+(`engine/benches/layers.rs`, which cargo builds): from a socket and a count of bytes to the conversation,
+primitives and counts; the clock and the histogram; the number in the system for Little's law. Last is the
+load itself, `closed_connections`, which has besides who asks when, time limits, what to do with failures,
+the gaps and CPU time of its checks. Server and client have a CPU each; every trial is a fresh server, every
+round has each layer once, in an order of its own; a difference is of one round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import PATIENCE_SECONDS, chosen_designs, ratio, shuffled_rounds, spread, two_places
+from thunderherd.catalogue import SettingValue
+from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.errors import UserError
+from thunderherd.samples import hodges_lehmann
+
+WORKLOAD = "bytes"
+LOAD = "the load"
+LAYERS = {
+    "bare": "bare loop",
+    "session": "+ session",
+    "histogram": "+ histogram",
+    "checks": "+ Little's law",
+    LOAD: "all of the load",
+}
+WARM_UP_MILLISECONDS = 100
+BUILD_SECONDS = 900.0
+OTHER_SECONDS = 0.15
+"""Of a trial, beside its window and warm-up: start and end of the processes."""
+CRATE = Path(__file__).resolve().parents[1] / "engine" / "Cargo.toml"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one window came to."""
+
+    per_second: float
+    microseconds: float
+    """CPU time of the asking thread for a request."""
+    busy: float
+    """Share of the window that it was on its CPU."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
+    parser.add_argument("--rounds", type=int, default=12, help="trials of each (default: %(default)s)")
+    parser.add_argument(
+        "--milliseconds", type=int, default=500, help="window of a trial (default: %(default)s)"
+    )
+    parser.add_argument("--clients", type=int, default=64, help="connections (default: %(default)s)")
+    parser.add_argument("--bytes", type=int, default=64, help="of a reply (default: %(default)s)")
+    parser.add_argument(
+        "--design", help="of the server (default: io_uring, which asks the least of its CPU, or epoll)"
+    )
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take, without what cargo has to build."""
+    window = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000
+    return float(given.rounds * len(LAYERS) * (window + OTHER_SECONDS))
+
+
+def run(given: argparse.Namespace) -> None:
+    """Measures, and prints a row for each layer."""
+    here = [design.name for design in chosen_designs([given.design] if given.design else [])]
+    if not here:
+        raise UserError(f"{given.design} cannot run here; `thunderherd list designs` says why")
+    design = given.design or ("io_uring" if "io_uring" in here else "epoll")
+    program = built()
+    costs: dict[str, dict[int, Cost]] = defaultdict(dict)
+    lost: dict[str, str] = {}
+    for number, name in shuffled_rounds(list(LAYERS), given.rounds):
+        try:
+            costs[name][number] = trial(name, design, program, given)
+        except (EngineError, UserError) as error:
+            lost[name] = str(error)
+    print(f"{given.clients} connections kept open, {given.bytes} bytes a reply, served by {design}\n")
+    show(costs, lost)
+
+
+def built() -> Path:
+    """The program with the layers, as cargo has built it. `UserError`: there is no cargo, or it failed."""
+    if shutil.which("cargo") is None:
+        raise UserError("not here: cargo, which builds the layers; see `make prerequisites`")
+    command = ["cargo", "build", "--release", "--locked", "--bench", "layers", "--manifest-path", str(CRATE)]
+    done = subprocess.run(
+        [*command, "--message-format", "json-render-diagnostics"],
+        capture_output=True, text=True, timeout=BUILD_SECONDS, check=False,
+    )  # fmt: skip
+    found = [
+        line["executable"]
+        for line in map(json.loads, done.stdout.splitlines())
+        if line.get("executable") and line["target"]["name"] == "layers"
+    ]
+    if done.returncode or not found:
+        raise UserError(f"`{' '.join(command)}` failed: {done.stderr.strip()[-2000:]}")
+    return Path(found[0])
+
+
+def trial(name: str, design: str, program: Path, given: argparse.Namespace) -> Cost:
+    """One window of one layer, with a fresh server."""
+    server_cpus, client_cpus = two_places()
+    with Server(design, workload=WORKLOAD, cpus=server_cpus) as server:
+        if name == LOAD:
+            return of_the_load(server.ready.address, client_cpus, given)
+        words = (given.clients, given.bytes, WARM_UP_MILLISECONDS, given.milliseconds)
+        command = [str(program), name, server.ready.address, *map(str, words)]
+        pinned = [sys.executable, "-c", PIN, ",".join(map(str, client_cpus)), *command]
+        done = subprocess.run(pinned, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    if done.returncode:
+        raise EngineError(f"{name}: {done.stderr.strip()}")
+    said = json.loads(done.stdout)
+    return cost(said["requests"], said["elapsed_ns"], said["cpu_ns"])
+
+
+PIN = """
+import os, sys
+os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def of_the_load(address: str, cpus: Sequence[int], given: argparse.Namespace) -> Cost:
+    """The same of the load itself, which reads its own CPU time at the edges of its window."""
+    settings: Mapping[str, SettingValue] = {
+        "clients": given.clients,
+        "bytes": given.bytes,
+        "connections": "kept",
+        "milliseconds": given.milliseconds,
+        "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+    }
+    load = start_load(WORKLOAD, address, kind="closed_connections", settings=settings, cpus=cpus)
+    try:
+        result = load.wait(PATIENCE_SECONDS)
+    finally:
+        load.end()
+    if result.tally.errors or result.window is None or not result.validity:
+        raise EngineError(result.first_error or "it did not come to the end of its window")
+    [thread] = result.validity.generators
+    return cost(result.window.requests, thread.elapsed_ns, thread.cpu_ns)
+
+
+def cost(requests: int, elapsed: int, cpu: int) -> Cost:
+    """Of figures in nanoseconds."""
+    if not requests:
+        raise EngineError("answered nothing in the window: others keep the CPUs busy")
+    return Cost(requests / elapsed * 1e9, cpu / requests / 1e3, cpu / elapsed)
+
+
+def show(costs: Mapping[str, Mapping[int, Cost]], lost: Mapping[str, str]) -> None:
+    """A row for each layer, each beside the one before it and beside the first."""
+    print(
+        f"{'':18}{'requests a second':>30}{'busy':>7}{'CPU a request, µs':>24}{'more than before, ns':>28}"
+        f"{'to the bare loop':>22}"
+    )
+    before: Mapping[int, Cost] = {}
+    for name, title in LAYERS.items():
+        seen = costs.get(name, {})
+        if not seen:
+            print(f"{title:18}{lost.get(name, 'no trial')}")
+            continue
+        all_of = list(seen.values())
+        rates = spread([each.per_second for each in all_of])
+        busy = spread([100 * each.busy for each in all_of]).partition(" ")[0]
+        cpu = spread([each.microseconds for each in all_of], 2)
+        bare = costs.get("bare", {})
+        ratios = [each.microseconds / bare[at].microseconds for at, each in seen.items() if at in bare]
+        compared = ratio(ratios) if ratios and name != "bare" else "-"
+        print(f"{title:18}{rates:>30}{busy + ' %':>7}{cpu:>24}{more(seen, before):>28}{compared:>22}")
+        before = seen
+    for name, reason in lost.items():
+        if name in costs:
+            print(f"{LAYERS[name]}: trials lost, the last: {reason}")
+
+
+def more(seen: Mapping[int, Cost], before: Mapping[int, Cost]) -> str:
+    """The typical difference of the rounds in nanoseconds, and its interval of 95 %."""
+    differences = [
+        1e3 * (each.microseconds - before[at].microseconds) for at, each in seen.items() if at in before
+    ]
+    if not differences:
+        return "-"
+    estimate = hodges_lehmann(differences)
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:,.0f}"
+    return f"{estimate.value:,.0f} ({estimate.low:,.0f}..{estimate.high:,.0f})"

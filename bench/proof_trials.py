@@ -1,0 +1,319 @@
+"""What proves the load generator: servers whose latency follows from a formula, loads that measure it, and
+both beside each other.
+
+Each function is one attempt at a proof. `scale` shortens it, for tests; what is judged is given back in full,
+whatever came of it.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hdrh.histogram import HdrHistogram
+
+from common import PATIENCE_SECONDS, two_places
+from queueing import mean_wait, requests_needed, set_up_delay, stalled_share, stalled_wait
+from thunderherd.catalogue import SettingValue
+from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.engine_lines import Latency, LoadResult, Scheduled
+from thunderherd.histograms import merged
+
+DESIGN, WORKLOAD = "epoll", "bytes"
+"""One thread that takes requests in the order in which they came."""
+BYTES = 64
+CLIENTS = 1024
+"""Connections of an open load: more than are ever waiting, since the pipe must not be part of the formula."""
+WARM_UP_MILLISECONDS = 300
+OVERLOAD = 1.05
+"""How much more a server is asked for than it could answer if a request took no more than it burns."""
+
+STALL, EVERY = 50, 500
+"""Milliseconds. The fluid limit needs many requests in a stall, each much shorter than it."""
+STALLED_SPIN = 100
+"""Microseconds of CPU time that a request takes in the server that stalls."""
+STALLED_UTILISATION = 0.4
+BLIND_CLIENTS = 8
+"""Of the closed loop beside it: those that a stall catches are fewer than one request in a hundred."""
+
+DELAYS = (20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+"""Microseconds."""
+DELAY_RATE = 25
+"""Requests a second, evenly: nobody waits for another, and the idle times before all of them are alike."""
+
+QUEUE_SPIN = 200
+"""Microseconds: what else a request takes is little beside it."""
+UTILISATIONS = {0.3: 0.02, 0.5: 0.02, 0.7: 0.05}
+"""How much of its time the server is busy, and the tolerance of the mean."""
+LONGEST_SECONDS = 60.0
+"""Of one load: it takes so long only where others keep the server's CPU busy."""
+STANDARD_ERRORS = 4.0
+"""How many of them a tolerance is, by the number of requests: a right load fails once in 10,000 times."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One figure, as it was predicted and as it was measured."""
+
+    what: str
+    predicted: float
+    measured: float
+    unit: str = ""
+    tolerance: float | None = None
+    """Share of what was predicted; None: shown beside the others, and not judged."""
+
+    @property
+    def deviation(self) -> float:
+        """Share of what was predicted."""
+        return self.measured / self.predicted - 1
+
+    @property
+    def holds(self) -> bool | None:
+        """None: it is not judged."""
+        return None if self.tolerance is None else abs(self.deviation) <= self.tolerance
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of one attempt at a proof."""
+
+    findings: list[Finding]
+    remarks: list[str]
+    """What it rests on, and what the loads themselves found wrong."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One server's life, and the load that it had."""
+
+    load: LoadResult
+    server_microseconds: float
+    """CPU time of the server for a request, start and end included."""
+
+
+def asked(server: Mapping[str, SettingValue], kind: str, load: Mapping[str, SettingValue]) -> Ran:
+    """A fresh server, and a load of this kind, on a CPU each. Raises `EngineError` where a request failed."""
+    server_cpus, client_cpus = two_places()
+    with Server(DESIGN, workload=WORKLOAD, settings=server, cpus=server_cpus) as serving:
+        client: dict[str, SettingValue] = {
+            "bytes": BYTES,
+            "connections": "kept",
+            "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+            **load,
+        }
+        process = start_load(WORKLOAD, serving.ready.address, kind=kind, settings=client, cpus=client_cpus)
+        try:
+            result = process.wait(PATIENCE_SECONDS + int(client["milliseconds"]) / 1000)
+        finally:
+            process.end()
+        account = serving.stop()
+    if result.tally.errors or not account.tally.requests:
+        raise EngineError(f"{result.tally.errors}; the first: {result.first_error}")
+    return Ran(result, account.cpu_ns / account.tally.requests / 1e3)
+
+
+def openly(
+    server: Mapping[str, SettingValue],
+    rate: float,
+    seconds: float,
+    arrivals: str,
+    seed: int = 1,
+    clients: int = CLIENTS,
+) -> Ran:
+    """What an open load that never sleeps measures."""
+    load: dict[str, SettingValue] = {
+        "rate": max(1, round(rate)),
+        "arrivals": arrivals,
+        "arrival_seed": seed,
+        "clients": clients,
+        "milliseconds": round(1000 * seconds),
+        "wait": "spin",
+    }
+    return asked(server, "open", load)
+
+
+def latency(result: LoadResult) -> Latency:
+    """Of a load; `EngineError` where no reply came in time."""
+    if result.latency is None:
+        raise EngineError("answered nothing in the window: others keep the CPUs busy")
+    return result.latency
+
+
+def mean(result: LoadResult) -> float:
+    """The mean latency, seconds."""
+    found = latency(result).mean_ns
+    assert found is not None
+    return found / 1e9
+
+
+def schedule(result: LoadResult) -> Scheduled:
+    """What became of an open load's schedule."""
+    if result.scheduled is None:
+        raise EngineError("the load told nothing of its schedule: it did not come to the end of its window")
+    return result.scheduled
+
+
+def occupied(spin: int, seconds: float) -> float:
+    """How long a request occupies a server that burns so many microseconds for each: seconds from one request
+    to the next when another is always waiting.
+
+    Of two connections, by the same open load, with more requests than the server can answer: while one is
+    served, the other waits.
+    """
+    ran = openly({"spin_microseconds": spin}, OVERLOAD * 1e6 / spin, seconds, "constant", clients=2)
+    return 1 / schedule(ran.load).achieved_per_second
+
+
+def unloaded(spin: int, rate: float, seconds: float) -> float:
+    """The mean latency of requests that come evenly to such a server, so that none waits for another; at the
+    rate that is to be compared, since to be woken from so long an idle time is a part of it."""
+    return mean(openly({"spin_microseconds": spin}, rate, seconds, "constant", clients=8).load)
+
+
+def complaints(name: str, result: LoadResult) -> list[str]:
+    """What the load itself found wrong with what it measured, and how late it was."""
+    lag = result.scheduled and result.scheduled.send_lag
+    late = [f"{name}: sent late by {lag.p99_ns / 1e3:.1f} µs (99th percentile)"] if lag and lag.p99_ns else []
+    checks = result.validity.checks if result.validity else []
+    return late + [f"{name}: {each.name}: {each.words}" for each in checks if each.holds is False]
+
+
+def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
+    """A server that stalls, seen by an open loop, and by a closed one beside it."""
+    stalling: dict[str, SettingValue] = {
+        "spin_microseconds": STALLED_SPIN,
+        "stall_milliseconds": STALL,
+        "stall_every_milliseconds": EVERY,
+    }
+    service = occupied(STALLED_SPIN, max(0.5, 2 * scale))
+    rate = round(STALLED_UTILISATION / service)
+    alone = unloaded(STALLED_SPIN, rate, max(0.5, 2 * scale))
+    stall, every, utilisation = STALL / 1e3, EVERY / 1e3, rate * service
+    # As many whole periods: so the window has its share of stalls wherever it begins.
+    seconds = every * max(4, round(40 * scale))
+    seen = openly(stalling, rate, seconds, "poisson", seed).load
+    histogram = merged([latency(seen).histogram or ""])
+    findings = []
+    for share in (0.9, 0.95, 0.99):
+        predicted = stalled_wait(share, stall, every, utilisation) + alone
+        measured = histogram.get_value_at_percentile(100 * share) / 1e6
+        judged = tolerance if share == 0.99 else None
+        findings.append(Finding(f"open: {share:.0%} within", 1e3 * predicted, measured, "ms", judged))
+    # The clients that are caught by a stall do not ask meanwhile: each has one slow request a stall.
+    think = BLIND_CLIENTS * (1 - STALL / EVERY) / rate - alone
+    beside = asked(
+        stalling,
+        "closed_connections",
+        {
+            "clients": BLIND_CLIENTS,
+            "think_microseconds": max(0, round(1e6 * think)),
+            "milliseconds": round(1000 * seconds),
+        },
+    ).load
+    blind = merged([latency(beside).histogram or ""])
+    half = STALL / 2
+    slow = 100 * stalled_share(stall / 2 - alone, stall, every, utilisation)
+    caught = 100 * BLIND_CLIENTS / (rate * every)
+    findings += [
+        Finding(f"open: slower than {half:g} ms", slow, 100 * beyond(histogram, half), "%"),
+        Finding(f"closed: slower than {half:g} ms", caught, 100 * beyond(blind, half), "%"),
+    ]
+    per_second = blind.total_count / seconds
+    remarks = [
+        f"a request occupies the server for {1e6 * service:.1f} µs, and takes {1e6 * alone:.1f} µs in all "
+        "where it waits for nobody",
+        f"stalls of {STALL} ms every {EVERY} ms, {rate} requests a second, "
+        f"which keep the server busy for {utilisation:.3f} of the rest",
+        f"the closed loop, with {per_second:,.0f} requests a second, reports 99 % within "
+        f"{blind.get_value_at_percentile(99) / 1e6:.3f} ms; the open loop {findings[2].measured:.3f} ms",
+        *complaints("open", seen),
+    ]
+    return Attempt(findings, remarks)
+
+
+def beyond(histogram: HdrHistogram, milliseconds: float) -> float:
+    """The share of a histogram that lies above."""
+    above = sum(
+        each.count_added_in_this_iter_step
+        for each in histogram.get_recorded_iterator()
+        if each.value_iterated_to > 1e6 * milliseconds
+    )
+    return float(above / max(1, histogram.total_count))
+
+
+def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
+    """A server that takes a known time: latency rises as it does."""
+    rounds = max(1, round(2 * scale))
+    seconds = max(0.8, 4 * scale)
+    order = random.Random(seed)
+    seen: dict[int, list[str]] = {each: [] for each in DELAYS}
+    said: list[str] = []
+    for _ in range(rounds):
+        for each in order.sample(DELAYS, len(DELAYS)):
+            result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant", clients=8).load
+            seen[each].append(latency(result).histogram or "")
+            said += complaints(f"{each} µs", result)[1:]
+    medians = [merged(seen[each]).get_value_at_percentile(50) / 1e3 for each in DELAYS]
+    fitted = statistics.linear_regression(DELAYS, medians)
+    slopes = [
+        (later - earlier) / (longer - shorter)
+        for place, (shorter, earlier) in enumerate(zip(DELAYS, medians, strict=True))
+        for longer, later in list(zip(DELAYS, medians, strict=True))[place + 1 :]
+    ]
+    rests = ", ".join(f"{each} µs {median - each:.1f}" for each, median in zip(DELAYS, medians, strict=True))
+    findings = [
+        Finding("slope of the median latency", 1.0, fitted.slope, "", tolerance),
+        Finding("median of the slopes of all pairs", 1.0, statistics.median(slopes)),
+    ]
+    remarks = [
+        f"{round(rounds * seconds * DELAY_RATE)} requests for each delay; the median above it, µs: {rests}",
+        *said,
+    ]
+    return Attempt(findings, remarks)
+
+
+def queue(scale: float, seed: int, tolerances: Mapping[float, float] | None = None) -> Attempt:
+    """Constant service, Poisson arrivals: the mean latency is what Pollaczek and Khinchine say.
+
+    That is their wait, and what a request takes that waits for nobody.
+
+    To be woken from idleness comes before the first service of a busy period and delays all of it, on average
+    by nearly as much as it delays a request that waits for nobody. What is missing is told: no more than if
+    all of the transit were that.
+    """
+    service = occupied(QUEUE_SPIN, max(0.5, 2 * scale))
+    findings = []
+    said = [f"a request occupies the server for {1e6 * service:.1f} µs"]
+    for utilisation, tolerance in (tolerances or UTILISATIONS).items():
+        rate = round(utilisation / service)
+        alone = unloaded(QUEUE_SPIN, rate, max(0.5, 2 * scale))
+        predicted = alone + mean_wait(rate, service)
+        error = predicted * tolerance / STANDARD_ERRORS
+        requests = requests_needed(error, rate, service)
+        seconds = min(LONGEST_SECONDS, max(0.5, requests / rate))
+        ran = openly({"spin_microseconds": QUEUE_SPIN}, rate, seconds, "poisson", seed)
+        result = ran.load
+        findings.append(
+            Finding(
+                f"mean latency at {utilisation:g}, {schedule(result).due:,} requests",
+                1e6 * predicted,
+                1e6 * mean(result),
+                "µs",
+                tolerance,
+            )
+        )
+        transit = max(0.0, alone - service)
+        too_much = 1e6 * (transit - set_up_delay(rate, transit))
+        said.append(
+            f"{utilisation:g}: {rate} a second, {1e6 * alone:.1f} µs where none waits for another, "
+            f"of wake-ups {too_much:.1f} µs too many at most; "
+            f"CPU time of the server {ran.server_microseconds:.1f} µs a request"
+        )
+        said += complaints(f"{utilisation:g}", result)
+    remarks = [
+        f"of so many requests the mean's standard error is a {STANDARD_ERRORS:g}th of the tolerance",
+        *said,
+    ]
+    return Attempt(findings, remarks)

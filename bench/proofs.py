@@ -1,0 +1,169 @@
+"""Proofs of the load generator: a server that stalls, a known delay, M/D/1, each against its formula.
+
+An attempt counts as it comes out if the machine was quiet meanwhile, by what was stolen from it and what
+others used of it, which is measured around the attempt and before its figures are looked at; otherwise it is
+made again, so many times. A proof that does not hold makes the exit status 1; of one whose attempts were all
+disturbed it says that it is not decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import proof_trials
+from proof_trials import Attempt, Finding
+from thunderherd import noise
+from thunderherd.engine import EngineError
+from thunderherd.errors import UserError
+from thunderherd.records import Noise
+
+PROOFS: dict[str, Callable[[float, int], Attempt]] = {
+    "freeze": proof_trials.freeze,
+    "delay": proof_trials.delay,
+    "queue": proof_trials.queue,
+}
+SECONDS = {"freeze": 48.0, "delay": 86.0, "queue": 62.0}
+"""Of an attempt at full length."""
+LOOK_SECONDS = 0.5
+"""How long the machine is looked at before an attempt: what is busy now spares the attempt."""
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """What the machine may do beside an attempt, percent of all its CPUs' time."""
+
+    steal_percent: float
+    foreign_percent: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a proof."""
+
+    attempt: Attempt | None
+    """The one that counts; None: the machine was never quiet."""
+    beside: Noise | None
+    """What the machine did meanwhile."""
+    disturbed: list[str]
+    """Why earlier attempts do not count."""
+
+    @property
+    def holds(self) -> bool | None:
+        """None: it is not decided."""
+        if self.attempt is None:
+            return None
+        return all(each.holds is not False for each in self.attempt.findings)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
+    parser.add_argument("proofs", nargs="*", metavar="PROOF", help=f"of {', '.join(PROOFS)} (default: all)")
+    parser.add_argument(
+        "--attempts", type=int, default=3, help="the most at each, of disturbed ones (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of each attempt's length (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the arrivals (default: %(default)s)")
+    parser.add_argument(
+        "--steal-percent", type=float, default=1.0, help="that may be stolen (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--foreign-percent", type=float, default=3.0, help="that others may use (default: %(default)s)"
+    )
+
+
+def chosen(given: argparse.Namespace) -> list[str]:
+    """The proofs that are asked for. Raises `UserError` where there is none of such a name."""
+    unknown = sorted(set(given.proofs) - set(PROOFS))
+    if unknown:
+        raise UserError(f"no proof is called {unknown[0]!r}; there are {', '.join(PROOFS)}")
+    if not 0 < given.scale <= 10:
+        raise UserError(f"--scale {given.scale:g}: a length is above 0, and 10 times the usual one at most")
+    if not 1 <= given.attempts <= 100:
+        raise UserError(f"--attempts {given.attempts}: 1 to 100")
+    return [name for name in PROOFS if not given.proofs or name in given.proofs]
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take, if the machine is quiet."""
+    return float(sum(given.scale * SECONDS[name] for name in chosen(given)))
+
+
+def run(given: argparse.Namespace) -> None:
+    """Makes the proofs, and prints them. Raises `EngineError` where one does not hold."""
+    refuted = []
+    for name in chosen(given):
+        print(f"{name}: {(PROOFS[name].__doc__ or '').splitlines()[0]}")
+        limits = Quiet(given.steal_percent, given.foreign_percent)
+        outcome = decided(partial(attempt, name, given), given.attempts, limits)
+        show(outcome)
+        if outcome.holds is False:
+            refuted.append(name)
+    if refuted:
+        raise EngineError(f"does not hold: {', '.join(refuted)}")
+
+
+def attempt(name: str, given: argparse.Namespace, number: int) -> Attempt:
+    """One attempt at a proof, each with arrivals of its own."""
+    return PROOFS[name](given.scale, given.seed + number)
+
+
+def decided(made: Callable[[int], Attempt], attempts: int, limits: Quiet) -> Outcome:
+    """Tries until the machine was quiet from the beginning of an attempt to its end.
+
+    That one counts, whatever it came to. An attempt is told its number, from 0.
+    """
+    disturbed: list[str] = []
+    for number in range(attempts):
+        before = noise.sample()
+        time.sleep(LOOK_SECONDS)
+        if reason := noise.describe(noise.between(before, noise.sample(), 0.0), limits):
+            disturbed.append(f"before it began: {reason}")
+            continue
+        before = noise.sample()
+        try:
+            came_to: Attempt | EngineError = made(number)
+        except EngineError as error:
+            came_to = error
+        # Every process of the attempt has been reaped, so its CPU time is that of ended children.
+        beside = noise.between(before, noise.sample(), 0.0)
+        if not (reason := noise.describe(beside, limits)):
+            if isinstance(came_to, EngineError):
+                raise came_to
+            return Outcome(came_to, beside, disturbed)
+        disturbed.append(reason)
+    return Outcome(None, None, disturbed)
+
+
+def show(outcome: Outcome) -> None:
+    """A line for each finding, and what it rests on."""
+    for number, reason in enumerate(outcome.disturbed, 1):
+        print(f"  attempt {number} does not count, the machine was not quiet: {reason}")
+    if outcome.attempt is None or outcome.beside is None:
+        print("  NOT DECIDED: the machine was not quiet\n", flush=True)
+        return
+    print(f"  {'':48}{'predicted':>14}{'measured':>14}{'off by':>10}{'may be':>8}")
+    for line in map(row, outcome.attempt.findings):
+        print(f"  {line}")
+    for remark in outcome.attempt.remarks:
+        print(f"  {remark}")
+    print(
+        f"  beside it: {outcome.beside.steal_share:.2%} of the machine stolen, "
+        f"{outcome.beside.foreign_share:.2%} used by others (± {outcome.beside.foreign_uncertainty:.2%})"
+    )
+    print(f"  {'HOLDS' if outcome.holds else 'DOES NOT HOLD'}\n", flush=True)
+
+
+def row(finding: Finding) -> str:
+    """A finding in a line."""
+    figures = "".join(
+        f"{f'{value:,.3f} {finding.unit}':>14}" for value in (finding.predicted, finding.measured)
+    )
+    allowed = "-" if finding.tolerance is None else f"{100 * finding.tolerance:g} %"
+    verdict = {None: "", True: "  holds", False: "  does not hold"}[finding.holds]
+    return f"{finding.what:48}{figures}{100 * finding.deviation:>8.2f} %{allowed:>8}{verdict}"

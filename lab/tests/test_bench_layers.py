@@ -1,0 +1,39 @@
+"""How the benchmark of a load's layers sets each beside the one before it, and beside the first."""
+
+from __future__ import annotations
+
+import pytest
+
+import layers
+from layers import Cost
+from thunderherd.engine import EngineError
+
+
+def costs(*microseconds: float) -> dict[int, Cost]:
+    """One window a round."""
+    return {number: Cost(1e6 / each, each, 1.0) for number, each in enumerate(microseconds)}
+
+
+def test_differences_are_of_one_round(capsys: pytest.CaptureFixture[str]) -> None:
+    bare = costs(5, 50, 6, 7, 8, 5.5)
+    session = {at: Cost(1, each.microseconds + 1, 1.0) for at, each in bare.items() if at != 2}
+    layers.show({"bare": bare, "session": session}, {"session": "a reason", "checks": "another"})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:3] == ["requests", "a", "second"]
+    by_name = {line[:18].strip(): line for line in lines[1:]}
+    assert "1,000" in by_name["+ session"] and by_name["bare loop"].rstrip().endswith("-")
+    assert by_name["+ Little's law"].endswith("another") and by_name["+ histogram"].endswith("no trial")
+    assert lines[-1] == "+ session: trials lost, the last: a reason"
+
+
+def test_six_rounds_have_an_interval() -> None:
+    bare = costs(5, 50, 6, 7, 8, 5.5)
+    more = {at: Cost(1, each.microseconds + 0.1 * at, 1.0) for at, each in bare.items()}
+    middle, interval = layers.more(more, bare).split()
+    assert middle == "250" and interval == "(0..500)"
+
+
+def test_a_window_without_a_reply_is_no_trial() -> None:
+    assert layers.cost(1000, 2_000_000_000, 5_000_000) == Cost(500, 5.0, 0.0025)
+    with pytest.raises(EngineError, match="answered nothing"):
+        layers.cost(0, 1, 1)
