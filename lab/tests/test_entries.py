@@ -100,6 +100,7 @@ SAID_IN_THE_LAB = {
         )
     },
     ("explanation", "bytes"): "the unit of what is copied",
+    ("sizes_text", "bytes"): "the column of a recording",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
     ("metrics", "bytes"): "the unit of memory",
     ("sampled_symbols", "memcpy"): "a function that copies (memcpy(3))",
@@ -169,6 +170,8 @@ SAID_IN_THE_ENGINE = {
     ("registry.rs", "send_each"): "how bytes are sent where the command line says nothing of it",
     ("registry.rs", "recv"): "how they are received, likewise",
     ("registry.rs", "closed"): "who asks, likewise",
+    ("recording.rs", "bytes"): "the column of a recording",
+    ("workloads/http.rs", "bytes"): "the unit of a setting",
     ("registry.rs", "bytes"): "what is asked for, likewise",
     ("load.rs", "epoll"): "the kernel's interface, epoll(7)",
     ("load.rs", "io_uring"): "the kernel's interface, io_uring(7)",

@@ -144,6 +144,13 @@ contenders = ["one"]
         assert load.traffic.sizes.mean_bytes == pytest.approx(500, rel=0.25)
 
 
+def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Path, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text(RECORDING)
+    settings = 'arrivals = "recorded", recording = "there.csv", milliseconds = 10'
+    with pytest.raises(UserError, match="give processes = 1, and threads for more CPUs"):
+        study_of(tmp_path, settings, processes=2)
+
+
 @pytest.mark.parametrize(
     ("kind", "settings", "says"),
     [

@@ -78,6 +78,12 @@ def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems)
         problems.add(
             place, f"{RECORDING} and {ARRIVALS} = {show(RECORDED)} belong together: give {lacks} too"
         )
+    if is_recorded and each.load.processes > 1:
+        problems.add(
+            problems.blame(each.where("load", "processes"), each.where("load", "settings", ARRIVALS)),
+            f"processes = {each.load.processes}, and each would replay the recording at the same moments: "
+            "give processes = 1, and threads for more CPUs",
+        )
     for name, path in _paths(given, allowed):
         if why := _why_not(problems.file.path.parent / path):
             place = each.where("load", "settings", name)
