@@ -33,7 +33,7 @@ test: test-engine test-lab ## sets everything up, runs all the tests that CI run
 bench: build ## every design's rates, CPU and memory, nginx beside them, what counting costs (19 minutes; PART=designs, memory, nginx or counting alone)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## one stream and round trips, ours beside iperf3, netperf, neper and sockperf (13 minutes; PART=streams or round_trips alone)
+bench-peers: build ## streams, round trips, many connections, load generators: ours beside other tools (18 minutes; PART=streams, round_trips, transactions or clients alone)
 	@$(PYTHON) bench $(or $(PART),peers)
 
 build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderherd and thunderherd-engine

@@ -9,18 +9,21 @@ from __future__ import annotations
 import argparse
 import sys
 
+import clients
 import counting
 import designs
 import memory
 import nginx
+import reach
 import round_trips
 import streams
+import transactions
 from common import two_places, unavailable_designs
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 
-SERVERS = {"designs": designs, "memory": memory, "nginx": nginx, "counting": counting}
-PEERS = {"streams": streams, "round_trips": round_trips}
+SERVERS = {"designs": designs, "memory": memory, "reach": reach, "nginx": nginx, "counting": counting}
+PEERS = {"streams": streams, "round_trips": round_trips, "transactions": transactions, "clients": clients}
 PARTS = {**SERVERS, **PEERS}
 
 

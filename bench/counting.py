@@ -11,11 +11,16 @@ a request with the set to that of the reference. By rate, the reference of the f
 all: the server's CPU time is not read before its end either. By CPU time, and for the second kind, it is what
 every trial has by default. Counters are those of both sides, as in the trials of a study. Off is off: no
 tracepoint is switched on in a trial that does not count.
+
+Beside the first kind stand the instructions of a request, where perf(1) counts them: on shared CPUs, whose
+rate varies by a tenth from trial to trial, they decide what time does not. `nothing, again` is the reference
+once more, and has to come out as no different.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import tomllib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -23,7 +28,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common import Figures, measure, ratio, shuffled_rounds, spread, two_places
+import instructions
+from common import PATIENCE_SECONDS, Figures, measure, ratio, shuffled_rounds, spread, two_places
 from thunderherd.agreements import SettingValue
 from thunderherd.catalogue import Catalogue
 from thunderherd.counter_names import called, names_in
@@ -35,6 +41,7 @@ from thunderherd.study import bundled_studies
 
 WORKLOAD = "bytes"
 NOTHING = "nothing at all"
+AGAIN = "nothing, again"
 DEFAULT = "by default"
 DESIGNS = ("epoll", "fork_per_client", "thread_per_client")
 """One that makes nothing for a connection, and two that copy every event for each."""
@@ -43,6 +50,8 @@ PROCESSOR = (
     "cpu_cycles", "instructions", "branch_instructions", "branch_misses", "cache_references", "cache_misses",
 )  # fmt: skip
 WARM_UP_MILLISECONDS = 100
+LOOPS = 400
+"""Requests of each client, where instructions are counted."""
 OTHER_SECONDS = 0.1
 """Of a trial, beside its window and warm-up: start and end of the processes."""
 HEAVY_SECONDS = 0.8
@@ -86,9 +95,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--counters",
-        nargs="+",
+        nargs="*",
         metavar="COUNTERS",
-        help="only these sets, such as system_calls,wakeups",
+        help="only what is counted by default and these sets, such as system_calls,wakeups",
+    )
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="server and clients on one CPU: more switches for each request, and steadier rates",
     )
 
 
@@ -107,7 +121,7 @@ def kinds(given: argparse.Namespace) -> list[Kind]:
     """What is to be measured."""
     light = WARM_UP_MILLISECONDS / 1000 + OTHER_SECONDS
     off: Sets = {NOTHING: None}
-    if given.counters:
+    if given.counters is not None:
         named = {each: names_in(each) for each in given.counters}
         return [Kind("these counters", {**off, DEFAULT: (), **named}, NOTHING, given.rounds, light)]
     of_all = Kind("in every trial", {**off, **in_every_trial(catalogue())}, NOTHING, given.rounds, light)
@@ -152,19 +166,80 @@ def run(given: argparse.Namespace) -> None:
     for kind in kinds(given):
         costs: dict[str, dict[str, str]] = defaultdict(dict)
         for design in given.designs or DESIGNS:
-            for name, cost in compare(kind, design, given.milliseconds).items():
+            for name, cost in compare(kind, design, given).items():
                 costs[name][design] = cost
         about = "the time of a request with them to that without, by the rate and by the server's CPU"
         print(f"\nratios: {about}")
         if kind.reference == NOTHING:
             print(f"\nwhat counting costs, by the rate, against {NOTHING}, in percent")
-            for name, of_designs in costs.items():
-                print(f"{name}:")
-                for design, cost in of_designs.items():
-                    print(f"    {design:24}{cost}")
+            show_costs(costs)
+            show_work(kind, given)
 
 
-def compare(kind: Kind, design: str, milliseconds: int) -> dict[str, str]:
+def show_costs(costs: Mapping[str, Mapping[str, str]]) -> None:
+    """What each set costs each design, in words."""
+    for name, of_designs in costs.items():
+        print(f"{name}:")
+        for design, cost in of_designs.items():
+            print(f"    {design:24}{cost}")
+
+
+def show_work(kind: Kind, given: argparse.Namespace) -> None:
+    """What each set costs in instructions, on one CPU: where idle ones have none to be counted."""
+    if (reason := instructions.why_not()) is not None:
+        print(f"\ninstructions of a request are not known here: {reason}")
+        return
+    costs: dict[str, dict[str, str]] = defaultdict(dict)
+    sets = {**kind.sets, AGAIN: None}
+    for design in given.designs or DESIGNS:
+        seen: dict[str, dict[int, float]] = defaultdict(dict)
+        for number, name in shuffled_rounds(list(sets), kind.rounds, f"{design}, instructions, "):
+            try:
+                seen[name][number] = work(design, sets[name])
+            except (EngineError, UserError) as error:
+                costs[name][design] = f"not known: {error}"
+        for name in sets:
+            both = [
+                seen[name][number] / seen[NOTHING][number] for number in seen[name] if number in seen[NOTHING]
+            ]
+            if name != NOTHING and design not in costs[name]:
+                costs[name][design] = cost_in_words(both)
+        plain = statistics.median(seen[NOTHING].values())
+        print(f"\n{design}: {plain:,.0f} instructions a request, of both sides")
+    print(f"\nwhat counting costs, by instructions, against {NOTHING}, in percent")
+    show_costs(costs)
+
+
+def work(design: str, counters: Sequence[str] | None) -> float:
+    """Instructions of a request, of all that runs on the CPU of both sides."""
+    cpus = two_places()[0]
+    clients: dict[str, SettingValue] = {"clients": CLIENTS, "connections": "per_request", "loops": LOOPS}
+    with serving(design, counters) as server, instructions.counting(cpus) as reading:
+        load = start_load(
+            WORKLOAD,
+            server.ready.address,
+            kind="closed_connections",
+            settings=clients,
+            cpus=cpus,
+            counters=counters or (),
+        )
+        try:
+            result = load.wait(PATIENCE_SECONDS)
+        finally:
+            load.end()
+    if result.tally.errors:
+        raise EngineError(f"requests failed; the first: {result.first_error}")
+    return reading.instructions / result.tally.requests
+
+
+def serving(design: str, counters: Sequence[str] | None) -> Server:
+    """A server that counts these; None: nothing, not even its CPU time before its end."""
+    # An option of `serve` like any setting; the laboratory leaves it as it is.
+    settings: dict[str, SettingValue] = {"cpu_source": "whole_life"} if counters is None else {}
+    return Server(design, workload=WORKLOAD, settings=settings, cpus=two_places()[0], counters=counters or ())
+
+
+def compare(kind: Kind, design: str, given: argparse.Namespace) -> dict[str, str]:
     """Measures the sets of a kind with one design, and prints its table. What each costs by the rate, in
     words."""
     offered = catalogue()
@@ -184,7 +259,7 @@ def compare(kind: Kind, design: str, milliseconds: int) -> dict[str, str]:
     names = [name for name in kind.sets if name not in reasons]
     for number, name in shuffled_rounds(names, kind.rounds, f"{design}, "):
         try:
-            figures[name][number] = trial(design, here[name], milliseconds)
+            figures[name][number] = trial(design, here[name], given.milliseconds, given.together)
         except (EngineError, UserError) as error:
             reasons[name] = str(error)
     show(kind, design, figures, reasons)
@@ -198,26 +273,23 @@ def compare(kind: Kind, design: str, milliseconds: int) -> dict[str, str]:
     }
 
 
-def trial(design: str, counters: Sequence[str] | None, milliseconds: int) -> Figures:
+def trial(design: str, counters: Sequence[str] | None, milliseconds: int, together: bool) -> Figures:
     """A connection for every request, which is when an event has to be copied for each that is made."""
-    server_cpus, client_cpus = two_places()
+    client_cpus = two_places()[0 if together else 1]
     clients: dict[str, SettingValue] = {
         "clients": CLIENTS,
         "connections": "per_request",
         "milliseconds": milliseconds,
         "warm_up_milliseconds": WARM_UP_MILLISECONDS,
     }
-    # An option of `serve` like any setting; the laboratory leaves it as it is.
-    settings: dict[str, SettingValue] = {"cpu_source": "whole_life"} if counters is None else {}
-    asked = counters or ()
-    with Server(design, workload=WORKLOAD, settings=settings, cpus=server_cpus, counters=asked) as server:
+    with serving(design, counters) as server:
         load = start_load(
             WORKLOAD,
             server.ready.address,
             kind="closed_connections",
             settings=clients,
             cpus=client_cpus,
-            counters=asked,
+            counters=counters or (),
         )
         return measure(server, load, clients)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import shutil
 import signal
 import socket
@@ -36,6 +35,7 @@ from common import (
     until_done,
     workers,
 )
+from http_tools import WRK
 from thunderherd.engine import EngineError, Server
 from thunderherd.errors import UserError
 
@@ -154,34 +154,13 @@ def nginx(more: str) -> Iterator[Listening]:
 
 def wrk(server: Listening, seconds: int) -> Seen:
     """One run: every reply right as far as wrk looks, and what it cost both sides."""
-    command = [
-        "wrk",
-        "-t",
-        "1",
-        "-c",
-        str(CONNECTIONS),
-        "-d",
-        f"{seconds}s",
-        f"http://127.0.0.1:{server.port}/",
-    ]
     cpu = group_cpu(server.group)
     began = os.times()
-    said = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=seconds + 60,
-        check=True,
-        preexec_fn=lambda: os.sched_setaffinity(0, two_places()[1]),
-    ).stdout
+    told = WRK.run(server.port, CONNECTIONS, seconds)
     ended = os.times()
     cpu = group_cpu(server.group) - cpu
-    rate = re.search(r"Requests/sec:\s*([0-9.]+)", said)
-    count = re.search(r"([0-9]+) requests in ", said)
-    if "Socket errors" in said or "Non-2xx" in said or not rate or not count or not int(count[1]):
-        raise EngineError(f"wrk saw errors, or nothing:\n{said}")
     own = ended.children_user - began.children_user + ended.children_system - began.children_system
-    return Seen(float(rate[1]), cpu / int(count[1]) / 1000, own / int(count[1]) * 1e6)
+    return Seen(told.per_second, cpu / told.requests / 1000, own / told.requests * 1e6)
 
 
 def show(seen: dict[str, list[Seen]]) -> None:

@@ -1,4 +1,4 @@
-"""The tools that sockets are measured with, each as one run: iperf3, netperf, neper, sockperf.
+"""The tools that sockets are measured with, each as one run: iperf3, netperf, neper, sockperf, netbench.
 
 They are looked for in the folders of $THUNDERHERD_PEERS, then on PATH. A server is started for one run and
 ended with it. A tool's own figure is taken as it is, that of the end that receives where there is one.
@@ -33,8 +33,11 @@ IPERF3 = "apt-get install iperf3"
 NETPERF = "apt-get install netperf (Debian: component non-free)"
 NEPER = "build it from github.com/google/neper and put its folder into THUNDERHERD_PEERS"
 SOCKPERF = "apt-get install sockperf"
+NETBENCH = "build it from github.com/DylanZA/netbench and put its folder into THUNDERHERD_PEERS"
 RECEIVE_BYTES = 128 << 10
 """What neper's server asks for by a receive; netperf's asks for as much by itself, iperf3's for a message."""
+FLOWS = 64
+"""Connections at a time, where there are many."""
 SOCKPERF_LEAST = 14
 """Bytes of the smallest message that sockperf sends."""
 
@@ -184,6 +187,35 @@ def neper_round_trips(run: Run) -> float:
     return neper("tcp_rr", run, sizes, sizes)
 
 
+def neper_many(program: str, run: Run, *more: str) -> float:
+    """Transactions a second on many connections at a time, one thread on each side."""
+    sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
+    both = ["-T", "1", "-F", str(FLOWS), *sizes]
+    return neper(program, run, both, [*both, *more])
+
+
+def netbench(run: Run, engine: str) -> float:
+    """Requests a second on many connections at a time, kept, one thread on each side."""
+    port = free_port()
+    both = ["--v6", "0", "--use_port", str(port)]
+    size = str(run.message_bytes)
+    sent = f"{engine} --threads 1 --per_thread {FLOWS} --size {size} --resp {size}"
+    # It registers its ring from a thread that does not use it, which kernels since refuse (EINVAL).
+    received = f"{engine} --register_ring 0" if engine == "io_uring" else engine
+    with server(["netbench", *both, "--server_only", "1", "--rx", received], port, run):
+        command = ["netbench", *both, "--client_only", "1", "--host", run.place.address]
+        said = client([*command, "--time", str(run.seconds), "--tx", sent], run)
+        return netbench_requests(said) / run.seconds
+
+
+def netbench_requests(said: str) -> int:
+    """Those whose reply has come: it prints rates with two digits, and the number of latencies with all."""
+    errors, count = re.search(r"(connect|send|recv)Errors=[1-9]", said), re.search(r" count=([0-9]+)}", said)
+    if errors or not count:
+        raise EngineError(f"netbench tells no replies, or errors:\n{said}")
+    return int(count[1])
+
+
 def sockperf(run: Run, *more: str) -> float:
     """Round trips a second, from the mean time of one."""
     port = free_port()
@@ -242,6 +274,16 @@ SPINNING = (
         "sockperf --nonblocked", "sockperf", SOCKPERF, with_options(sockperf, "--nonblocked"), is_told=False
     ),
 )
+
+
+MANY_KEPT = (
+    Peer("neper tcp_rr", "tcp_rr", NEPER, lambda run: neper_many("tcp_rr", run)),
+    Peer("netbench epoll", "netbench", NETBENCH, lambda run: netbench(run, "epoll"), is_told=False),
+    Peer("netbench io_uring", "netbench", NETBENCH, lambda run: netbench(run, "io_uring"), is_told=False),
+)
+MANY_RESET = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run)),)
+MANY_FIN = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run, "--time-wait")),)
+"""Of itself neper's client ends its connections with RST."""
 
 
 def missing(peers: Sequence[Peer]) -> list[str]:

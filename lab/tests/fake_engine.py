@@ -166,7 +166,7 @@ def load(arguments):
         tell(settings, connections, done)
     latency = {
         "requests": done, "mean_ns": 2e6, "p50_ns": 1_500_000, "p90_ns": 3_000_000, "p99_ns": None,
-        "p999_ns": None, "maximum_ns": 9_000_000, "histogram": "",
+        "p999_ns": None, "maximum_ns": 9_000_000, "histogram": None,
     }  # fmt: skip
     say(
         line="load", schema=4, workload=arguments[0], load=settings["load"],

@@ -56,6 +56,15 @@ def test_memory_of_idle_connections_and_the_rate_beside_them() -> None:
     assert "1 of 8 connections in service" in iterative or "CPUs busy" in iterative, printed
 
 
+def test_very_many_connections_and_their_memory() -> None:
+    printed = bench("reach", "--rounds", "1", "--connections", "60")
+    for design in ("epoll", "io_uring"):
+        seen = rows(printed, design)
+        assert len(seen) == 2, printed
+        # The back end, connections, seconds, and KiB of four kinds; or why there are none.
+        assert all(len(row.split()) == 7 or "cannot be had here" in row for row in seen), printed
+
+
 @pytest.mark.skipif(
     not all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") for name in ("nginx", "wrk")),
     reason="needs nginx and wrk: apt-get install nginx-light wrk",
@@ -72,8 +81,34 @@ def test_what_counting_costs_stands_beside_a_trial_without() -> None:
     for name in ("nothing at all", "by default", "page_faults", "system_calls,wakeups"):
         [row] = rows(printed, name)
         assert FIGURE.search(row) or "keep the CPUs busy" in row or "perf" in row or "trac" in row, printed
-    verdicts = printed.partition("what counting costs, by the rate")[2]
+    verdicts, _, work = printed.partition("what counting costs, by the rate")[2].partition("instructions")
     assert verdicts.count("epoll ") == 3 and verdicts.count("not decided") == 3, printed
+    assert ("nothing, again" in work and work.count("    epoll ") == 4) or "not known here: perf" in work, (
+        printed
+    )
+
+
+def test_generators_ask_the_same_server_and_it_counts_what_they_do() -> None:
+    printed = bench("clients", "epoll, 64 bytes", "--rounds", "1", "--seconds", "1")
+    for name in ("ours, epoll", "ours, io_uring", "ours, io_uring, all bytes"):
+        [row] = rows(printed, name)
+        assert re.search(r"\s1\.000\d\s", row), printed
+    for name in ("wrk", "hey", "h2load"):
+        if shutil.which(name):
+            [row] = rows(printed, name)
+            # What a tool has under way as it ends, its server counts and it does not.
+            assert re.search(r"\s(0\.99\d\d|1\.0\d\d\d)\s", row), printed
+        else:
+            assert f"{name} is not installed: apt-get install" in printed
+    assert "no server is called 'apache'" in refused(sys.executable, str(BENCH), "clients", "apache")
+
+
+def test_many_connections_at_a_time_on_both_sides() -> None:
+    printed = bench("transactions", "--choosing", "1", "--judging", "1", "--milliseconds", "100")
+    for kind in ("connections kept", "connection each, RST", "connection each, FIN"):
+        [row] = rows(printed, kind)
+        assert FIGURE.search(row) or "could not be measured" in row, printed
+        assert printed.count(f"{kind}: ") >= 4, printed
 
 
 def refused(*command: str) -> str:
@@ -88,7 +123,7 @@ def test_an_unknown_design_is_named() -> None:
 
 
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="needs taskset: apt-get install util-linux")
-@pytest.mark.parametrize("part", ["designs", "memory", "nginx", "counting"])
+@pytest.mark.parametrize("part", ["designs", "memory", "nginx", "counting", "clients", "transactions"])
 def test_one_cpu_is_too_few(part: str) -> None:
     cpu = str(min(os.sched_getaffinity(0)))
     assert "needs two CPUs" in refused("taskset", "-c", cpu, sys.executable, str(BENCH), part)

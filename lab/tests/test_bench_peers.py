@@ -17,6 +17,7 @@ import pytest
 from test_bench import bench, refused
 
 import contest
+import http_tools
 import peers
 import places
 import round_trips
@@ -30,7 +31,18 @@ from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL
 
 SAID = Path(__file__).parent / "data" / "peers"
-"""What the tools have said: iperf 3.12, netperf 2.7.0, neper 1.1.0, sockperf 3.7."""
+"""What the tools have said: iperf 3.12, netperf 2.7.0, neper 1.1.0, sockperf 3.7, wrk 4.1.0, hey 0.1.4,
+h2load 1.52.0, netbench of October 2022."""
+
+
+READERS = [
+    peers.iperf3_bits,
+    peers.netperf_figure,
+    peers.neper_throughput,
+    peers.sockperf_seconds,
+    peers.netbench_requests,
+    *(tool.told for tool in http_tools.TOOLS),
+]
 
 
 def said(name: str) -> str:
@@ -45,11 +57,39 @@ def test_figures_are_read_from_what_the_tools_say() -> None:
     assert peers.neper_throughput(said("neper_stream.txt")) == 7343.06
     assert peers.neper_throughput(said("neper_round_trips.txt")) == 1615.05
     assert peers.sockperf_seconds(said("sockperf.txt")) == pytest.approx(40.996e-6)
+    assert peers.netbench_requests(said("netbench.txt")) == 29443
 
 
 @pytest.mark.parametrize(
-    "read", [peers.iperf3_bits, peers.netperf_figure, peers.neper_throughput, peers.sockperf_seconds]
+    ("tool", "requests", "per_second"),
+    [
+        (http_tools.WRK, 25027, 24689.57),
+        (http_tools.HEY, 6849, 6679.0422),
+        (http_tools.H2LOAD, 17776, 17776.0),
+    ],
 )
+def test_requests_and_their_rate_are_read_from_what_http_tools_say(
+    tool: http_tools.Tool, requests: int, per_second: float
+) -> None:
+    assert tool.told(said(f"{tool.name}.txt")) == http_tools.Told(requests, per_second)
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        (http_tools.WRK, "Socket errors: connect 0, read 1, write 0, timeout 0"),
+        (http_tools.WRK, "Non-2xx or 3xx responses: 7"),
+        (http_tools.HEY, "[404]\t40 responses"),
+        (http_tools.HEY, said("hey_errors.txt")),
+        (http_tools.H2LOAD, said("h2load_errors.txt")),
+    ],
+)
+def test_a_run_with_errors_has_no_figure(tool: http_tools.Tool, words: str) -> None:
+    with pytest.raises(EngineError, match="errors"):
+        tool.told(said(f"{tool.name}.txt") + words)
+
+
+@pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("text", ["", "\n", "{}", '{"error": "unable to connect"}', "nothing of use"])
 def test_what_tells_nothing_is_no_figure(read: object, text: str) -> None:
     assert callable(read)

@@ -113,6 +113,19 @@ def test_payload_is_copied_twice_in_blocks_as_large_as_a_send(study: Study) -> N
     assert once is not None and once.bound == pytest.approx(640) and "copied once" in once.why
 
 
+def test_payload_is_bounded_by_the_requests_that_bring_it_where_these_allow_less(study: Study) -> None:
+    alone = {"processes": 1, "settings": {**study.load.settings, "children": 1}}
+    # 1,000 bytes a request, and no more requests than a byte goes there and back by pipes.
+    small = {"gigabits_per_second": 0.08, "requests_per_second": 1e4, **SENT}
+    found = bound(study, "gigabits_per_second", small, load=alone)
+    assert found is not None and found.limit == "pipe_round_trip"
+    assert (found.bound, found.share) == (pytest.approx(8e-6 / 5e-6), pytest.approx(0.05))
+    assert "and brings 1,000 bytes of payload" in found.why
+    large = {"gigabits_per_second": 80.0, "requests_per_second": 1e4, **SENT}
+    found = bound(study, "gigabits_per_second", large, load=alone)
+    assert found is not None and found.limit == "memcpy"
+
+
 @pytest.mark.parametrize(
     ("size", "gigabytes"), [(64, 10), (1024, 10), (2000, 40), (5000, 40), (16384, 20), (1e6, 20)]
 )

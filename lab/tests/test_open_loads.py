@@ -34,6 +34,13 @@ settings = { spin_microseconds = 2000 }
 name = "closed"
 design = "epoll"
 load = { kind = "closed_connections", settings = { clients = 4, connections = "kept", milliseconds = 300 } }
+[[contenders]]
+name = "two"
+design = "epoll"
+[contenders.load]
+kind = "closed_connections"
+processes = 2
+settings = { clients = 4, connections = "kept", milliseconds = 300 }
 """  # fmt: skip
 
 
@@ -91,6 +98,19 @@ def test_histograms_are_kept_whole(overloaded: TrialRecord) -> None:
         assert both.total_count == 2 * times.requests
         assert percentile_ns(both, 0.5) == pytest.approx(times.p50_ns, rel=2e-3, abs=2)
         assert both.get_max_value() == pytest.approx(times.maximum_ns, rel=2e-3)
+
+
+def test_a_percentile_of_several_load_processes_is_that_of_all_their_requests(study: Study) -> None:
+    trial = run_trial(study, study.contender("two"), block=1, position=1, seed=1)
+    assert trial.metrics is not None and len(trial.loads) == 2
+    times = [each.latency for each in trial.loads if each.latency is not None]
+    together = merged([each.histogram for each in times if each.histogram is not None])
+    assert together.total_count == sum(each.requests for each in times)
+    for name, part in (("p50", 0.5), ("p99", 0.99)):
+        own = [getattr(each, f"{name}_ns") / 1e9 for each in times]
+        found = float(trial.metrics[f"latency_{name}_seconds"] or 0)
+        assert found == (percentile_ns(together, part) or 0) / 1e9
+        assert min(own) * 0.998 <= found <= max(own) * 1.002
 
 
 def test_a_closed_loop_has_none_of_it(closed: TrialRecord) -> None:

@@ -193,6 +193,26 @@ def _unknown(limit: str, limits: MachineLimits) -> str:
 
 
 def _payload(case: _Case) -> Bound | str:
+    """What copies it, or what asks for it, whichever allows less."""
+    found = [each for each in (_copied(case), _asked_for(case)) if isinstance(each, Bound)]
+    return min(found, key=lambda each: each.value) if found else _copied(case)
+
+
+def _asked_for(case: _Case) -> Bound | str:
+    """As many requests as there can be, each of which brings as much as those that were made."""
+    rate, requests = (case.figures.get(name) for name in (PAYLOAD_RATE, "requests_per_second"))
+    found = _requests(case)
+    if isinstance(found, str):
+        return found
+    if not rate or not requests:
+        return "what a request brings was not counted"
+    each = rate / requests
+    return found._replace(
+        value=found.value * each, why=f"{found.why}, and brings {each / 8e-9:,.0f} bytes of payload"
+    )
+
+
+def _copied(case: _Case) -> Bound | str:
     """Every byte is copied where it is sent and where it is received, in blocks as large as a send call's."""
     block, copies = _bytes_of_a_send(case), case.contender.copies
     if not copies:
@@ -234,7 +254,7 @@ def _round_trip_of_a_stream(case: _Case) -> Bound | str:
         return "several requests are under way at the same time"
     if not rate:
         return "what it moved was not counted"
-    found = _payload(case)
+    found = _copied(case)
     if isinstance(found, str):
         return found
     return found._replace(value=case.figures["round_trip_microseconds"] * rate / found.value)

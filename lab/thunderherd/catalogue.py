@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.agreements import Agreement, Instead, Product, SettingValue
 from thunderherd.engine_lines import MeasuredBy, SchemaNumber
 from thunderherd.feature_form import Feature
+from thunderherd.load_requirements import Requirement
 from thunderherd.sizes_text import SIZES, is_sizes
 
 
@@ -192,6 +193,14 @@ class Load(Entry):
     waits: Waits = "in_the_call"
     requests: tuple[str, ...] = ()
     duration: str | None = None
+    requirements: tuple[Requirement, ...] = ()
+    without_primitives: tuple[str, str] | None = None
+    """A setting and its word by which primitives have no part in how bytes are moved; None: there is none."""
+
+    @property
+    def goes_by_a_schedule(self) -> bool:
+        """Its requests are due whether or not others were answered."""
+        return self.duration is not None and not self.requests
 
     def overruled(self, given: Mapping[str, SettingValue]) -> str | None:
         """The setting that has no effect where these make the load end by time: how many requests each client

@@ -289,12 +289,32 @@ class Generator(EngineLine):
 
 
 class Validity(EngineLine):
-    """Whether a load with an event loop measured its server."""
+    """Whether a load measured its server."""
 
-    valid: bool | None = Field(default=None, description="null: a closed loop, which has no schedule to keep")
+    valid: bool | None = Field(
+        default=None, description="null: a closed loop without errors, which has no schedule to keep"
+    )
     checks: list[Check]
     generators: list[Generator]
-    in_system: float = Field(description="mean number of requests that were due and not answered")
+    in_system: float | None = Field(
+        default=None, description="mean number of requests that were due and not answered"
+    )
+
+
+class Connected(EngineLine):
+    """What kept connections took of a load's own memory when all were made, and nobody had asked yet."""
+
+    connections: int
+    bytes: int = Field(description="growth of the process's private memory since before the first")
+
+
+class Memory(EngineLine):
+    """Memory of a load's process, without what the kernel keeps of its sockets."""
+
+    connected: Connected | None = Field(
+        default=None, description="null: connections are not kept, or made as their clients begin"
+    )
+    peak_resident_bytes: int
 
 
 MeasuredBy = Literal["requests", "bytes_to_server", "bytes_to_clients"]
@@ -337,7 +357,12 @@ class LoadResult(Used, Readout):
     latency: Latency | None = Field(default=None, description="of the window, where there is one")
     scheduled: Scheduled | None = Field(default=None, description="null: no open loop")
     traffic: Traffic | None = Field(default=None, description="null: all requests are alike")
-    validity: Validity | None = Field(default=None, description="null: no event loop, or no window")
+    validity: Validity | None = Field(
+        default=None, description="null: no event loop, or no window, and no errors"
+    )
+    memory: Memory | None = Field(
+        default=None, description="null: the clients are processes of their own, or the kernel does not tell"
+    )
     account: dict[str, int] = Field(default_factory=dict, description="what the clients' own books say")
     figures: dict[str, int] = Field(
         default_factory=dict,
@@ -454,31 +479,3 @@ class LimitUnavailable(LimitPoint):
 
     line: Literal["limit_unavailable"] = "limit_unavailable"
     reason: str
-
-
-class NamespaceEnd(EngineLine):
-    """One of two network namespaces, with its end of the pair of interfaces between them."""
-
-    path: str = Field(description="how a process enters it, for as long as it is held")
-    interface: str
-    mtu: int = Field(description="as the kernel has it")
-    address: str
-    address6: str | None = None
-    sysctls: dict[str, str | None] = Field(
-        default_factory=dict, description="kernel settings of its own; null: it has none of that name"
-    )
-
-
-class Namespaces(EngineLine):
-    """Two network namespaces, which live as long as the process `pid`, which is in the clients'."""
-
-    line: Literal["namespaces"] = "namespaces"
-    schema_version: SchemaNumber = Field(alias="schema")
-    pid: int
-    user_namespace: bool = Field(description="whoever made them is not root, and is so in there alone")
-    settings: dict[str, int]
-    server: NamespaceEnd
-    client: NamespaceEnd
-    without_ipv6: str | None = Field(default=None, description="why the ends have no IPv6 addresses")
-
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)

@@ -1,8 +1,8 @@
-"""What an open loop tells and other loads do not, and which metrics are percentiles."""
+"""What an open loop tells and other loads do not, and which metrics are latencies."""
 
 from __future__ import annotations
 
-from thunderherd.metrics import LATENCY, METRICS, TIMES
+from thunderherd.metrics import LATENCY, TIMES
 
 OFFERED = "offered_per_second"
 """What every open loop has, and no other load."""
@@ -16,11 +16,6 @@ def is_of_open_loop(name: str) -> bool:
     """Whether only a load with a schedule tells it."""
     timed = any(name.startswith(f"{what}_") for what in TIMES if what != LATENCY)
     return timed or name in (OFFERED, "share_of_offered", "waited_share", "never_sent")
-
-
-def is_percentile(name: str) -> bool:
-    """Whether it is a percentile of something that is timed request by request."""
-    return name in METRICS and METRICS[name].fewest_requests > 0
 
 
 def is_latency(name: str) -> bool:

@@ -33,6 +33,9 @@ SEEDS = ("arrival_seed", "request_seed")
 LARGEST_SEED = 2**64 - 1
 """Behind it seeds begin at 0 again."""
 
+SOURCES = "source_addresses"
+"""The setting of a load that says how many local addresses its clients connect from."""
+
 CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that says whether a client makes a connection for each request or keeps one for
 all."""
@@ -108,6 +111,18 @@ class LoadPlan(_Resolved):
     named_files: tuple[str, ...] = Field(default=(), exclude=True)
     requests: tuple[str, ...] = Field(exclude=True)
     duration: str | None = Field(default=None, exclude=True)
+    without_primitives: tuple[str, str] | None = Field(default=None, exclude=True)
+
+    @property
+    def uses_primitives(self) -> bool:
+        """Whether primitives move its bytes; else what is submitted does so itself, and the engine is told of
+        none."""
+        return self.without_primitives is None or self.without_primitives not in self.settings.items()
+
+    @property
+    def sources(self) -> int:
+        """Local addresses that its clients connect from, each of which has all local ports."""
+        return int(self.settings.get(SOURCES, 1))
 
     @property
     def is_timed(self) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 
 from thunderherd.catalogue import Catalogue, Way
 from thunderherd.metrics import OF_A_LIFE, RATIOS, UNITS_OF_TIME, AskedCounters, counters_of
-from thunderherd.open_loop import is_percentile
 from thunderherd.study_checks import asked_of, check_metric
 from thunderherd.study_configurations import (
     MAIN,
@@ -279,10 +278,4 @@ def check_measurable(each: Configuration, problems: Problems) -> None:
             problems.add(
                 key,
                 f'{name} is known of a whole life only: give trial = "whole_life", or ask for a counter',
-            )
-        if is_percentile(name) and each.load.processes > 1:
-            problems.add(
-                key,
-                f"{name} is of one load process, and load.processes = {each.load.processes}: percentiles of "
-                "several cannot be added; say load.processes = 1, with more clients in load.settings",
             )

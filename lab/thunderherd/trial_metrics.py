@@ -23,6 +23,7 @@ from thunderherd.engine_lines import (
     Times,
     Validity,
 )
+from thunderherd.histograms import merged, percentile_ns
 from thunderherd.metrics import (
     BOTH,
     ELAPSED,
@@ -155,9 +156,14 @@ class Measured:
         return share(total(spent), sum(each.requests for each in known) * 1e9) if known else None
 
     def percentile_of_time(self, what: str, name: str) -> float | None:
-        """Of one load process: percentiles of several cannot be added."""
+        """Of several load processes that of the sum of their histograms; None where one told none."""
         known = self._known(what)
-        return share(getattr(known[0], f"{name}_ns"), 1e9) if len(known) == 1 else None
+        if len(known) == 1:
+            return share(getattr(known[0], f"{name}_ns"), 1e9)
+        histograms = [each.histogram for each in known if each.histogram is not None]
+        if not histograms or len(histograms) < len(known):
+            return None
+        return share(percentile_ns(merged(histograms), float(f"0.{name[1:]}")), 1e9)
 
     def longest_time(self, what: str) -> float | None:
         """The longest of all."""
@@ -185,7 +191,8 @@ class Measured:
 
     def in_system(self) -> float | None:
         """Mean number of requests under way in the window, all load processes together."""
-        return sum(each.in_system for each in self.validities) if self.validities else None
+        seen = [each.in_system for each in self.validities if each.in_system is not None]
+        return sum(seen) if seen else None
 
     def generator_share(self) -> float | None:
         """CPU time of the busiest thread that asks, by the window."""

@@ -1,0 +1,97 @@
+"""The tools that ask over HTTP, each as one run with one thread on the clients' CPU: wrk, hey, h2load."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from common import PATIENCE_SECONDS, search_path, two_places
+from thunderherd.engine import EngineError
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a load generator says of its run."""
+
+    requests: int
+    """From its first to its last."""
+    per_second: float
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One of them, and how it is to be understood."""
+
+    name: str
+    """Its program's."""
+    package: str
+    """The distribution's that has it."""
+    options: str
+    """With {connections} and {seconds}; the address follows."""
+    requests: str
+    """The pattern of its number of replies."""
+    per_second: str
+    """That of its rate."""
+    wrong: str
+    """What is found in its words where there were errors, or replies that are none."""
+
+    def missing(self) -> str | None:
+        """Why it cannot be had here."""
+        if shutil.which(self.name, path=search_path()):
+            return None
+        return f"{self.name} is not installed: apt-get install {self.package}"
+
+    def run(self, port: int, connections: int, seconds: int) -> Told:
+        """Asks for / at this port of loopback. `EngineError`: errors were seen, or nothing."""
+        program = shutil.which(self.name, path=search_path())
+        assert program is not None, "only those that are here are asked"
+        words = self.options.format(connections=connections, seconds=seconds).split()
+        done = subprocess.run(
+            [program, *words, f"http://127.0.0.1:{port}/"],
+            capture_output=True,
+            text=True,
+            timeout=seconds + PATIENCE_SECONDS,
+            check=False,
+            preexec_fn=lambda: os.sched_setaffinity(0, two_places()[1]),
+        )
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip()
+            raise EngineError(f"{self.name} ended with {done.returncode}: {said}")
+        return self.told(done.stdout)
+
+    def told(self, said: str) -> Told:
+        """What it printed. `EngineError`: errors were seen, or nothing."""
+        count, rate = re.search(self.requests, said), re.search(self.per_second, said)
+        if re.search(self.wrong, said) or not count or not rate or not int(count[1]):
+            raise EngineError(f"{self.name} tells no requests, or errors:\n{said}")
+        return Told(int(count[1]), float(rate[1]))
+
+
+WRK = Tool(
+    "wrk",
+    "wrk",
+    "-t 1 -c {connections} -d {seconds}s",
+    r"(\d+) requests in ",
+    r"Requests/sec:\s*([\d.]+)",
+    "Socket errors|Non-2xx",
+)
+HEY = Tool(
+    "hey",
+    "hey",
+    "-cpus 1 -c {connections} -z {seconds}s",
+    r"\[200\]\s+(\d+) responses",
+    r"Requests/sec:\s*([\d.]+)",
+    r"Error distribution|\[[1345]\d\d\]\s+\d+ responses",
+)
+H2LOAD = Tool(
+    "h2load",
+    "nghttp2-client",
+    "--h1 -t 1 -c {connections} -D {seconds}",
+    r"(\d+) succeeded",
+    r"finished in [\d.]+\w+, ([\d.]+) req/s",
+    r"[1-9]\d* (failed|errored|timeout)|[1-9]\d* [345]xx",
+)
+TOOLS = (WRK, HEY, H2LOAD)

@@ -1,0 +1,81 @@
+"""The machine's instructions for each request of a load that ends by count, read by perf(1) for whole CPUs.
+
+What a rate cannot decide on a machine whose CPUs are shared, since it varies by a tenth from trial to trial,
+the number of instructions can: it hardly varies. An event of whole CPUs is not switched with the processes,
+so it costs the same whatever else is counted. Instructions are work, not time: how much more was done.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from common import search_path, until_done
+from thunderherd.engine import EngineError
+
+EVENT = "instructions"
+BEGIN_SECONDS = 0.05
+"""Until perf counts; before it does, nothing tells that it will."""
+
+
+def why_not() -> str | None:
+    """Why they cannot be read here; None: they can."""
+    program = shutil.which("perf", path=search_path())
+    if program is None:
+        return "perf is not installed: apt-get install linux-perf"
+    done = subprocess.run(
+        [program, "stat", "-a", "-x,", "-e", EVENT, "sleep", "0.01"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    if done.returncode or not counted(done.stderr):
+        return f"perf counts no instructions of this machine: {(done.stderr or done.stdout).strip()}"
+    return None
+
+
+def counted(said: str) -> int | None:
+    """What perf has counted, as it says (perf-stat(1), -x); None: nothing, or only part of the time."""
+    line = re.search(rf"^(\d+),[^,]*,{EVENT}[^,]*,\d+,([\d.]+)", said, re.MULTILINE)
+    return int(line[1]) if line and float(line[2]) >= 100 else None
+
+
+class Reading:
+    """What was counted, once the block has ended."""
+
+    instructions = 0
+
+
+@contextmanager
+def counting(cpus: Sequence[int]) -> Iterator[Reading]:
+    """Counts on these CPUs, whoever runs on them, while the block runs."""
+    reading = Reading()
+    program = shutil.which("perf", path=search_path())
+    assert program is not None, "asked only where there is one"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "counted"
+        where = ",".join(map(str, sorted(set(cpus))))
+        process = subprocess.Popen([program, "stat", "-a", "-C", where, "-x,", "-e", EVENT, "-o", str(file)])
+        try:
+            time.sleep(BEGIN_SECONDS)
+            yield reading
+        finally:
+            process.send_signal(signal.SIGINT)
+            for _ in until_done(10):
+                if process.poll() is not None:
+                    break
+            else:
+                process.kill()
+            process.wait()
+        found = counted(file.read_text()) if file.exists() else None
+        if found is None:
+            raise EngineError("perf has counted no instructions, or only part of the time")
+        reading.instructions = found

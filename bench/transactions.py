@@ -1,0 +1,187 @@
+"""Small requests on many connections at a time, ours on both sides beside neper and netbench on both sides.
+
+Each side has a thread and a CPU. Three kinds, which are not to be mixed up: connections are kept; or each
+request has one of its own, which its client ends with RST, or with FIN, and then keeps the port in TIME_WAIT.
+Some rounds choose the best form of each side, others judge it. METHODOLOGY.md has more.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+import peers
+from common import PATIENCE_SECONDS
+from contest import Comparison, Contest, Seen, held, middle
+from places import NAMES, Place, place
+from streams import PEER_SECONDS
+from thunderherd.catalogue import SettingValue
+from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.labs import USUAL
+
+WARM_UP_MILLISECONDS = 100
+OTHER_SECONDS = 0.4
+KEPT, RESET, FIN = "connections kept", "connection each, RST", "connection each, FIN"
+ENDS = {KEPT: "fin", RESET: "reset", FIN: "fin"}
+"""How our clients end their connections."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of our servers with one of our clients."""
+
+    design: str
+    back_end: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.design}, load {self.back_end}"
+
+
+FORMS = tuple(
+    Form(design, back_end) for design in ("epoll", "io_uring") for back_end in ("epoll", "io_uring")
+)
+KINDS: dict[str, tuple[peers.Peer, ...]] = {
+    KEPT: peers.MANY_KEPT,
+    RESET: peers.MANY_RESET,
+    FIN: peers.MANY_FIN,
+}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
+    parser.add_argument(
+        "--places", nargs="+", choices=NAMES, default=[USUAL.name], help=f"default: {USUAL.name}"
+    )
+    parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
+    parser.add_argument(
+        "--bytes", type=int, default=64, help="of a request and its reply (default: %(default)s)"
+    )
+    parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
+    parser.add_argument("--judging", type=int, default=7, help="rounds that judge (default: %(default)s)")
+    parser.add_argument(
+        "--milliseconds", type=int, default=1000, help="window of ours (default: %(default)s)"
+    )
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take."""
+    mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
+    total = 0.0
+    for others in KINDS.values():
+        here = sum(peer.missing() is None for peer in others)
+        total += given.choosing * (len(FORMS) * mine + here * (PEER_SECONDS + OTHER_SECONDS))
+        total += given.judging * (mine + min(here, 1) * (PEER_SECONDS + OTHER_SECONDS))
+    return total * len(given.places)
+
+
+def not_here() -> list[str]:
+    """What will be missing, and why."""
+    return peers.missing([peer for others in KINDS.values() for peer in others])
+
+
+def run(given: argparse.Namespace) -> None:
+    """Measures, and prints its tables."""
+    for name in given.places:
+        with place(name, given.congestion) as where:
+            show(cell(where, given), where, given)
+
+
+def labelled(kind: str, name: str) -> str:
+    """A form under its kind; the same may be in several."""
+    return f"{kind}: {name}"
+
+
+def cell(where: Place, given: argparse.Namespace) -> Contest:
+    """All kinds together."""
+    forms = {labelled(kind, form.name): (kind, form) for kind in KINDS for form in FORMS}
+    others = {
+        labelled(kind, peer.name): peer
+        for kind, theirs in KINDS.items()
+        for peer in theirs
+        if peer.missing() is None
+    }
+
+    def measured(name: str, _choosing: bool) -> Seen:
+        if name in forms:
+            return ours(*forms[name], where, given)
+        return Seen(others[name].run(peers.Run(where, given.bytes, PEER_SECONDS, given.congestion)))
+
+    comparisons = [
+        Comparison(
+            kind,
+            tuple(labelled(kind, form.name) for form in FORMS),
+            tuple(labelled(kind, peer.name) for peer in theirs if peer.missing() is None),
+        )
+        for kind, theirs in KINDS.items()
+    ]
+    return held(comparisons, measured, given.choosing, given.judging, where.name)
+
+
+def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen:
+    """Echoes on as many connections at a time, with TCP_NODELAY as peers have it; every byte is checked."""
+    both: dict[str, SettingValue] = {"congestion": given.congestion}
+    with Server(
+        form.design,
+        workload="echo",
+        settings=both,
+        cpus=where.server.cpus,
+        listen=f"{where.address}:0",
+        network_namespace=where.server.namespace,
+    ) as server:
+        load = start_load(
+            "echo",
+            f"{where.address}:{server.ready.port}",
+            kind="closed_connections",
+            settings={
+                **both,
+                "bytes": given.bytes,
+                "clients": peers.FLOWS,
+                "connections": "kept" if kind == KEPT else "per_request",
+                "closing": ENDS[kind],
+                "back_end": form.back_end,
+                "milliseconds": given.milliseconds,
+                "warm_up_milliseconds": WARM_UP_MILLISECONDS,
+            },
+            cpus=where.client.cpus,
+            network_namespace=where.client.namespace,
+        )
+        try:
+            result = load.wait(PATIENCE_SECONDS)
+        finally:
+            load.end()
+    window = result.window
+    if result.tally.errors:
+        raise EngineError(f"{form.name}: {result.first_error}")
+    if window is None or not window.requests:
+        raise EngineError(f"{form.name}: no reply came in the window: others keep the CPUs busy")
+    return Seen(window.requests * 1e9 / (window.ended_monotonic_ns - window.started_monotonic_ns))
+
+
+def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
+    """A row for each kind, and every form that was tried."""
+    print(
+        f"Requests of {given.bytes} bytes a second, on {peers.FLOWS} connections at a time, {where.title}, "
+        f"{given.congestion}:\nthe median of {given.judging} rounds (least..most) apart from the choice\n"
+    )
+    print(f"{'':22}{'ours':>26}{'':30}{'best peer':>20}{'':30}{'ours : peer':>24}")
+    for outcome in contest.outcomes:
+        mine, theirs = outcome.ours, outcome.peer
+        print(
+            f"{outcome.comparison.name:22}{short(mine):>26}{contest.figure(mine, 1, 0):>30}"
+            f"{short(theirs):>20}{contest.figure(theirs, 1, 0):>30}"
+            f"{contest.compared(mine, theirs):>24}{outcome.why_alone and f'  {outcome.why_alone}'}"
+        )
+    print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
+    for name, seen in sorted(contest.choosing.items()):
+        print(f"{name:60}{middle(seen):>10,.0f}")
+    for name, reason in contest.failed.items():
+        print(f"{name}: {reason}")
+    for reason in not_here():
+        print(f"not here: {reason}")
+    print(flush=True)
+
+
+def short(name: str | None) -> str:
+    """A form without its kind; "-" where none was chosen."""
+    return "-" if name is None else name.partition(": ")[2]
