@@ -157,7 +157,8 @@ pub fn catalogue() -> Value {
                 workload.about,
                 json!({
                     "port": workload.port, "service_settings": workload.service_settings,
-                    "client_settings": workload.client_settings, "instead": instead, "agreements": agreements, "products": products,
+                    "client_settings": workload.client_settings, "instead": instead,
+                    "agreements": agreements, "products": products,
                     "sender": workload.sender, "measured_by": workload.measured_by,
                     "counts_requests": workload.counts_requests, "pipelines": workload.pipelines,
                 }),

@@ -3,14 +3,14 @@
 use anyhow::Result;
 
 use crate::address::Address;
-use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP};
+use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, ramp};
 use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::pattern::BYTES;
-use crate::schedule::{ARRIVALS, RATE, RECORDED};
+use crate::schedule::Schedule;
 use crate::setting::Settings;
 use crate::veth;
-use crate::workload::{More, Workload};
+use crate::workload::{Client, More, Workload};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
 const PARTS: usize = 64;
@@ -33,10 +33,11 @@ pub fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
 pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, settings: &Settings) -> Result<String> {
     let addresses: Vec<String> = target.iter().map(Address::to_string).collect();
     let clients = load.clients(settings);
-    let each = request_bytes(workload, settings)?;
-    let requests = most_requests(load, settings);
-    let rate = match integer(settings, RATE.name) {
-        _ if is_recorded(settings) => "requests as they were recorded, whether or not replies come".to_owned(),
+    let client = (workload.client)(settings)?;
+    let each = request_bytes(client.as_ref());
+    let rate = Schedule::of(settings, ramp(settings))?.map(|schedule| schedule.rate.ceil() as u64);
+    let requests = most_requests(load, settings, rate);
+    let rate = match rate {
         Some(rate) => format!("{rate} requests a second, whether or not replies come"),
         None => "as many requests a second as replies come".to_owned(),
     };
@@ -52,7 +53,11 @@ pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, set
         (None, Each::Bytes(bytes)) => format!("{bytes} bytes a request"),
         (_, Each::AtLeast(bytes)) => format!("more than {bytes} bytes a request"),
     };
-    let asked = integer(settings, BYTES.name).map(|bytes| format!(", replies of {bytes}")).unwrap_or_default();
+    let asked = match (client.largest(), integer(settings, BYTES.name)) {
+        (Some(largest), _) => format!(", sizes of up to {largest}"),
+        (None, Some(bytes)) => format!(", replies of {bytes}"),
+        (None, None) => String::new(),
+    };
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     Ok(format!(
         "--allow-remote: {} is not of this machine. At most {clients} connections at a time; {rate}; {duration}, and {timeout:.1} s \
@@ -69,32 +74,20 @@ enum Each {
 }
 
 /// As the client of the workload makes its first request, which is sent to nobody.
-fn request_bytes(workload: &Workload, settings: &Settings) -> Result<Each> {
-    let client = (workload.client)(settings)?;
+fn request_bytes(client: &dyn Client) -> Each {
     let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
     conversation.ask(&mut outbox);
     for _ in 0..PARTS {
         if conversation.more(&mut outbox, &window) != More::Part {
-            return Ok(Each::Bytes(outbox.bytes()));
+            return Each::Bytes(outbox.bytes());
         }
     }
-    Ok(Each::AtLeast(outbox.bytes()))
+    Each::AtLeast(outbox.bytes())
 }
 
-fn is_recorded(settings: &Settings) -> bool {
-    settings.values().contains_key(ARRIVALS.name) && settings.word(ARRIVALS.name) == RECORDED
-}
-
-/// How many requests are made at most; `None` of a closed loop that ends by time, and of requests as they were recorded.
-fn most_requests(load: &Load, settings: &Settings) -> Option<u64> {
-    let scheduled = || {
-        // The engine has not read the recording yet.
-        if is_recorded(settings) {
-            return None;
-        }
-        let rate = integer(settings, RATE.name)?;
-        Some((u128::from(rate) * u128::from(milliseconds(load, settings)?) / 1000) as u64)
-    };
+/// How many requests are made at most; `None` of a closed loop that ends by time.
+fn most_requests(load: &Load, settings: &Settings, rate: Option<u64>) -> Option<u64> {
+    let scheduled = || Some((u128::from(rate?) * u128::from(milliseconds(load, settings)?) / 1000) as u64);
     load.expected_requests(settings).or_else(scheduled)
 }
 

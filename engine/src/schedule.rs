@@ -23,7 +23,7 @@ pub const ARRIVALS: Setting = Setting {
 };
 
 /// The word of [`ARRIVALS`] for those of a file.
-pub const RECORDED: &str = "recorded";
+const RECORDED: &str = "recorded";
 
 /// The file.
 pub const RECORDING: Setting = Setting {

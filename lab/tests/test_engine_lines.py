@@ -16,7 +16,6 @@ from thunderherd.engine_lines import (
     LimitUnavailable,
     LoadResult,
     Mark,
-    Namespaces,
     Profile,
     ProfileCheck,
     Ready,
@@ -26,6 +25,7 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
+from thunderherd.namespace_lines import Namespaces
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "reference" / "engine_lines.schema.json").read_text()

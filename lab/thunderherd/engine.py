@@ -28,7 +28,6 @@ from thunderherd.engine_lines import (
     LimitUnavailable,
     LoadResult,
     Mark,
-    Namespaces,
     Profile,
     ProfileCheck,
     Ready,
@@ -47,6 +46,7 @@ from thunderherd.engine_process import (
     understand,
 )
 from thunderherd.errors import UserError
+from thunderherd.namespace_lines import Namespaces
 
 __all__ = [
     "EngineError",

@@ -35,6 +35,9 @@ SEEDS = ("arrival_seed", "request_seed")
 LARGEST_SEED = 2**64 - 1
 """Behind it seeds begin at 0 again."""
 
+SOURCES = "source_addresses"
+"""The setting of a load that says how many local addresses its clients connect from."""
+
 CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that says whether a client makes a connection for each request or keeps one for
 all."""

@@ -25,13 +25,7 @@ from thunderherd.study_configurations import (
     x_label,
 )
 from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
-from thunderherd.study_form import (
-    LabTable,
-    LoadTable,
-    ScaleTable,
-    StudyForm,
-    SweepTable,
-)
+from thunderherd.study_form import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
 from thunderherd.study_lab import (
     check_lab,
     common_settings,
@@ -70,7 +64,7 @@ from thunderherd.study_scale import (
 )
 from thunderherd.study_shape import shaped
 from thunderherd.study_sweeps import check_ceilings, check_measurable, check_sweeps
-from thunderherd.study_traffic import check_traffic, files_of, named_files, settled
+from thunderherd.study_traffic import check_traffic, files_of, settled
 
 JUDGED_OR_REPEATED = {
     "repetitions": ("looks", "alpha_split"),
@@ -366,9 +360,9 @@ class Resolver:
     def _load(self, load: LoadTable, workload: str, lab: LabTable, scale: ScaleTable | None) -> LoadPlan:
         allowed = self.catalogue.settings_of_load(load.kind, load.way, workload)
         allowed = of_sockets(lab, allowed, self.catalogue)
-        settings = defaults(allowed) | _known(common_settings(lab), allowed) | _known(load.settings, allowed)
-        settings = settled(settings, load.settings, allowed, workload, self.catalogue)
-        kind, folder = self.catalogue.load(load.kind), self.problems.file.path.parent
+        common, given = _known(common_settings(lab), allowed), _known(load.settings, allowed)
+        settings = settled(defaults(allowed) | common | given, given, allowed, workload, self.catalogue)
+        kind = self.catalogue.load(load.kind)
         return LoadPlan(
             kind=load.kind,
             **load.way._asdict(),
@@ -377,9 +371,7 @@ class Resolver:
             processes=load.processes,
             settings=divided(settings, OF_LOAD, scale, self.remainders),
             warm_up_connections=load.warm_up_connections,
-            files=files_of(settings, allowed, folder),
-            folder=folder,
-            named_files=named_files(allowed),
+            **files_of(settings, allowed, self.problems.file.path.parent),
             requests=kind.requests if kind else (),
             duration=kind.duration if kind else None,
             without_primitives=kind.without_primitives if kind else None,

@@ -40,21 +40,17 @@ def settled(
 
 def files_of(
     settings: Mapping[str, SettingValue], allowed: Mapping[str, Setting], folder: Path
-) -> dict[str, str]:
-    """The files that settings name, as they name them, with the SHA-256 of what they hold; those that cannot
-    be read are left out, being problems already."""
+) -> dict[str, Any]:
+    """Of a `LoadPlan`, what it says of the files that its settings name: each as they name it with the
+    SHA-256 of what it holds. Those that cannot be read are left out, being problems already."""
     found = {}
     for _, path in _paths(settings, allowed):
         try:
             found[path] = hashlib.sha256((folder / path).read_bytes()).hexdigest()
         except OSError:
             continue
-    return found
-
-
-def named_files(allowed: Mapping[str, Setting]) -> tuple[str, ...]:
-    """The settings that may name a file."""
-    return tuple(name for name, each in allowed.items() if _names_a_file(each))
+    named = tuple(name for name, each in allowed.items() if _names_a_file(each))
+    return {"files": found, "folder": folder, "named_files": named}
 
 
 def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems) -> None:
