@@ -370,20 +370,32 @@ OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
 
 def read_late(seen: Observation | TrialRecord) -> list[str]:
     """Where the server was read too late for its figures to be those of the window."""
+    window_ns, ends = _readings(seen)
+    return [
+        f"the server was read {late_ns / 1e6:.0f} ms after the window of {window_ns / 1e6:.0f} ms {what}: "
+        "the machine was too busy for so short a window"
+        for what, late_ns in ends.items()
+        if late_ns > LATE_SHARE * window_ns
+    ]
+
+
+def late_by_ns(seen: Observation | TrialRecord) -> int:
+    """How late the server was read, at whichever end of the window it was read later; 0 without a window."""
+    return max(_readings(seen)[1].values(), default=0)
+
+
+def _readings(seen: Observation | TrialRecord) -> tuple[int, dict[str, int]]:
+    """How long the window was, and by how much the server was read after it began and after it ended; in
+    nanoseconds. No such ends of a trial without a window."""
     windows = [result.window for result in seen.loads if result.window is not None]
     if not windows or seen.before is None or seen.after is None:
-        return []
+        return 0, {}
     started = max(window.started_monotonic_ns for window in windows)
     ended = min(window.ended_monotonic_ns for window in windows)
-    return [
-        f"the server was read {(read - due) / 1e6:.0f} ms after the window of "
-        f"{(ended - started) / 1e6:.0f} ms {what}: the machine was too busy for so short a window"
-        for what, read, due in (
-            ("began", seen.before.monotonic_ns, started),
-            ("ended", seen.after.monotonic_ns, ended),
-        )
-        if read - due > LATE_SHARE * (ended - started)
-    ]
+    return ended - started, {
+        "began": seen.before.monotonic_ns - started,
+        "ended": seen.after.monotonic_ns - ended,
+    }
 
 
 HELD_PER_CONNECTION = {f"server.{name}{PER_CONNECTION}" for name in HELD}
