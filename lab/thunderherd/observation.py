@@ -206,7 +206,7 @@ class Observation:
         each, clients_had = measured.bytes_per_request(), self._of_clients()
         by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states)
         server = {**of_side("server", self._of_server(), by), **self._held_per_connection()}
-        client = of_side("client", clients_had, replace(by, requests=asked, seconds=clients_had[ELAPSED]))
+        client = of_side("client", clients_had, replace(by, requests=asked, seconds=self._client_seconds()))
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
@@ -221,6 +221,14 @@ class Observation:
         if self.before is not None and self.after is not None and self.before is not self.rest_before:
             return (self.after.monotonic_ns - self.before.monotonic_ns) / 1e9
         return elapsed_seconds(self.loads)
+
+    def _client_seconds(self) -> float | None:
+        """The time in which the clients' counters came to what they are: their lives, or from the start of
+        the first load process to the end of the last, which do not start at one moment."""
+        if self.client_lives:
+            return max(life.elapsed_ns for life in self.client_lives) / 1e9
+        began = min(load.started_monotonic_ns for load in self.loads)
+        return (max(load.ended_monotonic_ns for load in self.loads) - began) / 1e9
 
     def _held_per_connection(self) -> dict[str, Number | None]:
         """What the server's memory grew by from its rest before the load to a moment near the window's end,
