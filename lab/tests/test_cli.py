@@ -397,6 +397,11 @@ def test_control_c_keeps_what_is_there_and_resume_goes_on(
     kept = (out / "trials.jsonl").read_text().count("\n")
     assert kept >= 6
 
+    # A summary of another version is no obstacle: it is written anew, as whoever reads it is told.
+    (out / "summary.json").write_text('{"schema": 1}')
+    refused = run("table", str(out))
+    assert refused.returncode == 2 and "(--resume) writes it anew" in refused.stderr
+
     # The size is that of the run that was begun, and need not be said again.
     done = run("run", str(small_study_file), "--out", str(out), "--resume")
     assert done.returncode == 0, done.stderr

@@ -110,3 +110,20 @@ def test_where_nothing_was_asked_for_there_is_no_table(small_study: Study, tmp_p
         directory.finish(summary)
     with pytest.raises(UserError, match=r"was asked for no counters.*--set 'measure.counters="):
         running.show_table(tmp_path / "run", pairs=False, counters=True)
+
+
+def test_what_tells_of_a_moment_has_no_row_per_byte_or_per_second() -> None:
+    summary = of_designs()
+    assert "memory" in summary.study.states
+    # Nor where it was refused, which is told once, in the first table.
+    refused = {f"{side}.memory": "forbidden" for side in ("server", "client")}
+    bare = [
+        each.model_copy(update={"metrics": {k: v for k, v in each.metrics.items() if "memory" not in k}})
+        for each in summary.contenders
+    ]
+    hidden = summary.model_copy(update={"contenders": bare, "unavailable": refused})
+    for told in (summary, hidden):
+        (place,) = counter_tables(told)
+        assert any(head.startswith("memory") for head in rows_of(place.first[0]))
+        heads = [head for matrix in place.further for head in rows_of(matrix)]
+        assert heads and not [head for head in heads if head.startswith("memory")]

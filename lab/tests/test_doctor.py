@@ -19,6 +19,7 @@ from rich.console import Console
 
 from thunderherd import noise, watch
 from thunderherd.catalogue import Catalogue, Namespace
+from thunderherd.counting_form import CountingTable
 from thunderherd.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor import page, print_page
 from thunderherd.engine import catalogue, profile_check
@@ -26,7 +27,7 @@ from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import kernel_features
 from thunderherd.profile_form import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
-from thunderherd.study import bundled_studies
+from thunderherd.study import Study, bundled_studies, load_sizes
 from thunderherd.watch import Busy
 
 jsonschema: Any = importlib.import_module("jsonschema")
@@ -267,8 +268,24 @@ def test_a_study_without_why_runs_in_part(offered: Catalogue, made_machine: Made
     memory = study_here("erss-hw4", without(offered, "memory"))
     assert memory.uncounted_apart == ("memory",)
     assert "no why" not in " ".join(lines_of(diagnosed(made_machine, memory))), "it explains nothing"
-    no_trials = study_here("self-test", without(offered, "system_calls"))
-    assert (no_trials.runs, no_trials.uncounted_apart) == ("wholly", ()), "it has no counted trials"
+
+
+def test_a_study_without_counted_trials_runs_in_part(
+    offered: Catalogue, made_machine: MadeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = studies_here(offered)
+    assert all(each.has_counted_trials for each in every), "bundled ones have some"
+    plain = load_sizes("self-test", offered)
+    without_any = {
+        size: study.model_copy(update={"counting": CountingTable()})
+        for size, study in plain.items()
+        if isinstance(study, Study)
+    }
+    monkeypatch.setattr("thunderherd.studies_here.load_sizes", lambda name, catalogue: without_any)
+    found = study_here("self-test", offered)
+    assert (found.runs, found.has_counted_trials, found.uncounted_apart) == ("in part", False, ())
+    said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())
+    assert "no why: it has no counted trials; `--set counting.trials=1` makes some" in said
 
 
 # Who uses the CPUs ------------------------------------------------------------------------------------------

@@ -176,12 +176,13 @@ def test_what_was_not_counted_says_so_and_is_in_the_rest() -> None:
     found = explain(blind, LEAN, limits(), between(30))
     assert amounts(found) == {
         "page_faults": 10, "processes": None, "threads": None, "system_calls": None,
-        "switches_and_wakeups": None, "copies": 0, "rest": 20,
+        "switches_and_wakeups": 10, "copies": 0, "rest": 10,
     }  # fmt: skip
-    assert cause(found, "switches_and_wakeups").why == "not counted here: tracefs is not mounted"
+    why_switches = cause(found, "switches_and_wakeups").why or ""
+    assert why_switches.startswith("not counted here: tracefs is not mounted; switches alone")
     assert cause(found, "system_calls").why == "not counted here: perf_event_paranoid is 3"
     assert "system calls" in sentence(found) and "among it" in sentence(found)
-    assert "switches, wake-ups: not counted here: tracefs is not mounted" in decomposition(found).reasons
+    assert f"switches without wake-ups: {why_switches}" in decomposition(found).reasons
     assert len(decomposition(found).reasons) == len({each.why for each in found.causes if each.why})
     left_out = counts("left_out", system_calls=3, calls_read=3, wakeups=0, context_switches=0, **MOVED)
     reason = cause(explain(left_out, LEAN, limits(), between(1)), "page_faults").why
@@ -351,3 +352,29 @@ def test_less_is_told_from_the_side_of_the_one_that_needs_less() -> None:
 )
 def test_how_often_in_words(value: float, text: str) -> None:
     assert how_often(value) == text
+
+
+def test_without_wake_ups_the_switches_of_proc_are_explained_and_labelled() -> None:
+    """As for an ordinary user, whom the kernel refuses its tracepoints and events."""
+    refused = dict.fromkeys(("system_calls", "wakeups", "context_switches"), "it takes root")
+    told = [
+        counts(name, refused, voluntary_switches=each, involuntary_switches=1, page_faults=0, **MOVED)
+        for name, each in (("many", 4), ("few", 1))
+    ]
+    found = explain(told[0], told[1], limits(), between(20, 18, 22))
+    assert amounts(found)["switches_and_wakeups"] == 15
+    (cause,) = [each for each in found.causes if each.cause == "switches_and_wakeups"]
+    assert (cause.a, cause.b, cause.unit) == (5, 2, "switches")
+    assert cause.why is not None and "it takes root" in cause.why
+    assert "voluntary and involuntary ones of /proc" in cause.why
+    assert "3 switches more" in sentence(found) and "wake-ups more" not in sentence(found)
+    shown = decomposition(found)
+    assert "switches without wake-ups" in [row.cause for row in shown.rows]
+    assert any(text.startswith("switches without wake-ups: ") for text in shown.reasons)
+    with_perf = [each.model_copy(deep=True) for each in told]
+    for each in with_perf:
+        counted = each.sides["server"].counts
+        counted["context_switches"] = counted["voluntary_switches"]
+    found = explain(with_perf[0], with_perf[1], limits(), between(20))
+    (cause,) = [each for each in found.causes if each.unit == "switches"]
+    assert cause.why is not None and "/proc" not in cause.why

@@ -41,6 +41,10 @@ def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) 
     assert metrics["server.task_clock"] == pytest.approx(3 * 80 / 1e9)
     assert metrics["client.task_clock_per_request"] == pytest.approx(5 / 1e9)
     assert metrics["client.user_seconds"] == pytest.approx(0.002)
+    # Two processes do not start at one moment: by the time of both together.
+    began = min(load.started_monotonic_ns for load in found.loads)
+    seconds = (max(load.ended_monotonic_ns for load in found.loads) - began) / 1e9
+    assert metrics["client.cpus_utilized"] == pytest.approx(metrics["client.task_clock"] / seconds)
 
 
 TIMED = FORMS.replace(

@@ -342,6 +342,7 @@ def _study_summary(
         baseline=measure.baseline,
         normalise_connections=measure.normalise_connections,
         counters=measure.counters,
+        states=list(measure.states),
         connections_per_trial=study.load.connections_per_trial,
         blocks=len(selection.counted()),
         alpha=measure.alpha,

@@ -34,7 +34,8 @@ __all__ = ["LEGEND", "CounterTables", "asks_for_counters", "counter_tables", "pr
 
 LEGEND = (
     "What is not per anything is of the whole window, or as it was near its end. The clients' counts are of "
-    "all of their load."
+    "all of their load, and read when its processes have ended, a little after its time is taken: CPUs "
+    "utilized may be more than there are by that much."
 )
 NOT_TOLD = (
     "not told in each of its trials: there was no connection that could be asked, or the kernel does not "
@@ -104,7 +105,9 @@ def _matrix(
     if per == PER_REQUEST:
         names = [*_first_names(summary, group, side)]
     else:
-        names = [f"{side}.{figure}{per}" for figure in summary.study.counters]
+        names = [
+            f"{side}.{figure}{per}" for figure in summary.study.counters if figure not in summary.study.states
+        ]
         there = {name for name in names if _is_known(summary, group, name)}
         names = [name for name in names if name in there or (there and not_offered(summary, name))]
     reasons = Reasons()

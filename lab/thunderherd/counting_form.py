@@ -22,6 +22,9 @@ CountedSide = Literal["server", "client", "both"]
 SYSTEM_CALLS, WAKEUPS, PAGE_FAULTS = "system_calls", "wakeups", "page_faults"
 VOLUNTARY, INVOLUNTARY, CONTEXT_SWITCHES = "voluntary_switches", "involuntary_switches", "context_switches"
 
+SWITCHES = "switches"
+"""The unit of switches that are explained without the wake-ups that belong to them."""
+
 WHAT_EXPLAINS = (SYSTEM_CALLS, WAKEUPS, VOLUNTARY, INVOLUNTARY, CONTEXT_SWITCHES, PAGE_FAULTS)
 """The counters that a difference is explained by."""
 

@@ -24,7 +24,7 @@ COPIED = "bytes_copied"
 """Bytes that a side copied between its program and the kernel, as it sent and as it received."""
 
 SIDES: tuple[CountedSide, ...] = ("server", "client", "both")
-NOT_TOLD = "the server was read late, or the kernel does not tell it (METHODOLOGY.md, counters)"
+NOT_TOLD = "the kernel does not tell it in each of the counted trials (METHODOLOGY.md, counters)"
 NO_TRIAL = "the run ended before it was counted"
 
 

@@ -99,6 +99,9 @@ def _study(console: Console, study: StudyHere) -> Iterator[Text]:
     if study.uncounted:
         why = f"not counted: {', '.join(study.uncounted)}; claims about them are not testable here"
         yield from _paragraph(console, why, " " * NAME)
+    if not study.has_counted_trials:
+        why = "no why: it has no counted trials; `--set counting.trials=1` makes some"
+        yield from _paragraph(console, why, " " * NAME)
     if study.uncounted_apart:
         without = [each for each in study.uncounted_apart if each in WHAT_EXPLAINS]
         means = f"; no why: `thunderherd explain` attributes nothing to {_or(without)}" if without else ""

@@ -17,12 +17,13 @@ from thunderherd.figures import printable
 from thunderherd.flame_graphs import differential, differential_file
 from thunderherd.layout import make_console, prose
 from thunderherd.noise_view import noise_view, print_noise
-from thunderherd.profile_view import copying_sentences
+from thunderherd.profile_view import copying_sentences, not_sampled
 from thunderherd.profiles import sampled
 from thunderherd.records import Summary
 from thunderherd.results import Results
 from thunderherd.study_file import unknown
 from thunderherd.where_counted import elsewhere
+from thunderherd.why_view import not_counted
 
 
 def show_explanation(
@@ -72,6 +73,8 @@ def show_explanation(
             prose(console, printable(f"Sweep {sweep.name}: {others}."))
     for line in missing:
         prose(console, printable(line))
+    for line in [*not_counted(summary), *not_sampled(summary)] if a is None else ():
+        prose(console, line)
     _print_profiles(profiles, console)
     if view := noise_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
         print_noise(view, console)

@@ -20,6 +20,7 @@ from thunderherd.counting_form import (
     CONTEXT_SWITCHES,
     INVOLUNTARY,
     PAGE_FAULTS,
+    SWITCHES,
     SYSTEM_CALLS,
     VOLUNTARY,
     WAKEUPS,
@@ -367,6 +368,12 @@ def _calls_left(counted: _Counted) -> Range | None:
     return (every - Range.exactly(priced)).at_least_zero()
 
 
+SWITCHES_ALONE = "switches alone are counted, each at the price of one with its wake-up, whoever woke it"
+SWITCHES_OF_PROC = (
+    "they are the voluntary and involuntary ones of /proc, which misses some of threads that came and went"
+)
+
+
 def _switches(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
     """Who sleeps switches to another and has to be woken; the price is that of both. Which side is charged
     with how much of it is not known: the bounds are all with the one and all with the other."""
@@ -379,6 +386,11 @@ def _switches(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
         for each in (a, b)
     ]
     (switches_a, wakeups_a), (switches_b, wakeups_b) = found
+    if switches_a is not None and switches_b is not None and None in (wakeups_a, wakeups_b):
+        why = f"{_missing(a, b, WAKEUPS)}; {SWITCHES_ALONE}"
+        if None in (a.get(CONTEXT_SWITCHES), b.get(CONTEXT_SWITCHES)):
+            why += f"; {SWITCHES_OF_PROC}"
+        return _cause(name, (switches_a, switches_b), SWITCHES, limits, "", why=why)
     missing = WAKEUPS if wakeups_a is None or wakeups_b is None else CONTEXT_SWITCHES
     if switches_a is None or switches_b is None or wakeups_a is None or wakeups_b is None:
         return _cause(name, (None, None), "", limits, _missing(a, b, missing))

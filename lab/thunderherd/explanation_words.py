@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from thunderherd.counting_form import SWITCHES
 from thunderherd.explanation_form import Cause, CauseName, Difference, Explanation, Range
 from thunderherd.figures import (
     ABSENT,
@@ -59,6 +60,15 @@ NAMED_FROM = 0.01
 """A cause is named in the sentence that is at least so large a part of the difference."""
 ALMOST = 0.005
 """A count that is nearer to a whole number is written as one."""
+
+
+SWITCHES_ALONE = "switches without wake-ups"
+"""The cause where no wake-ups were counted."""
+
+
+def name_of(cause: Cause) -> str:
+    """A cause as tables have it."""
+    return SWITCHES_ALONE if cause.unit == SWITCHES else CAUSES[cause.cause]
 
 
 def unit_of_times(explanation: Explanation) -> Unit:
@@ -156,7 +166,7 @@ def _things(cause: Cause, explanation: Explanation) -> str:
     """`1 process less`, `49.1 page faults more`."""
     if cause.cause == "rest" or cause.a is None or cause.b is None:
         return CAUSES[cause.cause]
-    singular, plural = THINGS[cause.cause]
+    singular, plural = ("switch", "switches") if cause.unit == SWITCHES else THINGS[cause.cause]
     more = cause.a - cause.b
     if cause.cause == "copies" and not more:
         return (
@@ -223,7 +233,7 @@ def decomposition(explanation: Explanation) -> Decomposition:
     scale, a_megabyte = _scale(explanation), ", a MB" if explanation.per == "byte" else ""
     rows = [
         CauseRow(
-            cause=CAUSES[each.cause] + (a_megabyte if each.cause != "rest" else ""),
+            cause=name_of(each) + (a_megabyte if each.cause != "rest" else ""),
             a=ABSENT if each.a is None else how_often(each.a * scale),
             b=ABSENT if each.b is None else how_often(each.b * scale),
             price=_price(each),
@@ -286,7 +296,7 @@ def reasons(explanations: Sequence[Explanation]) -> list[str]:
     for explanation in explanations:
         for each in explanation.causes:
             if each.why:
-                told.setdefault(each.why, []).append(CAUSES[each.cause])
+                told.setdefault(each.why, []).append(name_of(each))
     return [printable(f"{'; '.join(dict.fromkeys(causes))}: {why}") for why, causes in told.items()]
 
 

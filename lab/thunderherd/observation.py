@@ -206,7 +206,7 @@ class Observation:
         each, clients_had = measured.bytes_per_request(), self._of_clients()
         by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states)
         server = {**of_side("server", self._of_server(), by), **self._held_per_connection()}
-        client = of_side("client", clients_had, replace(by, requests=asked, seconds=clients_had[ELAPSED]))
+        client = of_side("client", clients_had, replace(by, requests=asked, seconds=self._client_seconds()))
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
@@ -221,6 +221,14 @@ class Observation:
         if self.before is not None and self.after is not None and self.before is not self.rest_before:
             return (self.after.monotonic_ns - self.before.monotonic_ns) / 1e9
         return elapsed_seconds(self.loads)
+
+    def _client_seconds(self) -> float | None:
+        """The time in which the clients' counters came to what they are: their lives, or from the start of
+        the first load process to the end of the last, which do not start at one moment."""
+        if self.client_lives:
+            return max(life.elapsed_ns for life in self.client_lives) / 1e9
+        began = min(load.started_monotonic_ns for load in self.loads)
+        return (max(load.ended_monotonic_ns for load in self.loads) - began) / 1e9
 
     def _held_per_connection(self) -> dict[str, Number | None]:
         """What the server's memory grew by from its rest before the load to a moment near the window's end,
@@ -370,20 +378,32 @@ OF_SERVER_COPIED = f"server.{COPIED_SHARE}"
 
 def read_late(seen: Observation | TrialRecord) -> list[str]:
     """Where the server was read too late for its figures to be those of the window."""
+    window_ns, ends = _readings(seen)
+    return [
+        f"the server was read {late_ns / 1e6:.0f} ms after the window of {window_ns / 1e6:.0f} ms {what}: "
+        "the machine was too busy for so short a window"
+        for what, late_ns in ends.items()
+        if late_ns > LATE_SHARE * window_ns
+    ]
+
+
+def late_by_ns(seen: Observation | TrialRecord) -> int:
+    """How late the server was read, at whichever end of the window it was read later; 0 without a window."""
+    return max(_readings(seen)[1].values(), default=0)
+
+
+def _readings(seen: Observation | TrialRecord) -> tuple[int, dict[str, int]]:
+    """How long the window was, and by how much the server was read after it began and after it ended; in
+    nanoseconds. No such ends of a trial without a window."""
     windows = [result.window for result in seen.loads if result.window is not None]
     if not windows or seen.before is None or seen.after is None:
-        return []
+        return 0, {}
     started = max(window.started_monotonic_ns for window in windows)
     ended = min(window.ended_monotonic_ns for window in windows)
-    return [
-        f"the server was read {(read - due) / 1e6:.0f} ms after the window of "
-        f"{(ended - started) / 1e6:.0f} ms {what}: the machine was too busy for so short a window"
-        for what, read, due in (
-            ("began", seen.before.monotonic_ns, started),
-            ("ended", seen.after.monotonic_ns, ended),
-        )
-        if read - due > LATE_SHARE * (ended - started)
-    ]
+    return ended - started, {
+        "began": seen.before.monotonic_ns - started,
+        "ended": seen.after.monotonic_ns - ended,
+    }
 
 
 HELD_PER_CONNECTION = {f"server.{name}{PER_CONNECTION}" for name in HELD}

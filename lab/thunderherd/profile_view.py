@@ -83,12 +83,14 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
         graphs=graphs,
         differentials=differentials,
         graphs_legend=_graphs_legend(least) if graphs or differentials else [],
-        reasons=[
-            printable(f"{each.contender} was not sampled: {each.why}")
-            for each in profiles.contenders
-            if each.why
-        ],
+        reasons=not_sampled(summary),
     )
+
+
+def not_sampled(summary: Summary) -> list[str]:
+    """Who has no sampled trial that was asked for, and why."""
+    told = summary.profiles.contenders if summary.profiles else []
+    return [printable(f"{each.contender} was not sampled: {each.why}") for each in told if each.why]
 
 
 def share_of(share: Share | None) -> tuple[str, str]:

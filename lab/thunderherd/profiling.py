@@ -18,7 +18,7 @@ from thunderherd.records import TrialRecord
 from thunderherd.results import PROFILES, RunDirectory
 from thunderherd.study import Contender, Study
 from thunderherd.trial import ProfileFiles
-from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
+from thunderherd.trials_apart import MakeTrial, Place, TrialsApart, in_time
 
 
 def profile_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Progress) -> None:
@@ -57,7 +57,9 @@ def profiled(study: Study, directory: RunDirectory) -> TrialsApart[ProfiledTrial
 
 
 def with_samples(record: TrialRecord, files: ProfileFiles) -> ProfiledTrial:
-    """A trial with what was sampled in its window; not valid where that cannot be read."""
+    """A trial with what was sampled in its window; not valid where that cannot be read, nor where the server
+    was read late, as its readings are where the window is cut."""
+    record = in_time(record)
     if not record.valid:
         return ProfiledTrial(**dict(record))
     sides: dict[ProfiledSide, list[Path]] = {

@@ -154,6 +154,7 @@ class StudySummary(Record):
     counters: dict[str, str] = Field(
         default_factory=dict, description="those that both sides were asked for, and the unit of each"
     )
+    states: list[str] = Field(default_factory=list, description="those of them that tell of one moment")
     connections_per_trial: int | None = Field(description="of the study's own load; null: it ends by time")
     repetitions: int | None = Field(
         description="so many blocks and no verdicts: every run is shown; null: blocks are judged at looks"

@@ -156,7 +156,7 @@ class RunDirectory:
         Raises `UserError` where there is no run, where another process still writes, or where a whole line is
         broken.
         """
-        info = _read_run(path)
+        info = read_run(path)
         descriptor = _open_for_appending(path)
         try:
             trials, length = _read_trials(path / TRIALS, TrialRecord)
@@ -257,10 +257,14 @@ def _sync_directory(path: Path) -> None:
 # Reading
 
 
+class OtherVersionError(UserError):
+    """A summary is there, but not of this version: a resumed run writes it anew."""
+
+
 def load(path: str | Path) -> Results:
     """The results of the run in directory `path`, finished or not. Raises `UserError` where there is none."""
     directory = Path(path)
-    info = _read_run(directory)
+    info = read_run(directory)
     trials, _ = _read_trials(directory / TRIALS, TrialRecord)
     summary = None
     if (directory / SUMMARY).exists():
@@ -268,14 +272,15 @@ def load(path: str | Path) -> Results:
         try:
             summary = Summary.model_validate_json(text)
         except ValidationError as error:
-            raise UserError(
+            raise OtherVersionError(
                 f"{directory / SUMMARY} is not what this version of Thunderherd writes ({_first(error)}); "
                 "a resumed run (--resume) writes it anew from trials.jsonl"
             ) from None
     return Results(directory, info, trials, summary)
 
 
-def _read_run(path: Path) -> RunInfo:
+def read_run(path: Path) -> RunInfo:
+    """What a run is, without its trials and its summary. Raises `UserError` where there is none."""
     if not (path / RUN).exists():
         what = "no such directory" if not path.exists() else f"it has no {RUN}"
         # Where `thunderherd crossover` wrote, the run of each stage has a directory of its own.

@@ -55,9 +55,10 @@ def run_and_show(
 
     overrides = [*as_overrides(read(lab)), *overrides]
     if resume and out is not None and (out / "run.json").exists():
-        from thunderherd.results import load
+        from thunderherd.results import read_run
 
-        begun = load(out).run
+        # Not its summary: one of an older version is written anew in the end.
+        begun = read_run(out)
         size = size or begun.study.get("size")
         overrides = overrides or begun.overrides
     resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue(), typed_as(lab))

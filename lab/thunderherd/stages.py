@@ -79,12 +79,12 @@ class Stages:
         )
 
     def _check_same_words(self, file: Path, run: Path, text: str) -> None:
-        from thunderherd.results import load
+        from thunderherd.results import read_run
         from thunderherd.study_file import read_text
 
         if read_text(file) == text:
             return
-        words = shlex.join(load(run).run.command)
+        words = shlex.join(read_run(run).command)
         raise UserError(
             f"{self.directory} holds another search; it was begun with `{words}`; type the same words with "
             "--resume, or choose another directory with --out"
@@ -104,10 +104,13 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
     """
     from thunderherd import machine
     from thunderherd.engine import find_engine
-    from thunderherd.results import load
+    from thunderherd.results import OtherVersionError, load
     from thunderherd.runner import check_same
 
-    results = load(run)
+    try:
+        results = load(run)
+    except OtherVersionError:
+        return None
     if results.summary is None or not results.summary.study.complete:
         return None
     check_same(results.run, study, seed, machine.describe(find_engine()))

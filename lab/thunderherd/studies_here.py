@@ -3,7 +3,8 @@
 A study can run where its usual size answers its question: where it resolves here, all contenders of its main
 table have room, and each of its sweeps keeps a contender. It runs in part where sweeps leave contenders out
 that this machine cannot have, where another of its sizes cannot run, and where counters are missing that its
-claims are about, or that its counted trials have to tell why one contender is cheaper than another.
+claims are about, or that its counted trials have to tell why one contender is cheaper than another, or where
+it has no such trials.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class StudyHere(Told):
     usual_size: str = Field(description="what `thunderherd run STUDY` takes: without it, it cannot run")
     sizes: dict[str, SizeHere]
     uncounted: tuple[str, ...] = Field(description="counters that it asks for, and that are not here")
+    has_counted_trials: bool = Field(
+        default=True,
+        description="whether a size has some: without them nothing tells why a contender is cheaper",
+    )
     uncounted_apart: tuple[str, ...] = Field(
         default=(), description="counters that its counted trials ask for, and that are not here"
     )
@@ -75,7 +80,8 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
     ]
     uncounted = tuple(dict.fromkeys(each for each in asked_for if each in missing))
     uncounted_apart = tuple(dict.fromkeys(each for each in asked_apart if each in missing))
-    has_all = not uncounted and not uncounted_apart
+    has_counted_trials = not resolved or any(study.counting.is_asked_for for study in resolved)
+    has_all = has_counted_trials and not uncounted and not uncounted_apart
     is_whole = has_all and all(size.runs == "wholly" for size in sizes.values())
     runs: Runs = "not" if sizes[DEFAULT_SIZE].runs == "not" else "wholly" if is_whole else "in part"
     return StudyHere(
@@ -84,6 +90,7 @@ def study_here(name: str, catalogue: Catalogue) -> StudyHere:
         usual_size=DEFAULT_SIZE,
         sizes=sizes,
         uncounted=uncounted,
+        has_counted_trials=has_counted_trials,
         uncounted_apart=uncounted_apart,
     )
 

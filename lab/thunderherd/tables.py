@@ -50,9 +50,11 @@ from thunderherd.matrices import (
 )
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
+from thunderherd.profile_view import not_sampled
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
 from thunderherd.rungs import cpu_cost_lines, main_substitute
 from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
+from thunderherd.why_view import not_counted
 
 __all__ = [
     "PairRow",
@@ -356,7 +358,7 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         ("Trials", trial_counts(summary)),
         *((bound.heading, bound.text) for bound in bounds_in_words(summary)),
         ("Run", run_line(summary)),
-        *(("Note", note) for note in warnings(summary)),
+        *(("Note", note) for note in (*warnings(summary), *not_counted(summary), *not_sampled(summary))),
     ]
     if directory is not None:
         where, name = shlex.quote(str(directory)), shlex.quote(summary.study.name)

@@ -2,11 +2,13 @@
 
 They lie in a file of the run's directory, in the form of `trials.jsonl` or in one that adds to it; a run that
 is gone on with makes those that it lacks. What goes wrong with one never ends the run: what was measured
-before stands all the same.
+before stands all the same. One whose server was read late tells nothing of its server, which is what it was
+made for: it is not valid, whatever the study judges by, and its second attempt has a longer window.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +16,7 @@ from typing import Generic, Protocol
 
 from thunderherd.apart_form import ApartTable
 from thunderherd.errors import UserError
+from thunderherd.observation import LATE_SHARE, late_by_ns, read_late
 from thunderherd.progress import Progress
 from thunderherd.records import TrialRecord
 from thunderherd.results import RunDirectory, Trial
@@ -23,6 +26,12 @@ from thunderherd.trial import ProfileFiles
 
 ATTEMPTS = 2
 """A trial that is not valid is made once more."""
+
+LONGER = 2
+"""After a trial whose server was read late, its window is made so long that this many times as late is in
+time."""
+LONGEST_MILLISECONDS = 10_000
+"""No window is made longer than this."""
 
 
 class MakeTrial(Protocol):
@@ -66,7 +75,7 @@ class TrialsApart(Generic[Trial]):
         cls, study: Study, table: ApartTable, directory: RunDirectory, file: str, kind: type[Trial]
     ) -> TrialsApart[Trial]:
         """With those that lie there already."""
-        return cls(study, table, directory, file, kind, directory.apart(file, kind))
+        return cls(study, table, directory, file, kind, [*map(in_time, directory.apart(file, kind))])
 
     def missing(self) -> list[Place]:
         """Those that are still to be made, in their order."""
@@ -96,8 +105,11 @@ class TrialsApart(Generic[Trial]):
         not, such as "was not counted".
         """
         for attempt in range(_attempts(self.done, place.contender, place.number) + 1, ATTEMPTS + 1):
+            contender = self.study.contender(place.contender)
+            for earlier in _of(self.done, place.contender, place.number)[-1:]:
+                contender = lengthened(contender, earlier)
             try:
-                made = make(self.study.contender(place.contender), attempt)
+                made = in_time(make(contender, attempt))
             except UserError as error:
                 made = self._refused(place, str(error))
             self.directory.append_apart(self.file, made)
@@ -124,7 +136,30 @@ class TrialsApart(Generic[Trial]):
         )
 
 
+def in_time(trial: Trial) -> Trial:
+    """The trial, which is not valid where its server was read late."""
+    late = read_late(trial) if trial.valid else []
+    return trial.model_copy(update={"valid": False, "invalid_reasons": late[:1]}) if late else trial
+
+
+def lengthened(contender: Contender, earlier: TrialRecord) -> Contender:
+    """The contender with a window so long that its server would not have been read late, had it been read as
+    many milliseconds after its ends as in an earlier trial; as it is, where that was in time."""
+    load, late = contender.load, late_by_ns(earlier)
+    if not read_late(earlier) or load.duration is None:
+        return contender
+    now = int(load.settings[load.duration])
+    needed = math.ceil(LONGER * late / LATE_SHARE / 1e6)
+    settings = {**load.settings, load.duration: max(now, min(needed, LONGEST_MILLISECONDS))}
+    return contender.model_copy(update={"load": load.model_copy(update={"settings": settings})})
+
+
 def _attempts(trials: Sequence[TrialRecord], name: str, number: int) -> int:
     """How often a trial was tried; all that there are, where one was valid."""
-    found = [each for each in trials if (each.contender, each.block) == (name, number)]
+    found = _of(trials, name, number)
     return ATTEMPTS if any(each.valid for each in found) else len(found)
+
+
+def _of(trials: Sequence[TrialRecord], name: str, number: int) -> list[TrialRecord]:
+    """The attempts at a trial."""
+    return [each for each in trials if (each.contender, each.block) == (name, number)]

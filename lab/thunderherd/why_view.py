@@ -71,7 +71,7 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
         else [],
         counted=[*_counted(summary, counting)] if counting else [],
         counted_legend=_legend(counting) if counting else [],
-        reasons=list(dict.fromkeys(_reasons(summary, counting))) if counting else [],
+        reasons=list(dict.fromkeys(_reasons(summary))) if counting else [],
         profiles=profiles,
     )
 
@@ -218,9 +218,13 @@ def _legend(counting: CountingSummary) -> list[str]:
     ]
 
 
-def _reasons(summary: Summary, counting: CountingSummary) -> Iterator[str]:
-    for each in counting.contenders:
-        if each.why:
-            yield printable(f"{each.contender} was not counted: {each.why}")
+def not_counted(summary: Summary) -> list[str]:
+    """Who has no counted trial that was asked for, and why."""
+    told = summary.counting.contenders if summary.counting else []
+    return [printable(f"{each.contender} was not counted: {each.why}") for each in told if each.why]
+
+
+def _reasons(summary: Summary) -> Iterator[str]:
+    yield from not_counted(summary)
     if summary.limits is None:
         yield "No difference is explained: the machine's limits, which are the prices, were not measured."
