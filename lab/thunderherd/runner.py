@@ -15,6 +15,7 @@ from typing import Any
 
 from thunderherd import __version__, analysis, machine, noise, progress, source_csv
 from thunderherd.counting import count_run, counted, counted_so_far
+from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, limit_lines
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, with_counted_points
@@ -152,6 +153,7 @@ class _Run:
                 self._report(ended)
             self._check_build()
             count_run(self.study, self.directory, self.engine, self._trial, self.show)
+            cost_run(self.study, self.directory, self._trial, self.show)
             profile_run(self.study, self.directory, self._trial, self.show)
             return self._finish()
         except KeyboardInterrupt:
@@ -334,8 +336,11 @@ class _Run:
             ],
             limits=self.limits,
         )
-        counting = counted_so_far(self.study, self.directory, catalogue(self.engine))
-        summary = with_counted_points(summary.model_copy(update={"counting": counting}))
+        apart = {
+            "counting": counted_so_far(self.study, self.directory, catalogue(self.engine)),
+            "counting_cost": cost_so_far(self.study, self.directory),
+        }
+        summary = with_counted_points(summary.model_copy(update=apart))
         summary = self._with_profiles(summary)
         why = best_against_others(summary, self.directory.trials)
         summary = summary.model_copy(update={"explanations": why})

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from thunderherd.catalogue import Catalogue, Product, Way
+from thunderherd.counting_cost_form import CostTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
@@ -68,6 +69,7 @@ class SettableKeys:
             "lab": LabTable,
             "noise": NoiseTable,
             "counting": CountingTable,
+            "counting_cost": CostTable,
             "profiling": ProfilingTable,
             "comparisons": ComparisonsTable,
         }
