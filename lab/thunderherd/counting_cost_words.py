@@ -83,7 +83,7 @@ def _changed(summary: Summary, names: Iterable[str]) -> bool:
 
 
 def _by_metric(cost: CountingCost, names: Sequence[str], *, with_ends: bool) -> Iterator[str]:
-    """`server CPU per request 1.53 times as long with single (1.40 to 1.60), 1.31 with select (1.2 to 1.4)`"""
+    """`server CPU per request 1.53 times as long with single (1.4 to 1.6), 1.31 with select (1.2 to 1.4)`."""
     for name in names:
         known = [(one, found) for one in cost.contenders if (found := one.ratio(name)) is not None]
         times = f" times as {'long' if metric(name).unit == 's' else 'high'}"

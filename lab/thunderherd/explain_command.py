@@ -74,7 +74,14 @@ def show_explanation(
     _print_profiles(profiles, console)
     if view := noise_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
         print_noise(view, console)
-    for line in [*about_cpu_time(summary), *remarks(found), *reasons(found), *legend(found[0])]:
+    disturbed = summary.limits.disturbed if summary.limits else ""
+    for line in [
+        *([f"{disturbed}."] if disturbed else []),
+        *about_cpu_time(summary),
+        *remarks(found),
+        *reasons(found),
+        *legend(found[0]),
+    ]:
         prose(console, line)
 
 

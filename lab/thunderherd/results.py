@@ -83,7 +83,8 @@ unavailable.csv    by contender and column of trials.csv, why cells are empty, a
 extrapolated.csv   by trial and counter, the share of the time in which it was counted where that was not all
                 of it, since events took turns on the CPU's counters; and the columns of trials.csv that rest
                 on it, all of them extrapolated. No line: there is none
-limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
+limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round, and
+                last what else the machine did meanwhile
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
                 figures only the counts are used

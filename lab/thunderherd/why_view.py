@@ -68,6 +68,7 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
         sentences=[printable(sentence(each)) for each in summary.explanations if is_first(summary, each.a)],
         at_points=_at_points(summary),
         legend=[
+            *([f"{summary.limits.disturbed}."] if summary.limits and summary.limits.disturbed else []),
             *about_cpu_time(summary),
             *remarks(summary.explanations),
             *legend(summary.explanations[0]),
