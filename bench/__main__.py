@@ -14,6 +14,7 @@ import counting
 import designs
 import memory
 import nginx
+import reach
 import round_trips
 import streams
 import transactions
@@ -21,7 +22,7 @@ from common import two_places, unavailable_designs
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 
-SERVERS = {"designs": designs, "memory": memory, "nginx": nginx, "counting": counting}
+SERVERS = {"designs": designs, "memory": memory, "reach": reach, "nginx": nginx, "counting": counting}
 PEERS = {"streams": streams, "round_trips": round_trips, "transactions": transactions, "clients": clients}
 PARTS = {**SERVERS, **PEERS}
 

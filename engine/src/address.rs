@@ -3,13 +3,11 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::time::Duration;
 
 use anyhow::Result;
 use socket2::{Domain, SockAddr};
 
 use crate::mistake::mistake;
-use crate::tcp::TcpOptions;
 
 /// How the address of a Unix socket begins. Its name is an abstract one (unix(7)): no file that could be left behind, and
 /// gone with its last socket. Without a name it is the kernel's choice, as port 0 is.
@@ -34,16 +32,6 @@ pub enum Family {
     Tcp,
     /// Unix stream sockets.
     Unix,
-}
-
-/// Whom a load connects to, and how.
-pub struct Target {
-    /// The addresses of the server's name, the first that answers is used.
-    pub addresses: Vec<Address>,
-    /// What sockets of TCP are told; `None` where they are of another family.
-    pub tcp: Option<TcpOptions>,
-    /// How long to wait for progress, in connecting and afterwards.
-    pub patience: Duration,
 }
 
 /// What the sockets of an address are of, as far as can be told from its beginning.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::about::Entry;
-use crate::address::{Address, Target};
+use crate::address::Address;
 use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
@@ -15,12 +15,15 @@ use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT};
 use crate::load_lines::{self, Latency};
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
+use crate::own_memory::Memory;
 use crate::process_tree::Tree;
 use crate::setting::Settings;
 use crate::show::Show;
 use crate::socket_diagnosis::Ends;
+use crate::source_addresses::Sources;
 use crate::sys::{process, signal};
 use crate::tally::{Counts, ErrorKind, Tally};
+use crate::target::Target;
 use crate::tcp::TcpOptions;
 use crate::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, Workload, last, payload_time};
 
@@ -64,6 +67,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         target: Target {
             addresses: plan.target.clone(),
             tcp: TcpOptions::of(&plan.settings),
+            sources: Sources::find(&plan.target, &plan.settings)?,
             patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
         },
         settings: plan.settings.clone(),
@@ -114,6 +118,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         ended_monotonic_ns: ended,
         window,
         latency: Latency::of(&measured)?,
+        memory: plan.load.item.is_one_process().then(|| Memory::now(measured.connected)).flatten(),
         used: (&usage).into(),
         readout,
         account: run.client.account(),
@@ -194,6 +199,7 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
         result.used.user_ns as f64 / 1e9,
         result.used.system_ns as f64 / 1e9
     );
+    text += &result.memory.as_ref().map(Memory::in_words).unwrap_or_default();
     text += &plan.way.copying_in_words(&result.tally);
     // Of what came only the other end is told by the kernel.
     if result.tally.requests > 0 {
@@ -221,8 +227,14 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
 }
 
 /// Errors that a server makes, or has made of it, which takes a request for another one than it is.
-const OF_DISAGREEMENT: [ErrorKind; 5] =
-    [ErrorKind::TimedOut, ErrorKind::Reset, ErrorKind::BrokenPipe, ErrorKind::Truncated, ErrorKind::WrongReply];
+const OF_DISAGREEMENT: [ErrorKind; 6] = [
+    ErrorKind::TimedOut,
+    ErrorKind::Reset,
+    ErrorKind::BrokenPipe,
+    ErrorKind::Truncated,
+    ErrorKind::WrongReply,
+    ErrorKind::Surplus,
+];
 
 /// What both ends have to agree on, where that may be why no reply at all was right: neither sees the other's settings.
 fn disagreement_in_words(plan: &Plan, result: &LoadResult) -> String {

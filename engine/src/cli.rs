@@ -35,11 +35,11 @@ use crate::primitives::PRIMITIVES;
 use crate::probing;
 use crate::profiling;
 use crate::registry;
+use crate::remote;
 use crate::setting::{Setting, Settings, Value};
 use crate::supervisor;
 use crate::sys::process::{self, Pid};
-use crate::tcp::{self, TcpOptions};
-use crate::veth;
+use crate::tcp::TcpOptions;
 use crate::workload::Workload;
 use crate::workloads::WORKLOADS;
 
@@ -105,7 +105,7 @@ impl Chosen {
 
     /// That it has no such option, whose setting that is, and those that it has.
     fn has_no(&self, option: &str) -> String {
-        if self.family == Family::Unix && tcp::SETTINGS.iter().any(|setting| setting.option() == option) {
+        if self.family == Family::Unix && registry::TCP_SETTINGS.iter().any(|setting| setting.option() == option) {
             return format!("--{option} is an option of TCP, which a Unix socket has not; leave it out");
         }
         let owners = registry::owners(option).join(", ");
@@ -252,13 +252,19 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));
     }
-    if !matches.get_flag("allow-remote")
-        && let Some(remote) = first_remote(&target)?
-    {
+    if let Some(address) = target.iter().find(|address| address.port() == Some(0)) {
         return Err(mistake(format!(
-            "--connect {connect} leads to {remote}, which is not a loopback address, nor in a namespace that \
-             `thunderherd-engine namespace` has made; --allow-remote loads it all the same"
+            "--connect {connect}: {address} has port 0, at which nobody listens; give the server's port"
         )));
+    }
+    if let Some(remote) = remote::first_remote(&target)? {
+        if !matches.get_flag("allow-remote") {
+            return Err(mistake(format!(
+                "--connect {connect} leads to {remote}, which is not a loopback address, nor in a namespace that \
+                 `thunderherd-engine namespace` has made; --allow-remote loads it all the same"
+            )));
+        }
+        remark(&remote::bounds_in_words(&target, load.item, workload.item, &settings)?);
     }
     pin(matches)?;
     let plan = asking::Plan {
@@ -360,18 +366,6 @@ fn flame(matches: &ArgMatches) -> Result<()> {
         unit: word(matches, "unit").to_owned(),
         minimum_width: *matches.get_one("minimum-width").expect("it has a default"),
     })
-}
-
-/// The first address that leads out of this machine, as far as can be told from here.
-fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
-    for address in target {
-        let Address::Tcp(host) = address else { continue };
-        let host = host.ip().to_canonical();
-        if !host.is_loopback() && !veth::leads_to_an_end(host)? {
-            return Ok(Some(address));
-        }
-    }
-    Ok(None)
 }
 
 fn check_tcp(settings: &Settings) -> Result<()> {

@@ -90,7 +90,10 @@ fn load_command() -> Command {
         )
         .arg(chosen("load", LOADS).long("load").default_value(usual::LOAD).help("Who asks, how often"))
         .args(primitives())
-        .arg(flag("allow-remote").help("Load a server that is not on a loopback address"))
+        .arg(
+            flag("allow-remote")
+                .help("Load a server that is not on a loopback address; what is done to it at most is said first"),
+        )
         .arg(
             flag("show")
                 .conflicts_with("json")

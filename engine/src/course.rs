@@ -2,14 +2,15 @@
 //! made, the window is over, or there is no server to be measured.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use crate::channel::{Channel, Openers};
+use crate::edges::sleep_until;
 use crate::exchange::{Caller, Failure, connect};
-use crate::load::{Edge, LOOPS, LoadRun, MILLISECONDS, THINK, WARM_UP};
+use crate::load::{LOOPS, LoadRun, THINK};
 use crate::measure::{Measure, now};
 use crate::sys::signal;
 use crate::tally::{ErrorKind, Slot};
@@ -18,11 +19,8 @@ use crate::tally::{ErrorKind, Slot};
 const FAILURES_IN_A_ROW: u32 = 3;
 
 /// Time between two of the connections that are made before anybody asks. A server that makes a thread for each keeps up
-/// with that; where the queue of those to be accepted runs over, TCP knocks again only after a second.
+/// with that; where the queue of those to be accepted runs over, TCP tries again only after a second.
 pub const RAMP: Duration = Duration::from_micros(100);
-
-/// How long a sleeping client or load may not notice an interrupt.
-const NAP: Duration = Duration::from_millis(50);
 
 /// What every client of a closed load decides in the same way, whatever it waits in.
 pub struct Course<'run> {
@@ -39,6 +37,11 @@ impl<'run> Course<'run> {
     /// Of the client with this number, counted from 1 as it is shown, that makes so many requests.
     pub fn new(run: &'run LoadRun, slot: &'static Slot, number: usize, requests: u64) -> Self {
         Course { run, slot, number, left: requests, failures: 0, counted: 0 }
+    }
+
+    /// The number of the client, counted from 1.
+    pub fn number(&self) -> usize {
+        self.number
     }
 
     /// Whether the client makes another request at this moment.
@@ -194,107 +197,10 @@ impl<'run> Client<'run> {
 
     fn connected(&mut self) -> Result<Caller<'run>, Failure> {
         let run = self.course.run;
-        let socket = connect(&run.target)?;
+        let socket = connect(&run.target, self.course.number)?;
         if let Some(measure) = &mut self.measure {
             measure.connected(now());
         }
         self.course.caller(socket, &mut self.openers)
-    }
-}
-
-/// Sleeps until a moment, or until there is no more reason to.
-fn sleep_until(moment: u64, mut goes_on: impl FnMut() -> bool) {
-    while goes_on() {
-        let left = moment.saturating_sub(now());
-        if left == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_nanos(left).min(NAP));
-    }
-}
-
-/// The edges of a load's window as they come.
-pub struct Edges<'run> {
-    run: &'run LoadRun,
-    began: u64,
-    to_come: Vec<Edge>,
-}
-
-impl<'run> Edges<'run> {
-    /// To be called when every client is about to ask: the warm-up begins, and then the window of a load that ends by
-    /// time. The edges are fixed here, so a request is in the window or not however late a thread comes to its CPU.
-    pub fn begin(run: &'run LoadRun) -> Self {
-        let began = now();
-        if !run.is_timed() {
-            return Edges { run, began, to_come: Vec::new() };
-        }
-        let milliseconds = |setting: &str| run.settings.integer(setting) * 1_000_000;
-        let started = began + run.ramp() + milliseconds(WARM_UP.name);
-        run.window.set(started..started + milliseconds(MILLISECONDS.name));
-        Edges { run, began, to_come: vec![Edge::Ended, Edge::Nearing, Edge::Started] }
-    }
-
-    /// When clients begin to ask.
-    pub fn began(&self) -> u64 {
-        self.began
-    }
-
-    /// When the next edge comes, if one does.
-    pub fn next(&self) -> Option<u64> {
-        let window = self.run.window.edges();
-        self.to_come.last().map(|edge| match edge {
-            Edge::Started => window.start,
-            Edge::Nearing => window.end - (window.end - window.start) / 10,
-            Edge::Ended => window.end,
-        })
-    }
-
-    /// Marks the edges that have come by now.
-    pub fn look(&mut self, at: u64) {
-        while let Some(moment) = self.next()
-            && moment <= at
-            && let Some(edge) = self.to_come.pop()
-        {
-            self.mark(edge, moment);
-        }
-    }
-
-    /// No more comes: nobody asks any more, or an interrupt has come. A window that had begun ends now.
-    pub fn cut(&mut self) {
-        let at = now();
-        self.look(at);
-        if !self.to_come.is_empty() {
-            // Also of one that has not begun: requests that go on until its end are over then.
-            self.run.window.cut(at);
-        }
-        if !self.to_come.contains(&Edge::Started) {
-            self.look(at);
-        }
-        self.to_come.clear();
-    }
-
-    /// Sleeps and marks until the last edge, or until nobody is left.
-    pub fn sleep(&mut self, clients: &AtomicUsize) {
-        while let Some(moment) = self.next() {
-            sleep_until(moment, || clients.load(Relaxed) > 0 && !signal::interrupted());
-            let at = now();
-            if at < moment {
-                return self.cut();
-            }
-            self.look(at);
-        }
-    }
-
-    fn mark(&self, edge: Edge, moment: u64) {
-        if edge == Edge::Nearing {
-            return (self.run.mark)(edge, moment);
-        }
-        let mut measured = self.run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        measured.at_edges.push((now(), self.run.tally.counts()));
-        if edge == Edge::Ended {
-            measured.window = Some(self.run.window.edges());
-        }
-        drop(measured);
-        (self.run.mark)(edge, moment);
     }
 }

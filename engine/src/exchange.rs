@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use socket2::{Socket, Type};
 
-use crate::address::{Address, Target};
+use crate::address::Address;
 use crate::channel::Channel;
 use crate::inbox::CAPACITY;
 use crate::measure::Window;
@@ -17,6 +17,7 @@ use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
+use crate::target::Target;
 use crate::workload::{Answer, Client, Conversation, Input, More};
 
 /// A request that failed: the kind that is counted, and the words for the user.
@@ -53,12 +54,12 @@ fn connecting(address: &Address) -> String {
     format!("connecting to {address}")
 }
 
-/// Connects to the first address that answers. Every later call on the socket fails after the target's patience without
-/// progress.
-pub fn connect(target: &Target) -> Result<OwnedFd, Failure> {
+/// Connects to the first address that answers, for a client with this number, counted from 1. Every later call on the socket
+/// fails after the target's patience without progress.
+pub fn connect(target: &Target, client: usize) -> Result<OwnedFd, Failure> {
     let mut failure = None;
-    for address in &target.addresses {
-        match connect_to(address, target) {
+    for (index, address) in target.addresses.iter().enumerate() {
+        match connect_to(index, target, client) {
             Ok(socket) => return Ok(socket.into()),
             Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
         }
@@ -66,19 +67,20 @@ pub fn connect(target: &Target) -> Result<OwnedFd, Failure> {
     Err(failure.expect("a target has at least one address"))
 }
 
-fn connect_to(address: &Address, target: &Target) -> io::Result<Socket> {
-    let socket = open(address, Type::STREAM, target)?;
+fn connect_to(index: usize, target: &Target, client: usize) -> io::Result<Socket> {
+    let socket = open(index, Type::STREAM, target, client)?;
     socket.set_read_timeout(Some(target.patience))?;
     socket.set_write_timeout(Some(target.patience))?;
-    socket.connect(&address.for_the_kernel()?)?;
+    socket.connect(&target.addresses[index].for_the_kernel()?)?;
     Ok(socket)
 }
 
-fn open(address: &Address, kind: Type, target: &Target) -> io::Result<Socket> {
-    let socket = Socket::new(address.domain(), kind, None)?;
+fn open(index: usize, kind: Type, target: &Target, client: usize) -> io::Result<Socket> {
+    let socket = Socket::new(target.addresses[index].domain(), kind, None)?;
     if let Some(options) = &target.tcp {
         options.apply(&socket)?;
     }
+    target.sources.bind(&socket, index, client)?;
     Ok(socket)
 }
 
@@ -88,6 +90,8 @@ pub struct Attempt<'run> {
     target: &'run Target,
     /// Of the target's addresses, which is tried now.
     index: usize,
+    /// The number of the client that it is for.
+    client: usize,
     /// The queue of a Unix listener was full: nothing will come of it, and nothing says when to try again (EAGAIN).
     found_no_room: bool,
 }
@@ -101,24 +105,25 @@ pub enum Attempted<'run> {
 }
 
 impl<'run> Attempt<'run> {
-    /// Begins to connect to the first address that can be tried.
-    pub fn begin(target: &'run Target) -> Result<Self, Failure> {
-        Self::begin_from(target, 0)
+    /// Begins to connect to the first address that can be tried, for a client with this number, counted from 1.
+    pub fn begin(target: &'run Target, client: usize) -> Result<Self, Failure> {
+        Self::begin_from(target, client, 0)
     }
 
-    fn begin_from(target: &'run Target, first: usize) -> Result<Self, Failure> {
+    fn begin_from(target: &'run Target, client: usize, first: usize) -> Result<Self, Failure> {
         let mut failure = None;
         for (index, address) in target.addresses.iter().enumerate().skip(first) {
-            match Self::begin_with(address, target) {
-                Ok((socket, found_no_room)) => return Ok(Attempt { socket, target, index, found_no_room }),
+            match Self::begin_with(index, target, client) {
+                Ok((socket, found_no_room)) => return Ok(Attempt { socket, target, index, client, found_no_room }),
                 Err(error) => failure = Some(Failure::system(&connecting(address), &error)),
             }
         }
         Err(failure.expect("a target has at least one address"))
     }
 
-    fn begin_with(address: &Address, target: &Target) -> io::Result<(Socket, bool)> {
-        let socket = open(address, Type::STREAM.nonblocking(), target)?;
+    fn begin_with(index: usize, target: &Target, client: usize) -> io::Result<(Socket, bool)> {
+        let address = &target.addresses[index];
+        let socket = open(index, Type::STREAM.nonblocking(), target, client)?;
         match socket.connect(&address.for_the_kernel()?) {
             Err(error) => match (error.raw_os_error(), address) {
                 (Some(libc::EINPROGRESS), _) => Ok((socket, false)),
@@ -158,7 +163,9 @@ impl<'run> Attempt<'run> {
 
     fn next(&self, failure: Failure) -> Result<Attempted<'run>, Failure> {
         match self.index + 1 {
-            next if next < self.target.addresses.len() => Attempt::begin_from(self.target, next).map(Attempted::Again),
+            next if next < self.target.addresses.len() => {
+                Attempt::begin_from(self.target, self.client, next).map(Attempted::Again)
+            }
             _ => Err(failure),
         }
     }
@@ -315,6 +322,10 @@ impl<'run> Caller<'run> {
                 Answer::Receive(want) => self.want = if self.asked == 1 { want } else { Want::AtMost(CAPACITY) },
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),
+                Answer::Surplus { due } => {
+                    let message = format!("the reply has more than the {due} bytes that were asked for");
+                    return Err(Failure { kind: ErrorKind::Surplus, message });
+                }
             }
         }
         Ok(Progress::Yields(self.waits_for()))
@@ -407,7 +418,7 @@ impl<'run> Caller<'run> {
         match self.channel.inbox.unread().len() {
             0 => Ok(()),
             bytes => Err(Failure {
-                kind: ErrorKind::WrongReply,
+                kind: ErrorKind::Surplus,
                 message: format!("{bytes} bytes more came than the reply has"),
             }),
         }

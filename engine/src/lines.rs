@@ -11,6 +11,7 @@ use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
 use crate::load_lines::{Latency, Scheduled, Validity};
+use crate::own_memory::Memory;
 use crate::profile_lines::{Profile, ProfileCheck, Stack};
 use crate::setting::Value;
 use crate::tally::Counts;
@@ -199,8 +200,10 @@ pub struct LoadResult {
     pub latency: Option<Latency>,
     /// What became of the schedule of an open loop.
     pub scheduled: Option<Scheduled>,
-    /// Whether a load with an event loop that ends by time measured its server.
+    /// Whether the load measured its server; null where it has no event loop or does not end by time, and nothing failed.
     pub validity: Option<Validity>,
+    /// Memory of the load's process; null where its clients are processes of their own, and where the kernel does not tell.
+    pub memory: Option<Memory>,
     /// What the load used, children included.
     #[serde(flatten)]
     pub used: Used,

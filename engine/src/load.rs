@@ -1,21 +1,26 @@
 //! The vocabulary of loads: who asks, and how often.
 
-use std::sync::Mutex;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
 use crate::about::About;
-use crate::address::{Address, Target};
+use crate::address::Address;
 use crate::channel::Way;
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
+use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
+use crate::requirement::Requirement;
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
+use crate::source_addresses::{self, SOURCE_ADDRESSES};
 use crate::sys::process;
 use crate::sys::shared::SharedArray;
 use crate::tally::Tally;
+use crate::target::Target;
 use crate::workload::Client;
 
 /// A registered load. Its file's name is its name.
@@ -34,6 +39,10 @@ pub struct Load {
     /// The setting that ends it by time where it is not 0: then the last of [`Load::requests`] says nothing, and their
     /// number is not known beforehand.
     pub duration: Option<&'static Setting>,
+    /// A setting and its word by which primitives have no part in how bytes are moved.
+    pub without_primitives: Option<(&'static Setting, &'static str)>,
+    /// What its settings need of each other.
+    pub requirements: &'static [Requirement],
     /// Makes them. Only what keeps the load from being run at all is an error; what fails in it is tallied.
     pub run: fn(&'static LoadRun) -> Result<()>,
 }
@@ -45,9 +54,14 @@ impl Load {
         (!timed).then(|| self.requests.iter().map(|setting| settings.integer(setting.name)).product())
     }
 
+    /// Whether its clients are threads, or connections, of the process itself; else they are processes of their own.
+    pub fn is_one_process(&self) -> bool {
+        self.settings.contains(&CLIENTS)
+    }
+
     /// How many clients there are.
     pub fn clients(&self, settings: &Settings) -> usize {
-        if self.settings.contains(&CLIENTS) {
+        if self.is_one_process() {
             return clients(settings);
         }
         let others = self.requests.split_last().map_or(&[][..], |(_, others)| others);
@@ -57,16 +71,17 @@ impl Load {
     /// Refuses what would go without effect: to be told both when to end and how many requests to make, or to warm up
     /// without a window that begins afterwards. Refuses what would not end.
     pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
-        if self.settings.contains(&BACK_END)
-            && settings.word(BACK_END.name) == COMPLETIONS
+        if let Some((setting, word)) = self.without_primitives
+            && settings.word(setting.name) == word
             && let Some(option) = ["primitive", "receive"].into_iter().find(|option| given(option))
         {
             return Err(mistake(format!(
-                "--{option} with --{} {COMPLETIONS}: what is submitted to a ring moves bytes itself, and no primitive has a part \
+                "--{option} with --{} {word}: what is submitted to a ring moves bytes itself, and no primitive has a part \
                  in it; leave one of them out",
-                BACK_END.option()
+                setting.option()
             )));
         }
+        self.requirements.iter().try_for_each(|requirement| requirement.check(settings))?;
         if let (Some(duration), []) = (self.duration, self.requests)
             && settings.integer(duration.name) == 0
         {
@@ -117,8 +132,11 @@ pub const CONNECTIONS: Setting = Setting {
     name: "connections",
     help: "A connection for every request, or one kept for all requests of a client (as far as the protocol allows)",
     unit: None,
-    kind: Kind::Choice { choices: &["per_request", "kept"], default: "per_request" },
+    kind: Kind::Choice { choices: &["per_request", KEPT], default: "per_request" },
 };
+
+/// The word of [`CONNECTIONS`] for one that is kept.
+pub const KEPT: &str = "kept";
 
 /// How many requests a client makes.
 pub const LOOPS: Setting = Setting {
@@ -220,7 +238,7 @@ const OTHER_DESCRIPTORS: u64 = 24;
 impl LoadRun {
     /// Whether connections are kept; panics where the load has no such setting.
     pub fn keeps(&self) -> bool {
-        self.settings.word(CONNECTIONS.name) == "kept"
+        self.settings.word(CONNECTIONS.name) == KEPT
     }
 
     /// Whether the load ends by time; panics where the load has no such setting.
@@ -234,10 +252,11 @@ impl LoadRun {
         self.settings.values().get(RAMP_UP.name).map_or(0, milliseconds) * 1_000_000
     }
 
-    /// Makes room in this process for a connection of each client, or for two while one is being closed, or says what is in
-    /// the way: before the first connection, since a load of fewer clients is another load.
-    pub fn make_room(&self, clients: usize, descriptors_each: usize) -> Result<()> {
-        let needed = (clients * descriptors_each) as u64 + OTHER_DESCRIPTORS;
+    /// Makes room in this process for a connection of each client, and for so many that are being closed while their clients
+    /// have others already, or says what is in the way: before the first connection, since a load of fewer clients is
+    /// another load.
+    pub fn make_room(&self, clients: usize, closing: usize) -> Result<()> {
+        let needed = (clients + closing) as u64 + OTHER_DESCRIPTORS;
         let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
         if allowed < needed {
             return Err(mistake(format!(
@@ -248,16 +267,41 @@ impl LoadRun {
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
         match (range, self.target.addresses.first()) {
             // Where the range cannot be read, ports that run out are counted as they do.
-            (Some((first, last)), Some(Address::Tcp(address))) if clients as u64 > u64::from(last - first) + 1 => {
+            (Some((first, last)), Some(Address::Tcp(address))) => {
+                let (ports, sources) = ((last - first) as usize + 1, self.target.sources.count());
+                if clients <= ports * sources {
+                    return Ok(());
+                }
+                let at_each = if sources > 1 { format!(" at each of {sources} addresses") } else { String::new() };
                 Err(mistake(format!(
-                    "--clients {clients} needs as many local ports towards {address}, and there are {} \
-                     ({first} to {last}); fewer --clients, or more ports: \
+                    "--clients {clients} needs as many local ports towards {address}, and there are {ports} \
+                     ({first} to {last}){at_each}; fewer --clients, {}or more ports: \
                      sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
-                    last - first + 1
+                    more_addresses(*address, clients, ports)
                 )))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Notes what the connections took that have all been made, of which nobody has been asked over yet. `before` is what the
+    /// process had before the first.
+    pub fn note_connected(&self, before: Option<u64>) {
+        let Some((before, after)) = before.zip(own_memory::private_bytes()) else { return };
+        let counted = self.tally.counts();
+        let (connections, bytes) = (counted.connections - counted.closed, after.saturating_sub(before));
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.connected = Some(Connected { connections, bytes });
+    }
+}
+
+/// What to type for ports at further addresses, where there are any.
+fn more_addresses(target: SocketAddr, clients: usize, ports: usize) -> String {
+    let (option, needed) = (SOURCE_ADDRESSES.option(), clients.div_ceil(ports));
+    match source_addresses::most(target) {
+        1 => format!("more local addresses (--{option} {needed}, where the machine has so many), "),
+        most if needed <= most => format!("more local addresses (--{option} {needed}), "),
+        _ => String::new(),
     }
 }
 

@@ -7,12 +7,13 @@ use hdrhistogram::Histogram;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::generator::Generator;
 use crate::histograms::{encoded, percentile};
 use crate::measure::Measured;
 use crate::scheduled::{ARRIVALS, RATE, Scheduled as Schedule, WAIT};
 use crate::setting::Settings;
 use crate::tally::Counts;
-use crate::validity::{Check, Evidence, Generator, ScheduleEvidence, is_valid, judge};
+use crate::validity::{Check, Evidence, ScheduleEvidence, errors, is_valid, judge};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
 /// would be a matter of single requests.
@@ -117,18 +118,18 @@ pub struct Scheduled {
     pub gap_variation: Option<f64>,
 }
 
-/// Whether a load that ends by time measured its server: what was looked at, and what came of it.
+/// Whether a load measured its server: what was looked at, and what came of it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Validity {
-    /// Of an open loop: nothing speaks against it. Null of a closed one, which has no rate to keep up with: what was found is
-    /// told, and the slower of the two ends is what was measured.
+    /// Of an open loop: nothing speaks against it. A closed one has no rate to keep up with, and the slower of the two ends is
+    /// what it measured: what was found is told and this is null, but false where requests failed.
     pub valid: Option<bool>,
     /// What was looked at.
     pub checks: Vec<Check>,
     /// The threads that ask.
     pub generators: Vec<Generator>,
-    /// Mean number of requests in the window that were due (of a closed loop: sent) and not answered.
-    pub in_system: f64,
+    /// Mean number of requests in the window that were due (of a closed loop: sent) and not answered; null without a window.
+    pub in_system: Option<f64>,
 }
 
 /// What became of the schedule; `None` of a closed loop, and where there was no window.
@@ -151,14 +152,22 @@ pub fn scheduled(measured: &Measured, window: Option<&Range<u64>>, settings: &Se
     }))
 }
 
-/// Looks at a load with an event loop; `None` of others, and where there was no window.
+/// Looks at a load with an event loop that ends by time; of all others at what failed, and `None` where nothing did.
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
     settings: &Settings,
     tally: &Counts,
 ) -> Option<Validity> {
-    let window = window.filter(|_| !measured.generators.is_empty())?;
+    let Some(window) = window.filter(|_| !measured.generators.is_empty()) else {
+        let checks = vec![errors(&tally.errors)];
+        return (!is_valid(&checks)).then(|| Validity {
+            valid: Some(false),
+            checks,
+            generators: Vec::new(),
+            in_system: None,
+        });
+    };
     let window_ns = window.end - window.start;
     let schedule = measured.scheduled.as_deref();
     let latency = schedule.map_or(&measured.latency, |schedule| &schedule.latency);
@@ -173,8 +182,11 @@ pub fn validity(
         latency_mean_ns: latency.mean(),
         schedule: schedule.map(|schedule| evidence(schedule, settings, measured.generators.len())),
     });
-    let valid = schedule.map(|_| is_valid(&checks));
-    Some(Validity { valid, checks, generators: measured.generators.clone(), in_system })
+    let valid = match schedule {
+        Some(_) => Some(is_valid(&checks)),
+        None => (!tally.errors.is_empty()).then_some(false),
+    };
+    Some(Validity { valid, checks, generators: measured.generators.clone(), in_system: Some(in_system) })
 }
 
 fn evidence(schedule: &Schedule, settings: &Settings, threads: usize) -> ScheduleEvidence {

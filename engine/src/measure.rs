@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hdrhistogram::Histogram;
 
+use crate::generator::Generator;
 use crate::histograms::{histogram, record};
+use crate::own_memory::Connected;
 use crate::scheduled::{Moments, Scheduled};
 pub use crate::sys::process::monotonic_nanoseconds as now;
 use crate::tally::Counts;
-use crate::validity::Generator;
 
 /// The part of a load's life that is counted. What happens is in it by the moment at which it is complete.
 pub struct Window {
@@ -197,6 +198,8 @@ pub struct Measured {
     pub scheduled: Option<Box<Scheduled>>,
     /// What each thread that asks used in the window.
     pub generators: Vec<Generator>,
+    /// What the kept connections took when all of them had been made.
+    pub connected: Option<Connected>,
     /// What the load had counted at the edges of the window, each with the moment at which it was read.
     pub at_edges: Vec<(u64, Counts)>,
 }
@@ -211,6 +214,7 @@ impl Default for Measured {
             population: Population::default(),
             scheduled: None,
             generators: Vec::new(),
+            connected: None,
             at_edges: Vec::new(),
         }
     }

@@ -77,15 +77,14 @@ impl Reception {
         if input.ended {
             return Err(format!("the reply ended after {} of {bytes} bytes", self.received));
         }
-        let due = if input.more_follow { bytes - self.received } else { usize::MAX };
-        let part = &input.bytes()[..input.bytes().len().min(due)];
+        let due = bytes - self.received;
+        let most = if input.more_follow { due } else { usize::MAX };
+        let part = &input.bytes()[..input.bytes().len().min(most)];
         let received = self.received + part.len() + input.not_stored;
-        if received > *bytes {
-            return Err(format!("the reply has more than the {bytes} bytes that were asked for"));
-        }
         if let Some(expected) = expected {
-            let expected = &expected[self.received..][..part.len()];
-            if let Some(place) = difference(part, expected) {
+            let known = part.len().min(due);
+            let expected = &expected[self.received..][..known];
+            if let Some(place) = difference(&part[..known], expected) {
                 return Err(format!(
                     "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
                     self.received + place,
@@ -93,6 +92,10 @@ impl Reception {
                     expected[place]
                 ));
             }
+        }
+        // What is wrong from its first byte on is no reply that is too long.
+        if received > *bytes {
+            return Ok(Answer::Surplus { due: *bytes as u64 });
         }
         let length = part.len();
         input.take(length);
@@ -146,11 +149,14 @@ mod tests {
         assert_eq!(judge("pattern", 600, &[&right[..7], &right[7..]], false), Ok(Answer::Complete));
         assert_eq!(judge("pattern", 600, &[&right[..599]], false), Ok(Answer::Receive(Want::AtMost(2))));
         assert!(judge("pattern", 600, &[&right[..599]], true).unwrap_err().contains("599 of 600"));
-        assert!(judge("pattern", 599, &[&right], false).unwrap_err().contains("more than the 599"));
+        assert_eq!(judge("pattern", 599, &[&right], false), Ok(Answer::Surplus { due: 599 }));
         let mut wrong = right.to_vec();
         wrong[300] ^= 1;
         assert!(judge("pattern", 600, &[&wrong], false).unwrap_err().contains("byte 300"));
         assert_eq!(judge("count", 600, &[&wrong], false), Ok(Answer::Complete));
+        wrong.push(0);
+        assert!(judge("pattern", 600, &[&wrong], false).unwrap_err().contains("byte 300"), "it is too long as well");
+        assert_eq!(judge("count", 600, &[&wrong], false), Ok(Answer::Surplus { due: 600 }));
         let moved: Vec<u8> = right[1..].iter().chain(&right[..1]).copied().collect();
         assert!(judge("pattern", 600, &[&moved], false).is_err());
     }

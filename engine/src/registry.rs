@@ -21,6 +21,7 @@ use crate::primitive::{Direction, Primitive};
 use crate::primitives::PRIMITIVES;
 use crate::probing;
 use crate::setting::Setting;
+use crate::source_addresses::SOURCE_ADDRESSES;
 use crate::supervisor::DRAIN;
 use crate::tcp::{self, CONGESTION, NODELAY};
 use crate::workload::{Agreement, Product, Workload};
@@ -30,7 +31,7 @@ use crate::workloads::WORKLOADS;
 pub const SERVER_SETTINGS: &[Setting] = &[BACKLOG, NODELAY, CONGESTION, DRAIN];
 
 /// Settings of every load.
-pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, TIMEOUT];
+pub const LOAD_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES, TIMEOUT];
 
 /// What is served, asked for and done where the command line names nothing else.
 pub mod usual {
@@ -66,8 +67,11 @@ pub fn load_settings(load: &Load, way: Way, workload: &Workload, family: Family)
     [load.settings, &way.settings(), workload.client_settings, &common].concat()
 }
 
+/// Settings that only TCP has.
+pub const TCP_SETTINGS: &[Setting] = &[NODELAY, CONGESTION, SOURCE_ADDRESSES];
+
 fn of_family(settings: &[Setting], family: Family) -> Vec<Setting> {
-    settings.iter().filter(|setting| family == Family::Tcp || !tcp::SETTINGS.contains(setting)).copied().collect()
+    settings.iter().filter(|setting| family == Family::Tcp || !TCP_SETTINGS.contains(setting)).copied().collect()
 }
 
 /// Whose setting an option is, as the command line that has it begins: `load http`.
@@ -161,7 +165,11 @@ pub fn catalogue() -> Value {
             let requests: Vec<&str> = load.requests.iter().map(|setting| setting.name).collect();
             let duration = load.duration.map(|setting| setting.name);
             let (waits, settings) = (load.waits, load.settings);
-            (load.about, json!({"waits": waits, "settings": settings, "requests": requests, "duration": duration}))
+            (load.about, json!({
+                "waits": waits, "settings": settings, "requests": requests, "duration": duration,
+                "requirements": load.requirements,
+                "without_primitives": load.without_primitives.map(|(setting, word)| (setting.name, word)),
+            }))
         }),
         "counters": list(COUNTERS, |counter| {
             let reason = counter.available().err().map(|error| format!("{error:#}"));
@@ -178,7 +186,7 @@ pub fn catalogue() -> Value {
         "limit_settings": probing::SETTINGS,
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
-        "tcp_settings": tcp::SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
+        "tcp_settings": TCP_SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
         "congestion_controls": tcp::congestion_controls(),
         "namespace": namespace::described(),
         "holes": holes::all(),

@@ -40,6 +40,8 @@ error_kinds! {
     TimedOut = "timed_out",
     /// The reply was not what the protocol says.
     WrongReply = "wrong_reply",
+    /// More came than the reply has by the protocol.
+    Surplus = "surplus",
     /// The connection was gone before accept returned it (ECONNABORTED, EPROTO).
     Aborted = "aborted",
     /// No descriptor, port, memory, process or thread was to be had.

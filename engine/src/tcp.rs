@@ -15,7 +15,7 @@ use crate::mistake::mistake;
 use crate::setting::{Kind, Setting, Settings};
 use crate::sys::socket;
 
-/// Settings that only TCP has.
+/// Settings of both ends that only TCP has.
 pub const SETTINGS: &[Setting] = &[NODELAY, CONGESTION];
 
 /// Nagle's algorithm, off or on, for both ends.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::generator::Generator;
+
 /// One thing that a valid measurement needs.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Check {
@@ -18,17 +20,6 @@ pub struct Check {
     pub holds: Option<bool>,
     /// What it is about, why it was not judged, or what to change, in words.
     pub words: String,
-}
-
-/// What one thread that asks did in the window.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Generator {
-    /// Time between the two readings of its CPU time, at the edges of the window.
-    pub elapsed_ns: u64,
-    /// CPU time.
-    pub cpu_ns: u64,
-    /// Time that it waited for events, CPU time of looking for them included.
-    pub waited_ns: u64,
 }
 
 /// What is judged, all of it of the window.
@@ -106,7 +97,7 @@ const FEWEST: u64 = 100;
 
 /// All findings. Without errors, and where every check holds or was not judged, the load measured its server.
 pub fn judge(evidence: &Evidence) -> Vec<Check> {
-    let mut checks = vec![errors(evidence), processor(evidence)];
+    let mut checks = vec![errors(&evidence.errors), processor(evidence)];
     if let Some(schedule) = &evidence.schedule {
         checks.extend([
             rate(evidence, schedule),
@@ -135,10 +126,11 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
     Check { name, value, limit, holds: None, words: format!("not judged: {why}") }
 }
 
-fn errors(evidence: &Evidence) -> Check {
-    let kinds: Vec<String> = evidence.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+/// Whether nothing failed, given the errors by kind.
+pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
+    let kinds: Vec<String> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
     let change = format!("{}; what fails is not timed, so the others look better than they were", kinds.join(", "));
-    check("errors", evidence.errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
+    check("errors", errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
 }
 
 fn processor(evidence: &Evidence) -> Check {

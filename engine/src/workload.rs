@@ -336,6 +336,11 @@ pub enum Answer {
     /// It is complete and right, and the protocol says that the peer closes now: the next request needs another
     /// connection. An end of the input makes every complete reply the last one.
     Last,
+    /// It has more than what is due, and that is wrong.
+    Surplus {
+        /// Bytes that it was to have.
+        due: u64,
+    },
 }
 
 /// What was received: a view of the inbox from which a session takes.

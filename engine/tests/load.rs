@@ -150,7 +150,7 @@ fn a_reply_that_is_too_long() {
             let _ = stream.write_all(&protocol::bytes(4001).reply);
             wait_for_close(stream);
         });
-        all_fails(port, &["--check", check], "wrong_reply", "more than the 4000");
+        all_fails(port, &["--check", check], "surplus", "more than the 4000");
     }
 }
 
@@ -162,7 +162,7 @@ fn a_reply_that_is_too_long_beyond_the_buffer() {
         let _ = stream.write_all(&protocol::bytes(16384 + 1000).reply);
         wait_for_close(stream);
     });
-    all_fails(port, &["--bytes", "16384"], "wrong_reply", "more than the 16384");
+    all_fails(port, &["--bytes", "16384"], "surplus", "more than the 16384");
 }
 
 #[test]

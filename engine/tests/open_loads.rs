@@ -146,7 +146,7 @@ fn each_fault_of_a_server_has_its_kind() {
             ("reset", serve(reset)),
             ("truncated", serve(|stream| drop((&stream).read(&mut [0; 64])))),
             ("truncated", serve(answers(&[0, 1, 2]))),
-            ("wrong_reply", serve(answers(&[0, 1, 2, 3, 4]))),
+            ("surplus", serve(answers(&[0, 1, 2, 3, 4]))),
             ("wrong_reply", serve(answers(b"rubbish"))),
         ];
         for (kind, port) in servers {
@@ -163,8 +163,11 @@ fn each_fault_of_a_server_has_its_kind() {
                 let known = |seen: &&&String| {
                     seen.as_str() == kind || ["reset", "broken_pipe", "truncated"].contains(&seen.as_str())
                 };
+                // Of several under way, what is too much for one begins the next.
+                let begins = |seen: &String| kind == "surplus" && options.contains("pipeline") && seen == "wrong_reply";
                 assert!(
-                    kinds.iter().any(|seen| *seen == kind) && kinds.iter().all(|seen| known(&seen)),
+                    kinds.iter().any(|seen| *seen == kind || begins(seen))
+                        && kinds.iter().all(|seen| known(&seen) || begins(seen)),
                     "{kind}: {line}"
                 );
                 // Of several replies that come together, those before the first wrong byte are right.

@@ -89,7 +89,7 @@ PLAIN: Files = {
     "sys/devices/system/node/node0/cpulist": "0-3\n",
     "sys/fs/cgroup/pids.max": None,
     "sys/kernel/btf/vmlinux": "",
-    "sys/kernel/tracing/events/header_page": "",
+    "sys/kernel/tracing/events/raw_syscalls/sys_enter/id": "443",
 }
 
 

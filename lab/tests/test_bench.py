@@ -56,6 +56,15 @@ def test_memory_of_idle_connections_and_the_rate_beside_them() -> None:
     assert "1 of 8 connections in service" in iterative or "CPUs busy" in iterative, printed
 
 
+def test_very_many_connections_and_their_memory() -> None:
+    printed = bench("reach", "--rounds", "1", "--connections", "60")
+    for design in ("epoll", "io_uring"):
+        seen = rows(printed, design)
+        assert len(seen) == 2, printed
+        # The back end, connections, seconds, and KiB of four kinds; or why there are none.
+        assert all(len(row.split()) == 7 or "cannot be had here" in row for row in seen), printed
+
+
 @pytest.mark.skipif(
     not all(shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") for name in ("nginx", "wrk")),
     reason="needs nginx and wrk: apt-get install nginx-light wrk",

@@ -13,7 +13,7 @@ from conftest import made_trial
 from small_studies import head
 
 import thunderherd
-from thunderherd import machine, runner
+from thunderherd import explain_command, machine, runner
 from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
 from thunderherd.counting import shortened
@@ -269,7 +269,10 @@ STUDY = head(
 
 
 def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
-    use_engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use_engine: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "reasons.toml"
     sizes = "[counting]\ntrials = 1\n[sizes.quick]\nrepetitions = 3\n[[contenders]]\n"
@@ -319,3 +322,16 @@ def test_a_process_for_every_client_is_what_fork_per_client_pays_for(
     assert "1 process more" in told and "cannot be attributed" in told and "exit_group" in told
     assert run_command(["explain", str(tmp_path / "run"), "--json"]) == 0
     assert {each["a"] for each in json.loads(capsys.readouterr().out)} == {"iterative"}
+
+    told_of = explain_command.explained
+
+    def partly(summary: Summary, trials: Any, a: str, b: str, **words: Any) -> Any:
+        if b == "fork_per_client":
+            raise UserError(f"explain: no block that counts has the CPU time of both {a} and {b}")
+        return told_of(summary, trials, a, b, **words)
+
+    monkeypatch.setattr(explain_command, "explained", partly)
+    assert run_command(["explain", str(tmp_path / "run")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "than thread_per_client" in told, "one pair that cannot be told keeps no other from it"
+    assert "iterative against fork_per_client: no block that counts" in told

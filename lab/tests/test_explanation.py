@@ -120,6 +120,15 @@ def test_threads_are_told_from_processes_by_how_they_end() -> None:
     both = counts("both", system_calls=9, calls_clone=4, calls_exit=1, calls_exit_group=3, **NOTHING, **MOVED)
     mixed = explain(both, LEAN, limits(), between(400))
     assert (amounts(mixed)["processes"], amounts(mixed)["threads"]) == (300, 20)
+    # Of a whole life more has ended than was made: its first process, too.
+    life = counts(
+        "life", system_calls=14, calls_read=3, calls_clone=1, calls_clone3=4, calls_exit=4,
+        calls_exit_group=2, **NOTHING, **MOVED,
+    )  # fmt: skip
+    whole = explain(life, LEAN, limits(), between(400))
+    assert (amounts(whole)["processes"], amounts(whole)["threads"]) == (100, 80)
+    alone = counts("alone", system_calls=4, calls_read=3, calls_exit_group=1, **NOTHING, **MOVED)
+    assert amounts(explain(alone, LEAN, limits(), between(1)))["processes"] == 0
     unknown = counts("unknown", system_calls=7, calls_clone=4, **NOTHING, **MOVED)
     told = explain(unknown, LEAN, limits(), between(400))
     assert amounts(told)["processes"] == 0

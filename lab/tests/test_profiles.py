@@ -458,6 +458,11 @@ def test_network_code_is_its_share_of_the_cpu_time_of_the_judged_trials(rig: Rig
     half = part(network=Share(value=0.5, low=0.5, high=0.6, confidence=0.95))
     assert half is not None and half.value == pytest.approx(40e-6 - 36e-6 * 4 / 22)
     assert half.high - half.value > 8e-6
+    few = told.model_copy(
+        update={"difference": between.model_copy(update={"low": None, "high": None, "confidence": 1.0})}
+    )
+    found = network_part(summary, trials, few)
+    assert found is not None and found.value == alike.value, "too few blocks for an interval"
     assert part(network=None) is None
     assert part("both") is None, "the clients were not sampled"
     assert part(covered=0.5) is None, "those that live shortly were missed"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.engine_lines import MeasuredBy, SchemaNumber
 from thunderherd.feature_form import Feature
+from thunderherd.load_requirements import Requirement
 
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""
@@ -190,6 +191,14 @@ class Load(Entry):
     waits: Waits = "in_the_call"
     requests: tuple[str, ...] = ()
     duration: str | None = None
+    requirements: tuple[Requirement, ...] = ()
+    without_primitives: tuple[str, str] | None = None
+    """A setting and its word by which primitives have no part in how bytes are moved; None: there is none."""
+
+    @property
+    def goes_by_a_schedule(self) -> bool:
+        """Its requests are due whether or not others were answered."""
+        return self.duration is not None and not self.requests
 
     def overruled(self, given: Mapping[str, SettingValue]) -> str | None:
         """The setting that has no effect where these make the load end by time: how many requests each client
@@ -284,6 +293,8 @@ class Workload(_Part):
     """The end that sends what is measured, where no setting says otherwise."""
     measured_by: MeasuredBy = "requests"
     """What of a load is counted in its window, where no setting says otherwise."""
+    pipelines: bool = True
+    """Its client can have several requests under way over a connection."""
     counts_requests: bool = True
     """Whether its server can tell requests apart; one that cannot counts receives."""
 

@@ -22,6 +22,7 @@ from thunderherd import __version__
 from thunderherd.errors import UserError
 from thunderherd.knee_command import knee
 from thunderherd.lab_words import OPTION, OPTION_HELP
+from thunderherd.plot_command import plot
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
@@ -426,6 +427,8 @@ def report(
 
     show_report(directory, output)
 
+
+app.command()(plot)
 
 # The engine's own commands ----------------------------------------------------------------------------------
 

@@ -169,7 +169,7 @@ def _most(
         ports, connections = KINDS[each.lab.kind].local_ports(catalogue), each.load.connections_per_trial
         if len(keys) != 1 or keys[0] not in counted or ports is None or not connections:
             continue
-        allowed = ports_allowed(ports)
+        allowed = ports_allowed(ports * each.load.sources)
         warm_up = 0 if each.trial == "whole_life" else each.load.warm_up_connections
         yield (allowed - warm_up) * int(each.point or 1) // connections, allowed
 

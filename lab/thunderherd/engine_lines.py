@@ -261,12 +261,32 @@ class Generator(EngineLine):
 
 
 class Validity(EngineLine):
-    """Whether a load with an event loop measured its server."""
+    """Whether a load measured its server."""
 
-    valid: bool | None = Field(default=None, description="null: a closed loop, which has no schedule to keep")
+    valid: bool | None = Field(
+        default=None, description="null: a closed loop without errors, which has no schedule to keep"
+    )
     checks: list[Check]
     generators: list[Generator]
-    in_system: float = Field(description="mean number of requests that were due and not answered")
+    in_system: float | None = Field(
+        default=None, description="mean number of requests that were due and not answered"
+    )
+
+
+class Connected(EngineLine):
+    """What kept connections took of a load's own memory when all were made, and nobody had asked yet."""
+
+    connections: int
+    bytes: int = Field(description="growth of the process's private memory since before the first")
+
+
+class Memory(EngineLine):
+    """Memory of a load's process, without what the kernel keeps of its sockets."""
+
+    connected: Connected | None = Field(
+        default=None, description="null: connections are not kept, or made as their clients begin"
+    )
+    peak_resident_bytes: int
 
 
 MeasuredBy = Literal["requests", "bytes_to_server", "bytes_to_clients"]
@@ -308,7 +328,12 @@ class LoadResult(Used, Readout):
     window: Window | None = Field(default=None, description="null: all of it is measured")
     latency: Latency | None = Field(default=None, description="of the window, where there is one")
     scheduled: Scheduled | None = Field(default=None, description="null: no open loop")
-    validity: Validity | None = Field(default=None, description="null: no event loop, or no window")
+    validity: Validity | None = Field(
+        default=None, description="null: no event loop, or no window, and no errors"
+    )
+    memory: Memory | None = Field(
+        default=None, description="null: the clients are processes of their own, or the kernel does not tell"
+    )
     account: dict[str, int] = Field(default_factory=dict, description="what the clients' own books say")
     figures: dict[str, int] = Field(
         default_factory=dict,

@@ -223,6 +223,11 @@ def exists(path: str) -> bool:
     return os.access(machine.ROOT / path, os.F_OK)
 
 
+def readable(path: str) -> bool:
+    """Whether there is a file of that name below the root, and this user may read it."""
+    return os.access(machine.ROOT / path, os.R_OK)
+
+
 def below(pattern: str) -> list[str]:
     """The files that a pattern names, by their paths below the root, in order."""
     return sorted(str(path.relative_to(machine.ROOT)) for path in machine.ROOT.glob(pattern))

@@ -46,7 +46,7 @@ def show_explanation(
     chosen = _per(per)
     profiles = _profiles(results, summary, a, b)
     try:
-        found = _asked(results, summary, a, b, chosen)
+        found, missing = _asked(results, summary, a, b, chosen)
     except UserError as error:
         # What was sampled can be told without what was counted.
         if as_json or not profiles:
@@ -71,6 +71,8 @@ def show_explanation(
     for sweep in summary.sweeps if a is None else ():
         if (others := elsewhere(summary, sweep)) is not None:
             prose(console, printable(f"Sweep {sweep.name}: {others}."))
+    for line in missing:
+        prose(console, printable(line))
     _print_profiles(profiles, console)
     if view := noise_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
         print_noise(view, console)
@@ -128,10 +130,13 @@ def _per(text: str | None) -> Per | None:
 
 def _asked(
     results: Results, summary: Summary, a: str | None, b: str | None, per: Per | None
-) -> Sequence[Explanation]:
+) -> tuple[Sequence[Explanation], list[str]]:
+    """The explanations, and of which pairs there are none, and why. Raises `UserError` where there is none at
+    all."""
     where, sides = str(results.path), SIDES
     if a is not None and b is not None:
-        return [explained(summary, results.trials, a, b, side=side, per=per, where=where) for side in sides]
+        told = [explained(summary, results.trials, a, b, side=side, per=per, where=where) for side in sides]
+        return told, []
     limits_of(summary, where)
     pairs = pairs_of(summary)
     if not pairs:
@@ -140,8 +145,18 @@ def _asked(
         raise UserError(
             f"explain: {where} has fewer than two contenders with counted trials: nothing to compare"
         )
-    return [
-        explained(summary, results.trials, one, other, side=side, per=per, where=where)
-        for one, other in pairs
-        for side in sides
-    ]
+    found: list[Explanation] = []
+    failed: list[UserError] = []
+    missing = []
+    for one, other in pairs:
+        try:
+            found += [
+                explained(summary, results.trials, one, other, side=side, per=per, where=where)
+                for side in sides
+            ]
+        except UserError as error:
+            failed.append(error)
+            missing.append(f"{one} against {other}: {str(error).removeprefix('explain: ')}")
+    if not found:
+        raise failed[0]
+    return found, missing

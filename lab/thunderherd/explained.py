@@ -344,7 +344,10 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanat
         differences.append(sum(parts))
     if not differences:
         return None
-    found = hodges_lehmann(differences, told.difference.confidence or 1 - summary.study.alpha)
+    # Of too few blocks for an interval the confidence is 1: that of no interval at all.
+    confidence = told.difference.confidence
+    level = confidence if confidence and confidence < 1 else 1 - summary.study.alpha
+    found = hodges_lehmann(differences, level)
     down = [0.0 if found.low is None else found.value - found.low]
     up = [0.0 if found.high is None else found.high - found.value]
     for (which, side), used_of_blocks in spent.items():

@@ -193,9 +193,12 @@ class _Counted:
         return None if len(known) < len(found) else sum(known, start=NOTHING)
 
     def share_of_processes(self) -> float | None:
-        """Of what was made, by what has ended; None where nothing has."""
-        ended = [self.call(name) for name in (ENDS_A_PROCESS, ENDS_A_THREAD)]
+        """Of what was made, by what has ended; None where nothing has. More end than were made where a whole
+        life was counted: its first process is not one of them."""
+        ended, made = [self.call(name) for name in (ENDS_A_PROCESS, ENDS_A_THREAD)], self.made()
         processes, threads = (each.value if each else 0.0 for each in ended)
+        if made is not None:
+            processes = max(0.0, processes - max(0.0, processes + threads - made.value))
         return processes / (processes + threads) if processes + threads else None
 
     def processes(self) -> Range:

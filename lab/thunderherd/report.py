@@ -20,7 +20,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import altair
 import vl_convert
 from altair.utils.schemapi import debug_mode
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,15 +28,20 @@ from markupsafe import Markup
 from thunderherd import (
     claim_tables,
     counter_tables,
-    crossover_plot,
     drawing,
     matrices,
     paper_counters_matrix,
-    plots,
     repeated_runs,
     tables,
 )
 from thunderherd.bounds_view import bounds_in_words
+from thunderherd.charts import (
+    NamedChart,
+    drawable_metrics,
+    main_charts,
+    sweep_charts,
+    vega_lite_version,
+)
 from thunderherd.crossover_words import sentences
 from thunderherd.errors import UserError
 from thunderherd.figures import (
@@ -55,11 +59,10 @@ from thunderherd.matrices import Matrix
 from thunderherd.noise_view import noise_view
 from thunderherd.papers import papers_of
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
-from thunderherd.records import WORKERS, Interval, Summary, SweepSummary
+from thunderherd.records import Interval, Summary, SweepSummary
 from thunderherd.results import load
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study import typed
-from thunderherd.sweep_plots import sweep_chart
 from thunderherd.where_counted import why_lines
 from thunderherd.why_view import why_view
 
@@ -118,9 +121,9 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     library, start = _vega(), _start_script(environment)
-    # The tests hold every chart against Vega-Lite's schema; here that would take longer than the drawing.
     with debug_mode(False):
-        charts, sweeps = list(_charts(summary)), [_sweep(summary, sweep) for sweep in summary.sweeps]
+        charts = [_chart(each) for each in main_charts(summary)]
+        sweeps = [_sweep(summary, sweep) for sweep in summary.sweeps]
     drawn = [*charts, *(chart for sweep in sweeps for chart in sweep.charts)]
     return environment.get_template("report.html").render(
         summary=summary,
@@ -196,37 +199,6 @@ class _Chart:
     narrow: dict[str, Any]
 
 
-def _charts(summary: Summary) -> Iterator[_Chart]:
-    if shows_process_control(summary) and any(
-        each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
-    ):
-        yield _chart(
-            "process-control",
-            "What process control costs",
-            f"CPU beyond that of {summary.study.baseline}. The paper's seconds come from another machine, so "
-            "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
-            "Outlined: a control, the same design with other settings.",
-            "",
-            plots.process_control_chart(summary),
-            plots.process_control_chart(summary, narrow=True),
-        )
-    if any(each.worker_connections for each in main_of(summary)):
-        about = (
-            "One tick is one worker of a pool: its connections as multiples of an even share (at 1 all do "
-            "the same). The busiest workers of all trials are averaged, then the second busiest, and so on."
-        )
-        if papers_of(summary, None, WORKERS):
-            about += " One ring is one worker of the paper's own figure."
-        yield _chart(
-            "clients-per-worker",
-            "How evenly the workers of a pool were used",
-            about,
-            _note_on_workers(summary),
-            plots.clients_per_worker_chart(summary),
-            plots.clients_per_worker_chart(summary, narrow=True),
-        )
-
-
 @dataclass(frozen=True)
 class _Sweep:
     """A sweep as the report shows it: the chart of its verdicts' metric first, then those of further ones."""
@@ -243,63 +215,18 @@ class _Sweep:
 
 
 def _sweep(summary: Summary, sweep: SweepSummary) -> _Sweep:
-    shown = matrices.metrics_of(sweep)
-    # What is drawn in the place of another metric need not be drawn again.
-    instead = {*sweep.substitutes.values()}
-    drawable = [
-        name
-        for name in shown
-        if name not in instead or name == sweep.metric
-        if papers_of(summary, sweep.name, name)
-        or any(
-            matrices.shown_of(summary, each, sweep.substitutes.get(name, name))
-            for each in matrices.at_points(summary, sweep).values()
-        )
-    ]
-    charts = [
-        _chart(
-            f"sweep-{sweep.name}-{place}",
-            words_of(name),
-            _about_missing(sweep, name),
-            "",
-            sweep_chart(summary, sweep, name),
-            sweep_chart(summary, sweep, name, narrow=True),
-        )
-        for place, name in enumerate(drawable)
-    ]
-    if sweep.crossover is not None and sweep.crossover.points:
-        charts.insert(0, _crossover(summary, sweep))
+    missing = [name for name in matrices.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)]
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
-        about=_about(summary, sweep) + _not_drawn(sweep, [name for name in shown if name not in drawable]),
-        charts=charts,
+        about=_about(summary, sweep) + _not_drawn(sweep, missing),
+        charts=[_chart(each) for each in sweep_charts(summary, sweep)],
         crossover=[printable(each) for each in sentences(summary, sweep)],
         matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
         slopes=slope_matrix(summary, sweep, between=" to "),
         runs=repeated_runs.sweep_runs(summary, sweep),
         why=why_lines(summary, sweep),
     )
-
-
-def _crossover(summary: Summary, sweep: SweepSummary) -> _Chart:
-    return _chart(
-        f"crossover-{sweep.name}",
-        "Where they change places",
-        crossover_plot.about(summary, sweep),
-        "",
-        crossover_plot.crossover_chart(summary, sweep),
-        crossover_plot.crossover_chart(summary, sweep, narrow=True),
-    )
-
-
-def _about_missing(sweep: SweepSummary, name: str) -> str:
-    """What stands above a chart of a metric that cannot be had here."""
-    why = sweep.unavailable.get(name)
-    if why is None:
-        return ""
-    instead = f" In its place: {words_of(sweep.substitutes[name])}." if name in sweep.substitutes else ""
-    return f"Not to be had here: {words_of(name)} ({why}).{instead}"
 
 
 def _not_drawn(sweep: SweepSummary, names: Iterable[str]) -> str:
@@ -327,49 +254,31 @@ def _about(summary: Summary, sweep: SweepSummary) -> str:
     return text
 
 
-def _chart(id_: str, title: str, about: str, note: str, wide: Any, narrow: Any) -> _Chart:
-    in_full, on_a_telephone = wide.to_dict(validate=False), narrow.to_dict(validate=False)
+def _chart(chart: NamedChart) -> _Chart:
+    wide = chart.specification()
     return _Chart(
-        id=id_,
-        title=title,
-        about=about,
-        note=note,
-        svg=_drawn(in_full),
-        wide=in_full,
-        narrow=on_a_telephone,
+        id=chart.name,
+        title=chart.title,
+        about=chart.about,
+        note=chart.note,
+        svg=_drawn(wide),
+        wide=wide,
+        narrow=chart.specification(narrow=True),
     )
 
 
 def _drawn(specification: dict[str, Any]) -> Markup:
     """A chart as an SVG element; vl-convert escapes every text in it."""
-    return Markup(vl_convert.vegalite_to_svg(specification, vl_version=_vega_lite_version()))
-
-
-def _note_on_workers(summary: Summary) -> str:
-    """What is to be known about the source's connections of each worker: the systems, and its mistakes."""
-    figures = {each.base: each for each in papers_of(summary, None, WORKERS)}
-    systems: dict[str, list[str]] = {}
-    for each in figures.values():
-        if each.system:
-            systems.setdefault(each.system, []).append(each.base)
-    shown = [f"{', '.join(bases)} on {system}" for system, bases in systems.items()]
-    return "; ".join([*shown, *dict.fromkeys(each.note for each in figures.values() if each.note)])
+    return Markup(vl_convert.vegalite_to_svg(specification, vl_version=vega_lite_version()))
 
 
 # Scripts --------------------------------------------------------------------------------------------------
 
 
-def _vega_lite_version() -> str:
-    """Altair's Vega-Lite as vl-convert names it: `v6.4.1` is its 6.4."""
-    wanted = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    offered = vl_convert.get_vegalite_versions()
-    return wanted if wanted in offered else str(offered[-1])
-
-
 @cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed with all they need, as one script that sets `vegaEmbed`."""
-    version = _vega_lite_version()
+    version = vega_lite_version()
     make = partial(vl_convert.javascript_bundle, "window.vegaEmbed = vegaEmbed;", vl_version=version)
     bundle = kept(f"vega-of-vl-convert-{metadata.version('vl-convert-python')}-{version}.js", make)
     return _inside_script(f"(() => {{{bundle}}})();")

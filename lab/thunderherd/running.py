@@ -95,7 +95,7 @@ def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
     from thunderherd.counter_tables import asks_for_counters, print_counters
     from thunderherd.tables import make_console, print_pairs, print_study
 
-    summary = _summary(directory)
+    summary = summary_of(directory)
     if counters and not asks_for_counters(summary):
         raise UserError(
             f"{directory} was asked for no counters; ask another run for them: thunderherd run "
@@ -114,7 +114,7 @@ def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, 
     from thunderherd.explain_command import show_explanation
     from thunderherd.results import load
 
-    show_explanation(load(directory), _summary(directory), a, b, per=per, as_json=as_json)
+    show_explanation(load(directory), summary_of(directory), a, b, per=per, as_json=as_json)
 
 
 def show_claims(study: str, directory: Path) -> None:
@@ -122,7 +122,7 @@ def show_claims(study: str, directory: Path) -> None:
     from thunderherd.claim_tables import print_claims
     from thunderherd.layout import make_console
 
-    summary = _summary(directory)
+    summary = summary_of(directory)
     name = Path(study).stem if study.endswith(".toml") else study
     if name != summary.study.name:
         raise UserError(
@@ -136,11 +136,11 @@ def show_report(directory: Path, output: Path | None) -> None:
     """Writes the report of a run and says where it lies."""
     from thunderherd.report import write_report
 
-    _summary(directory)
+    summary_of(directory)
     print(write_report(directory, output))
 
 
-def _summary(directory: Path) -> Summary:
+def summary_of(directory: Path) -> Summary:
     """The summary of a run; UserError where there is no run, or none that has come to an end."""
     from thunderherd.results import load
 

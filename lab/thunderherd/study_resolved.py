@@ -26,6 +26,9 @@ from thunderherd.study_paper import Inconsistency, notes_about
 
 Settings = dict[str, SettingValue]
 
+SOURCES = "source_addresses"
+"""The setting of a load that says how many local addresses its clients connect from."""
+
 CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that says whether a client makes a connection for each request or keeps one for
 all."""
@@ -97,6 +100,18 @@ class LoadPlan(_Resolved):
     warm_up_connections: int
     requests: tuple[str, ...] = Field(exclude=True)
     duration: str | None = Field(default=None, exclude=True)
+    without_primitives: tuple[str, str] | None = Field(default=None, exclude=True)
+
+    @property
+    def uses_primitives(self) -> bool:
+        """Whether primitives move its bytes; else what is submitted does so itself, and the engine is told of
+        none."""
+        return self.without_primitives is None or self.without_primitives not in self.settings.items()
+
+    @property
+    def sources(self) -> int:
+        """Local addresses that its clients connect from, each of which has all local ports."""
+        return int(self.settings.get(SOURCES, 1))
 
     @property
     def is_timed(self) -> bool:

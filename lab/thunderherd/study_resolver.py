@@ -41,6 +41,7 @@ from thunderherd.study_lab import (
     of_sockets,
     unavailable_lab,
 )
+from thunderherd.study_loads import check_loads
 from thunderherd.study_overrides import SettableKeys, check_counts, check_used, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
@@ -201,12 +202,14 @@ class Resolver:
         if self.whole:
             loads = [(each, made.settings, made.load.settings) for each, made in resolved]
             checks.check_agreements(loads, self.catalogue, self.problems)
+            check_loads([(each, made.load) for each, made in resolved], self.catalogue, self.problems)
 
     def _check_ports(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
         """Whether this machine has the ports that each contender's clients take, and runs anything at all."""
         problems = self.problems
         for each, made in resolved:
             load, ports = made.load, local_ports(each.lab, self.catalogue)
+            ports = ports and ports * load.sources
             checks.check_ports(each, load.connections_by, load.connections_per_trial, ports, problems)
         if not resolved and not len(problems):
             problems.add(("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine")
@@ -375,6 +378,7 @@ class Resolver:
             warm_up_connections=load.warm_up_connections,
             requests=kind.requests if kind else (),
             duration=kind.duration if kind else None,
+            without_primitives=kind.without_primitives if kind else None,
         )
 
     def _seen_of(self, way: Way) -> dict[str, Any]:

@@ -224,7 +224,7 @@ class _Trial:
         self, address: str, clients: Sequence[Mapping[str, SettingValue]], *, sampled: bool = False
     ) -> Iterator[list[LoadProcess]]:
         """All clients, started at once; none is left behind."""
-        profiles = self.profiles if sampled else None
+        profiles, load = self.profiles if sampled else None, self.contender.load
         with contextlib.ExitStack() as started:
             running: list[LoadProcess] = []
             for place, settings in enumerate(clients):
@@ -232,9 +232,9 @@ class _Trial:
                     start_load(
                         self.contender.workload,
                         address,
-                        kind=self.contender.load.kind,
-                        primitive=self.contender.load.primitive,
-                        receive=self.contender.load.receive,
+                        kind=load.kind,
+                        primitive=load.primitive if load.uses_primitives else None,
+                        receive=load.receive if load.uses_primitives else None,
                         settings=settings,
                         cpus=self.contender.lab.client_cpus,
                         network_namespace=self.site.client_namespace,
@@ -280,17 +280,18 @@ class _Trial:
         """Ports used up by earlier connections would make this trial slower than the ones before it."""
         self.seen.time_wait_before = self.site.time_wait(ready)
         self.seen.time_wait_limit = self.site.time_wait_limit()
-        ports = self.site.local_ports()
+        ports, load = self.site.local_ports(), self.contender.load
         if ports is None:
             return
         planned = self.seen.planned_connections()
         waiting = self.site.time_wait_in_the_way(ready)
-        allowed = ports_allowed(ports)
+        allowed = ports_allowed(ports * load.sources)
         if waiting + planned > allowed:
             self.seen.reasons.append(
                 f"{waiting} sockets in TIME_WAIT and {planned} planned connections to one port are more than "
                 f"half of the local ports ({allowed}): lower "
-                f"load.settings.{self.contender.load.requests[-1]}, or widen net.ipv4.ip_local_port_range"
+                f"load.settings.{load.connections_by[-1] if load.connections_by else 'rate'}, raise "
+                "load.settings.source_addresses, or widen net.ipv4.ip_local_port_range"
             )
 
 

@@ -191,7 +191,8 @@ class Measured:
 
     def in_system(self) -> float | None:
         """Mean number of requests under way in the window, all load processes together."""
-        return sum(each.in_system for each in self.validities) if self.validities else None
+        seen = [each.in_system for each in self.validities if each.in_system is not None]
+        return sum(seen) if seen else None
 
     def generator_share(self) -> float | None:
         """CPU time of the busiest thread that asks, by the window."""

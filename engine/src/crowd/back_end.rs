@@ -38,6 +38,11 @@ pub trait BackEnd {
     /// Waits until a socket is ready, for so long at most; a signal ends the waiting too.
     fn wait(&mut self, time: Duration) -> io::Result<()>;
 
+    /// Connections that it was given to close, and that are still open.
+    fn closing(&self) -> usize {
+        0
+    }
+
     /// All connections that it was given to close are to be closed.
     fn finish(&mut self) -> io::Result<()> {
         Ok(())

@@ -276,6 +276,10 @@ impl BackEnd for Completions {
         None
     }
 
+    fn closing(&self) -> usize {
+        self.closing
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         // What was cancelled says so at once; what does not ends with the ring.
         let deadline = now() + FINISH;

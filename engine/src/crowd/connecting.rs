@@ -15,11 +15,15 @@ use crate::sys::descriptor::PollFlags;
 
 /// Connections that a load makes at the same time: as many as the shortest backlog in common use has places (SOMAXCONN
 /// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
-/// second until TCP knocks again, while the server catches up.
+/// second until TCP tries again, while the server catches up.
 const CONNECTING_AT_A_TIME: usize = 128;
 
-/// Time until a client tries again that found a Unix listener's queue full.
-const KNOCK: u64 = 1_000_000;
+/// Connections that may still be open although their clients are done with them: while there are more, none is made, so that a
+/// load never has more than these beyond one for each client.
+pub const CLOSING_AT_A_TIME: usize = 1024;
+
+/// Nanoseconds until a client tries again that found a Unix listener's queue full.
+const FULL_RETRY: u64 = 1_000_000;
 
 impl<B: BackEnd> Turns<B> {
     /// Makes the connections that are kept, for as long as `goes_on` says that the load does.
@@ -43,7 +47,7 @@ impl<B: BackEnd> Turns<B> {
     pub(super) fn connect_those_that_wait(&mut self) {
         while self.may_connect()
             && (self.asking || self.at >= self.next_connect)
-            && self.at >= self.next_knock
+            && self.at >= self.next_retry
             && let Some(index) = self.waiting.pop_front()
         {
             self.next_connect = self.at + RAMP.as_nanos() as u64 * self.share.threads as u64;
@@ -53,13 +57,14 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn may_connect(&self) -> bool {
-        self.connecting < (CONNECTING_AT_A_TIME / self.share.threads).max(1)
+        let share = |of_all: usize| (of_all / self.share.threads).max(1);
+        self.connecting < share(CONNECTING_AT_A_TIME) && self.back_end.closing() < share(CLOSING_AT_A_TIME)
     }
 
     /// When the next of those that wait for it may connect.
     pub(super) fn next_attempt(&self) -> Option<u64> {
         let may = self.may_connect() && !self.waiting.is_empty();
-        may.then_some(if self.asking { self.next_knock } else { self.next_connect.max(self.next_knock) })
+        may.then_some(if self.asking { self.next_retry } else { self.next_connect.max(self.next_retry) })
     }
 
     fn connect(&mut self, index: usize) {
@@ -67,7 +72,7 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         let goes_on = if is_open && self.asking { member.course.perseveres() } else { member.course.goes_on(self.at) };
         if !goes_on {
-            member.place = Place::Apart;
+            member.place = Place::Disconnected;
             if self.asking {
                 self.drop_requests(index);
             }
@@ -76,18 +81,18 @@ impl<B: BackEnd> Turns<B> {
         self.connecting += 1;
         self.begin_request(index);
         let member = &mut self.members[index];
-        let attempt = match Attempt::begin(&self.run.target) {
+        let attempt = match Attempt::begin(&self.run.target, member.course.number()) {
             Ok(attempt) if attempt.found_no_room() => {
-                if self.at - *member.knocking.get_or_insert(self.at) < self.timeout {
+                if self.at - *member.full_since.get_or_insert(self.at) < self.timeout {
                     self.connecting -= 1;
-                    self.next_knock = self.at + KNOCK;
+                    self.next_retry = self.at + FULL_RETRY;
                     return self.waiting.push_front(index);
                 }
                 attempt.give_up()
             }
             attempt => attempt.map(Attempted::Again),
         };
-        member.knocking = None;
+        member.full_since = None;
         self.attempted(index, attempt);
     }
 
@@ -95,7 +100,7 @@ impl<B: BackEnd> Turns<B> {
     pub(super) fn attempted(&mut self, index: usize, attempted: Result<Attempted<'static>, Failure>) {
         let member = &mut self.members[index];
         // Whatever comes of it, until then the client is nowhere.
-        member.place = Place::Apart;
+        member.place = Place::Disconnected;
         let failure = match attempted {
             Ok(Attempted::Again(attempt)) => {
                 member.watch = B::Watch::default();

@@ -17,7 +17,7 @@ pub struct Member<Watch> {
     /// When it last came further.
     pub moved: u64,
     /// Since when it has found the listener's queue full.
-    pub knocking: Option<u64>,
+    pub full_since: Option<u64>,
     /// Its requests that are not over, in the order in which they became due.
     pub requests: VecDeque<Request>,
     /// How many of them have been sent, or begun to be.
@@ -31,7 +31,7 @@ pub struct Member<Watch> {
 /// Where a client stands.
 pub enum Place {
     /// It has no connection, and need not have one.
-    Apart,
+    Disconnected,
     /// It waits for its turn to connect.
     Waiting,
     /// It connects.
@@ -39,7 +39,7 @@ pub enum Place {
     /// It has a connection.
     Connected(Box<Caller<'static>>),
     /// It has reached its end.
-    Home,
+    Finished,
 }
 
 /// A request that has become due, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
@@ -63,10 +63,10 @@ impl<Watch: Default> Member<Watch> {
     pub fn new(course: Course<'static>, slots: usize) -> Self {
         Member {
             course,
-            place: Place::Apart,
+            place: Place::Disconnected,
             watch: Watch::default(),
             moved: 0,
-            knocking: None,
+            full_since: None,
             requests: VecDeque::new(),
             sent: 0,
             made: 0,
@@ -76,6 +76,6 @@ impl<Watch: Default> Member<Watch> {
 
     /// Takes it out of its place, for whoever puts it into the next.
     pub fn leave(&mut self) -> Place {
-        std::mem::replace(&mut self.place, Place::Apart)
+        std::mem::replace(&mut self.place, Place::Disconnected)
     }
 }

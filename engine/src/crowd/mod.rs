@@ -9,43 +9,48 @@ mod completions;
 mod connecting;
 mod epoll;
 mod member;
+mod own_time;
 mod pace;
 mod settings;
 mod start;
 mod turns;
-mod usage;
 
 use std::sync::PoisonError;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::course::Edges;
+use crate::edges::Edges;
 use crate::load::{BACK_END, COMPLETIONS, LoadRun, clients};
+use crate::own_memory;
 use crate::sys::{signal, thread};
 
 pub use arrivals::{Process, Schedule};
 use back_end::BackEnd;
 use completions::Completions;
+use connecting::CLOSING_AT_A_TIME;
 use epoll::Readiness;
 pub use pace::Kind;
 use pace::Share;
-pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, THREADS};
-use settings::{Use, threads};
+use settings::ConnectionUse;
+pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use start::Start;
 use turns::Turns;
 
 /// Runs a load of such clients to its end.
 pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
-    let (threads, usage) = (threads(run)?, Use::of(run)?);
+    let threads = run.settings.integer(THREADS.name) as usize;
+    let usage = ConnectionUse::of(run)?;
     if uses_a_ring(run) {
         Completions::check()?;
     }
-    // A connection that a ring still works on is closed a turn later.
-    run.make_room(clients(&run.settings), if uses_a_ring(run) { 2 } else { 1 })?;
+    let clients = clients(&run.settings);
+    // A connection that a ring still works on is closed a little later.
+    run.make_room(clients, if uses_a_ring(run) { clients.min(CLOSING_AT_A_TIME) } else { 0 })?;
     signal::note_interrupts()?;
+    let before = run.keeps().then(own_memory::private_bytes).flatten();
     let start = Start::new(threads);
     let part = |thread| {
-        let plan = Plan { run, kind, usage, share: Share { thread, threads }, start: &start };
+        let plan = Plan { run, kind, usage, share: Share { thread, threads }, start: &start, before };
         plan.ask()
     };
     std::thread::scope(|scope| {
@@ -77,9 +82,11 @@ fn uses_a_ring(run: &LoadRun) -> bool {
 struct Plan<'a> {
     run: &'static LoadRun,
     kind: Kind,
-    usage: Use,
+    usage: ConnectionUse,
     share: Share,
     start: &'a Start,
+    /// Of the process's memory, what it had before its connections, where they are kept.
+    before: Option<u64>,
 }
 
 impl Plan<'_> {
@@ -96,12 +103,13 @@ impl Plan<'_> {
     }
 
     fn ask_with<B: BackEnd>(&self, back_end: B) -> Result<()> {
-        let Plan { run, kind, usage, share, start } = *self;
+        let Plan { run, kind, usage, share, start, before } = *self;
         let mut turns = Turns::new(run, back_end, kind, usage, share, clients(&run.settings));
         turns.connect_all(|| !start.is_lost())?;
         let mut edges = None;
         let began = if share.thread == 0 {
             let led = start.lead(|| {
+                run.note_connected(before);
                 let edges = Edges::begin(run);
                 (edges.began(), edges)
             });

@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
-use crate::load::{CLIENTS, LoadRun, clients};
+use crate::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
 use crate::mistake::mistake;
+use crate::requirement::{Needs, Requirement};
 use crate::setting::{Kind, Setting};
 
 /// How many event loops there are.
@@ -39,9 +40,27 @@ pub const CLOSING: Setting = Setting {
     kind: Kind::Choice { choices: &["fin", "reset"], default: "fin" },
 };
 
+/// Requests under way at a time, all clients together: each takes memory from the beginning on, some hundred bytes.
+const MOST_UNDER_WAY: u64 = 1 << 20;
+
+/// Connections that are kept.
+const KEPT_ONES: Needs = Needs::Word { other: CONNECTIONS.name, word: KEPT };
+
+/// What these settings need of others.
+pub const REQUIREMENTS: &[Requirement] = &[
+    Requirement { setting: PIPELINE.name, beyond: 1, needs: KEPT_ONES },
+    Requirement { setting: REQUESTS_PER_CONNECTION.name, beyond: 0, needs: KEPT_ONES },
+    Requirement { setting: THREADS.name, beyond: 1, needs: Needs::AsMany { other: CLIENTS.name } },
+    Requirement {
+        setting: PIPELINE.name,
+        beyond: 1,
+        needs: Needs::Product { other: CLIENTS.name, most: MOST_UNDER_WAY },
+    },
+];
+
 /// What a connection is used for, and how it ends.
 #[derive(Debug, Clone, Copy)]
-pub struct Use {
+pub struct ConnectionUse {
     /// Requests under way at a time.
     pub pipeline: usize,
     /// Requests after which it is closed.
@@ -50,20 +69,11 @@ pub struct Use {
     pub resets: bool,
 }
 
-impl Use {
-    /// As the settings have it; what contradicts itself is refused.
+impl ConnectionUse {
+    /// As the settings have it; what the workload's client or the primitive cannot do is refused.
     pub fn of(run: &LoadRun) -> Result<Self> {
         let number = |setting: Setting| run.settings.integer(setting.name);
         let (pipeline, requests) = (number(PIPELINE), number(REQUESTS_PER_CONNECTION));
-        for (setting, has_effect) in [(PIPELINE, pipeline > 1), (REQUESTS_PER_CONNECTION, requests > 0)] {
-            if has_effect && !run.keeps() {
-                let option = setting.option();
-                return Err(mistake(format!(
-                    "--{option} {} is for connections that are kept; give --connections kept too, or leave it out",
-                    number(setting)
-                )));
-            }
-        }
         if pipeline > 1 && !run.client.pipelines() {
             return Err(mistake(format!(
                 "--pipeline {pipeline}: the workload's client cannot tell replies apart that come together; bytes, echo and \
@@ -82,19 +92,6 @@ impl Use {
             0 => u64::MAX,
             number => number,
         };
-        Ok(Use { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" })
+        Ok(ConnectionUse { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" })
     }
-}
-
-/// How many threads there are: no more than clients.
-pub fn threads(run: &LoadRun) -> Result<usize> {
-    let (threads, clients) = (run.settings.integer(THREADS.name) as usize, clients(&run.settings));
-    if threads > clients {
-        return Err(mistake(format!(
-            "--{} {threads} needs as many clients, and there are {clients}; fewer threads, or --{} {threads}",
-            THREADS.option(),
-            CLIENTS.option()
-        )));
-    }
-    Ok(threads)
 }

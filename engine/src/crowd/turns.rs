@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use super::back_end::BackEnd;
 use super::member::{Member, Place, Request};
+use super::own_time::OwnTime;
 use super::pace::{Due, Kind, Pace, Share};
-use super::settings::Use;
-use super::usage::Usage;
+use super::settings::ConnectionUse;
 use crate::course::{Course, requests_each};
 use crate::exchange::{Caller, Failure, Progress};
 use crate::load::LoadRun;
@@ -27,9 +27,9 @@ pub struct Turns<B: BackEnd> {
     pub(super) share: Share,
     kind: Kind,
     pace: Pace,
-    pub(super) usage: Use,
+    pub(super) usage: ConnectionUse,
     pub(super) measure: Measure<'static>,
-    used: Usage,
+    own_time: OwnTime,
     /// The time by the clock, read anew before whatever needs it exactly.
     pub(super) at: u64,
     pub(super) members: Vec<Member<B::Watch>>,
@@ -43,7 +43,7 @@ pub struct Turns<B: BackEnd> {
     /// Not before that moment, while the kept connections are made.
     pub(super) next_connect: u64,
     /// Not before that moment, since the listener's queue was full.
-    pub(super) next_knock: u64,
+    pub(super) next_retry: u64,
     pub(super) timeout: u64,
     /// When to look next whose time is over. That is found out a tenth of the time late, for the sake of a loop that keeps
     /// no timer for each request.
@@ -52,7 +52,14 @@ pub struct Turns<B: BackEnd> {
 
 impl<B: BackEnd> Turns<B> {
     /// This thread's share of so many clients, which have not begun.
-    pub fn new(run: &'static LoadRun, back_end: B, kind: Kind, usage: Use, share: Share, clients: usize) -> Self {
+    pub fn new(
+        run: &'static LoadRun,
+        back_end: B,
+        kind: Kind,
+        usage: ConnectionUse,
+        share: Share,
+        clients: usize,
+    ) -> Self {
         let requests = requests_each(run);
         let slot = run.tally.worker(share.thread);
         let member = |number| Member::new(Course::new(run, slot, number, requests), usage.pipeline);
@@ -68,7 +75,7 @@ impl<B: BackEnd> Turns<B> {
                 Kind::Closed { .. } => Measure::new(&run.window),
                 Kind::Open { .. } => Measure::of_schedule(&run.window),
             },
-            used: Usage::default(),
+            own_time: OwnTime::default(),
             at: now(),
             going: members.len(),
             members,
@@ -76,7 +83,7 @@ impl<B: BackEnd> Turns<B> {
             connecting: 0,
             waiting: VecDeque::new(),
             next_connect: 0,
-            next_knock: 0,
+            next_retry: 0,
             timeout: run.target.patience.as_nanos() as u64,
             sweep: 0,
         }
@@ -104,8 +111,8 @@ impl<B: BackEnd> Turns<B> {
     pub fn finish(mut self) -> Result<Measure<'static>> {
         self.back_end.finish()?;
         self.at = now();
-        self.used.look(self.at, &self.run.window);
-        self.measure.generator = self.used.of_window();
+        self.own_time.look(self.at, &self.run.window);
+        self.measure.generator = self.own_time.of_window();
         for due in self.pace.left() {
             self.measure.due(due);
             self.measure.never_sent(due);
@@ -117,16 +124,16 @@ impl<B: BackEnd> Turns<B> {
     pub fn step(&mut self, until: Option<u64>) -> Result<()> {
         self.connect_those_that_wait();
         self.at = now();
-        self.used.look(self.at, &self.run.window);
+        self.own_time.look(self.at, &self.run.window);
         let moments =
-            [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.used.next(&self.run.window)];
+            [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.own_time.next(&self.run.window)];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
         let spins = self.asking && matches!(self.kind, Kind::Open { spins: true, .. });
         let time = if spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
         let began = self.at;
         self.at = now();
-        self.used.waited(self.at - began);
+        self.own_time.waited(self.at - began);
         // What was due while the loop slept comes before what has become ready.
         self.serve();
         while let Some((index, ready)) = self.back_end.next() {
@@ -181,7 +188,7 @@ impl<B: BackEnd> Turns<B> {
         let member = &mut self.members[index];
         member.requests.push_back(request);
         match member.leave() {
-            Place::Apart => self.queue(index),
+            Place::Disconnected => self.queue(index),
             Place::Connected(caller) => self.ask(index, caller),
             // As soon as it is connected.
             place => member.place = place,
@@ -198,7 +205,7 @@ impl<B: BackEnd> Turns<B> {
         if let Place::Connected(caller) = member.leave() {
             self.back_end.close(&mut member.watch, caller, self.run.target.patience);
         }
-        member.place = Place::Home;
+        member.place = Place::Finished;
         self.going -= 1;
     }
 
@@ -292,7 +299,7 @@ impl<B: BackEnd> Turns<B> {
                 self.back_end.ignore(&mut member.watch, caller.socket());
                 member.place = Place::Connected(caller);
             }
-            place @ (Place::Apart | Place::Waiting | Place::Home) => member.place = place,
+            place @ (Place::Disconnected | Place::Waiting | Place::Finished) => member.place = place,
         }
     }
 
@@ -414,8 +421,8 @@ impl<B: BackEnd> Turns<B> {
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
             match member.leave() {
-                Place::Home => {
-                    member.place = Place::Home;
+                Place::Finished => {
+                    member.place = Place::Finished;
                     continue;
                 }
                 Place::Connecting(attempt) => {
@@ -425,7 +432,7 @@ impl<B: BackEnd> Turns<B> {
                 Place::Connected(caller) => {
                     self.back_end.close(&mut member.watch, caller, self.run.target.patience);
                 }
-                Place::Apart | Place::Waiting => {}
+                Place::Disconnected | Place::Waiting => {}
             }
             let begun = member.requests.iter().filter(|request| request.moments.begun > 0).count();
             if begun > 0 {

@@ -25,6 +25,8 @@ pub static ENTRY: Load = Load {
     workers: |settings| settings.integer(CHILDREN.name) as usize,
     requests: &[CHILDREN, LOOPS],
     duration: None,
+    without_primitives: None,
+    requirements: &[],
     run,
 };
 

@@ -2,8 +2,8 @@
 
 use crate::about::About;
 use crate::course::pause;
-use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, THREADS};
-use crate::load::{BACK_END, CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
+use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
+use crate::load::{BACK_END, CLIENTS, COMPLETIONS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
 use crate::primitive::Waits;
 
 pub static ENTRY: Load = Load {
@@ -29,5 +29,7 @@ pub static ENTRY: Load = Load {
     workers: |settings| settings.integer(THREADS.name) as usize,
     requests: &[CLIENTS, LOOPS],
     duration: Some(&MILLISECONDS),
+    without_primitives: Some((&BACK_END, COMPLETIONS)),
+    requirements: REQUIREMENTS,
     run: |run| crowd::run(run, Kind::Closed { pause: pause(run) }),
 };

@@ -11,10 +11,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use anyhow::{Error, Result};
 
 use crate::about::About;
-use crate::course::{Client, Course, Edges, RAMP, requests_each};
+use crate::course::{Client, Course, RAMP, requests_each};
+use crate::edges::Edges;
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::Measure;
 use crate::mistake::in_words;
+use crate::own_memory;
 use crate::primitive::Waits;
 use crate::sys::{signal, thread};
 use crate::tally::ErrorKind;
@@ -29,6 +31,8 @@ pub static ENTRY: Load = Load {
     workers: clients,
     requests: &[CLIENTS, LOOPS],
     duration: Some(&MILLISECONDS),
+    without_primitives: None,
+    requirements: &[],
     run,
 };
 
@@ -37,10 +41,11 @@ const STACK: usize = 256 << 10;
 
 fn run(run: &'static LoadRun) -> Result<()> {
     let clients = clients(&run.settings);
-    run.make_room(clients, 1)?;
+    run.make_room(clients, 0)?;
     signal::note_interrupts()?;
     let gate: &'static Gate = Box::leak(Box::default());
     let connect_first = run.keeps() && run.is_timed();
+    let before = connect_first.then(own_memory::private_bytes).flatten();
     for number in 1..=clients {
         if connect_first {
             std::thread::sleep(RAMP);
@@ -59,6 +64,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
         }
     }
     gate.wait_until_ready();
+    run.note_connected(before);
     let mut edges = Edges::begin(run);
     gate.open(Order::Ask);
     edges.sleep(&gate.clients);

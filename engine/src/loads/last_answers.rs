@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::LOADS;
-use crate::address::{Address, Target};
+use crate::address::Address;
 use crate::load::{ByClient, FirstError, Load, LoadRun, TIMEOUT};
 use crate::measure::{Measured, Window};
 use crate::outbox::{Outbox, Piece};
 use crate::primitive::Want;
 use crate::registry;
 use crate::setting::{Setting, Settings, Value};
+use crate::source_addresses::Sources;
 use crate::tally::{Counts, Tally};
+use crate::target::Target;
 use crate::tcp::{self, TcpOptions};
 use crate::workload::{Answer, Client, Conversation, Input};
 
@@ -87,6 +89,7 @@ fn counts(load: &Load, address: SocketAddr, think: u64) -> Counts {
         target: Target {
             addresses: vec![Address::Tcp(address)],
             tcp: TcpOptions::of(&settings),
+            sources: Sources::default(),
             patience: Duration::from_secs(10),
         },
         tally: Tally::new((load.workers)(&settings)).unwrap(),

@@ -4,8 +4,8 @@
 use anyhow::Result;
 
 use crate::about::About;
-use crate::crowd::{self, CLOSING, Kind, PIPELINE, Process, REQUESTS_PER_CONNECTION, Schedule, THREADS};
-use crate::load::{BACK_END, CLIENTS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
+use crate::crowd::{self, CLOSING, Kind, PIPELINE, Process, REQUESTS_PER_CONNECTION, REQUIREMENTS, Schedule, THREADS};
+use crate::load::{BACK_END, CLIENTS, COMPLETIONS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
 use crate::scheduled::{ARRIVALS, RATE, WAIT};
@@ -38,6 +38,8 @@ pub static ENTRY: Load = Load {
     workers: |settings| settings.integer(THREADS.name) as usize,
     requests: &[],
     duration: Some(&MILLISECONDS),
+    without_primitives: Some((&BACK_END, COMPLETIONS)),
+    requirements: REQUIREMENTS,
     run,
 };
 

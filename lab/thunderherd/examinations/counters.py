@@ -17,6 +17,7 @@ from thunderherd.examination import (
     is_root,
     may,
     notable,
+    readable,
     setting,
     stops,
     sysctl,
@@ -40,6 +41,9 @@ NOT_OF_THE_PROCESSOR = {"software", "tracepoint", "breakpoint", "kprobe", "uprob
 """Sources of events that are no processor's counters."""
 
 TRACEFS = "/sys/kernel/tracing"
+A_NUMBER = "events/raw_syscalls/sys_enter/id"
+FOR_THIS_USER = "mode=755,gid=$(id -g)"
+"""With which the mount's files can be read by a user who is not root."""
 
 
 def permission(here: Here) -> Iterator[Finding]:
@@ -200,10 +204,14 @@ def tracepoints(here: Here) -> Iterator[Finding]:
     mounted = [
         line.split()[1] for line in machine.text("proc/self/mounts").splitlines() if " tracefs " in line
     ]
-    if mounted and (is_root() or exists(f"{mounted[0].lstrip('/')}/events")):
+    # Its files are for root and the group of the mount alone, whatever the folder's mode is.
+    if mounted and (is_root() or readable(f"{mounted[0].lstrip('/')}/{A_NUMBER}")):
         yield good("tracepoints", mounted[0], "tracepoints have their numbers")
     elif mounted:
-        change = as_root(f"mount -o remount,mode=755 {mounted[0]}", f"mount -o remount,mode=700 {mounted[0]}")
+        change = as_root(
+            f"mount -o remount,{FOR_THIS_USER} {mounted[0]}",
+            f"mount -o remount,mode=700,gid=0 {mounted[0]}",
+        )
         yield notable(
             "tracepoints", f"{mounted[0]}, for root alone", "system calls cannot be counted by name", change
         )
@@ -217,7 +225,7 @@ def tracepoints(here: Here) -> Iterator[Finding]:
             "tracepoints",
             "not mounted",
             "system calls cannot be counted by name",
-            as_root(f"mount -t tracefs tracefs {TRACEFS}", f"umount {TRACEFS}"),
+            as_root(f"mount -t tracefs -o {FOR_THIS_USER} tracefs {TRACEFS}", f"umount {TRACEFS}"),
         )
     else:
         yield notable(

@@ -1,21 +1,21 @@
-//! What a thread that asks uses itself, in the window: a client that is always busy measures itself.
+//! How a thread that asks spends its own time in the window: a client that is always busy measures itself.
 
 use std::time::Duration;
 
+use crate::generator::Generator;
 use crate::measure::Window;
 use crate::sys::process::thread_cpu_time;
-use crate::validity::Generator;
 
 /// The account of one thread, which keeps it itself.
 #[derive(Default)]
-pub struct Usage {
+pub struct OwnTime {
     waited: u64,
     /// When the window had begun: the moment, CPU time and waiting time.
     before: Option<(u64, Duration, u64)>,
     of_window: Option<Generator>,
 }
 
-impl Usage {
+impl OwnTime {
     /// The thread waited for so many nanoseconds.
     pub fn waited(&mut self, nanoseconds: u64) {
         self.waited += nanoseconds;

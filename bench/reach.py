@@ -1,0 +1,172 @@
+"""Very many kept connections of a load: how long they take to make, and their memory.
+
+10,000 and 100,000 connections of one thread of the load `closed_connections`, with either of its back ends,
+to the designs `epoll` and `io_uring`; where a process may not have so many descriptors, of as few such loads
+as may, to the processes of `reuseport`. KiB of each connection, of four kinds. *Own*: by how much the load's
+private memory had grown when all connections were made and nobody had asked. *When answered*: what the load
+had resident at most in its life, all clients having been answered once. *Server*: the growth of what its
+processes have of their own, and their part of what they share (PSS). *Kernel*: by how much its slabs, stacks
+and page tables of the whole machine have grown, which has both ends of each connection, and whatever else the
+machine does meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from common import shuffled_rounds, spread, two_places, until_done
+from memory import memory
+from thunderherd.catalogue import SettingValue
+from thunderherd.engine import EngineError, LoadProcess, Server, start_load
+from thunderherd.errors import UserError
+
+WORKLOAD = "echo"
+DESIGNS = ("epoll", "io_uring")
+DIVIDED = "reuseport"
+"""The design whose processes have a part of the connections each."""
+BACK_ENDS = ("epoll", "io_uring")
+COUNTS = (10_000, 100_000)
+CONNECTIONS_OF_AN_ADDRESS = 14_000
+"""Half of the usual local ports: beyond that the kernel searches long for a free one."""
+FOREVER_MICROSECONDS = 3_600_000_000
+"""Clients ask once, and then think for longer than this takes."""
+PATIENCE_SECONDS = 120.0
+OTHER_DESCRIPTORS = 1_000
+"""For all that is no connection of a client, and connections that are being closed."""
+SECONDS_A_CONNECTION = 0.0004
+
+
+@dataclass(frozen=True)
+class Made:
+    """Connections that were made and answered once: seconds, and KiB of each."""
+
+    seconds: float
+    own: float
+    answered: float
+    kernel: float
+    server: float
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What may be asked of it."""
+    parser.add_argument("--rounds", type=int, default=1, help="trials of each (default: %(default)s)")
+    parser.add_argument("--connections", type=int, help="only so many")
+
+
+def cases_of(given: argparse.Namespace) -> dict[str, tuple[str, str, int]]:
+    """Each design with each back end and each number of connections, by what it is called."""
+    return {
+        f"{design} {back_end} {count:,}": (design, back_end, count)
+        for count in ([given.connections] if given.connections else COUNTS)
+        for design in (DESIGNS if processes_for(count) == 1 else (DIVIDED,))
+        for back_end in BACK_ENDS
+    }
+
+
+def processes_for(count: int) -> int:
+    """How many processes so many connections take, each of which may have so many descriptors."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 if most == resource.RLIM_INFINITY else -(-count // max(most - OTHER_DESCRIPTORS, 1))
+
+
+def seconds(given: argparse.Namespace) -> float:
+    """How long it will take."""
+    counts = [count for _, _, count in cases_of(given).values()]
+    return float(given.rounds * sum(2 + window(count) + count * SECONDS_A_CONNECTION for count in counts))
+
+
+def run(given: argparse.Namespace) -> None:
+    """Measures, and prints its table."""
+    cases = cases_of(given)
+    seen: dict[str, list[Made]] = defaultdict(list)
+    reasons: dict[str, str] = {}
+    for _, name in shuffled_rounds(list(cases), given.rounds):
+        try:
+            seen[name].append(trial(*cases[name]))
+        except (EngineError, UserError) as error:
+            reasons[name] = str(error)
+    print("KiB a connection; `kernel` is that of both ends\n")
+    print(
+        f"{'design':10}{'back end':10}{'loads':>6}{'connections':>12}{'seconds to make':>18}{'own':>10}"
+        f"{'when answered':>15}{'server':>10}{'kernel':>10}"
+    )
+    for name, (design, back_end, count) in cases.items():
+        print(f"{design:10}{back_end:10}{processes_for(count):>6}{count:>12,}", end="")
+        made = seen[name]
+        if not made:
+            print(f"  {reasons[name]}")
+            continue
+        print(
+            f"{spread([each.seconds for each in made], 2):>18}{spread([each.own for each in made], 2):>10}"
+            f"{spread([each.answered for each in made], 2):>15}"
+            f"{spread([each.server for each in made], 2):>10}{spread([each.kernel for each in made], 1):>10}"
+        )
+
+
+def window(count: int) -> float:
+    """Seconds in which so many clients are answered once, and the machine is read."""
+    return 1 + count * SECONDS_A_CONNECTION / 4
+
+
+def trial(design: str, back_end: str, count: int) -> Made:
+    """A server and so many connections of as few loads as may have them."""
+    server_cpus, client_cpus = two_places()
+    processes = processes_for(count)
+    common = {"clients": 8, "connections": "kept", "bytes": 64}
+    # Loads that begin together have their windows one after another, as their connections are made.
+    milliseconds = int(1000 * window(count)) + 1000 * (processes - 1)
+    settings = {
+        **common, "clients": -(-count // processes), "back_end": back_end,
+        "timeout_milliseconds": int(1000 * PATIENCE_SECONDS),
+        "source_addresses": -(-count // CONNECTIONS_OF_AN_ADDRESS),
+        "milliseconds": milliseconds, "think_microseconds": FOREVER_MICROSECONDS,
+    }  # fmt: skip
+    count = processes * -(-count // processes)
+    # The kernel divides connections among processes by chance: twice as many have enough.
+    pool = {"pool": 2 * processes} if processes > 1 else {}
+    own = {"backlog": 4096, "drain_milliseconds": 0, **pool}
+    with Server(design, workload=WORKLOAD, settings=own, cpus=server_cpus) as server, ExitStack() as started:
+
+        def load(settings: Mapping[str, SettingValue]) -> LoadProcess:
+            running = start_load(
+                WORKLOAD, server.ready.address, kind="closed_connections", settings=settings, cpus=client_cpus
+            )
+            started.callback(running.end)
+            return running
+
+        # What the two programs touch first is no part of it.
+        load({**common, "loops": 1}).wait(PATIENCE_SECONDS)
+        before, answered = memory(server.ready.server_pid), server.snapshot().tally.requests
+        loads = [load(settings) for _ in range(processes)]
+        held, after = 0, before
+        for _ in until_done(PATIENCE_SECONDS):
+            tally = server.snapshot().tally
+            if tally.requests - answered >= count:
+                held, after = tally.connections - tally.closed, memory(server.ready.server_pid)
+                break
+        results = [each.wait(2 * PATIENCE_SECONDS) for each in loads]
+    for result in results:
+        if result.tally.errors:
+            raise EngineError(f"{result.tally.errors}: {result.first_error}")
+    if held < count:
+        raise EngineError(
+            f"{held:,} connections were held at a time; the window is too short on this machine"
+        )
+    made = [each.memory.connected for each in results if each.memory and each.memory.connected]
+    peaks = [each.memory.peak_resident_bytes for each in results if each.memory]
+    windows = [each.window for each in results if each.window]
+    if not len(made) == len(windows) == processes:
+        raise EngineError("the kernel does not tell a process's memory, or a load did not come to its window")
+    began = min(each.started_monotonic_ns for each in results)
+    return Made(
+        (max(each.started_monotonic_ns for each in windows) - began) / 1e9,
+        sum(each.bytes for each in made) / count / 1024,
+        sum(peaks) / count / 1024,
+        (after.kernel - before.kernel) / count / 1024,
+        (after.processes - before.processes) / count / 1024,
+    )

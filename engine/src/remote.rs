@@ -1,0 +1,188 @@
+//! Loads that leave this machine: which do, and what is said of them before the first connection.
+
+use anyhow::Result;
+
+use crate::address::Address;
+use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP};
+use crate::measure::Window;
+use crate::outbox::Outbox;
+use crate::pattern::BYTES;
+use crate::scheduled::RATE;
+use crate::setting::Settings;
+use crate::veth;
+use crate::workload::{More, Workload};
+
+/// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
+const PARTS: usize = 64;
+
+/// Of the addresses of a server's name, the first that leads out of this machine, as far as can be told from here: neither one
+/// of loopback nor in a namespace that `thunderherd-engine namespace` has made. An IPv4 address that is written as one of IPv6
+/// counts as what it is.
+pub fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
+    for address in target {
+        let Address::Tcp(host) = address else { continue };
+        let host = host.ip().to_canonical();
+        if !host.is_loopback() && !veth::leads_to_an_end(host)? {
+            return Ok(Some(address));
+        }
+    }
+    Ok(None)
+}
+
+/// Whom such a load asks and what it does to them at most, in one line: connections, rate, duration, bytes.
+pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, settings: &Settings) -> Result<String> {
+    let addresses: Vec<String> = target.iter().map(Address::to_string).collect();
+    let clients = load.clients(settings);
+    let each = request_bytes(workload, settings)?;
+    let requests = most_requests(load, settings);
+    let rate = match integer(settings, RATE.name) {
+        Some(rate) => format!("{rate} requests a second, whether or not replies come"),
+        None => "as many requests a second as replies come".to_owned(),
+    };
+    let duration = match (requests, milliseconds(load, settings)) {
+        (_, Some(milliseconds)) => format!("for {:.1} s", milliseconds as f64 / 1000.0),
+        (Some(requests), None) => format!("until {requests} are made"),
+        (None, None) => "until it is interrupted".to_owned(),
+    };
+    let sent = match (requests, each) {
+        (Some(requests), Each::Bytes(bytes)) => {
+            format!("{bytes} bytes a request, {} in all", requests.saturating_mul(bytes))
+        }
+        (None, Each::Bytes(bytes)) => format!("{bytes} bytes a request"),
+        (_, Each::AtLeast(bytes)) => format!("more than {bytes} bytes a request"),
+    };
+    let asked = integer(settings, BYTES.name).map(|bytes| format!(", replies of {bytes}")).unwrap_or_default();
+    let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
+    Ok(format!(
+        "--allow-remote: {} is not of this machine. At most {clients} connections at a time; {rate}; {duration}, and {timeout:.1} s \
+         more where replies are missing; {sent}{asked}\n",
+        addresses.join(" or "),
+    ))
+}
+
+/// The length of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Each {
+    Bytes(u64),
+    AtLeast(u64),
+}
+
+/// As the client of the workload makes its first request, which is sent to nobody.
+fn request_bytes(workload: &Workload, settings: &Settings) -> Result<Each> {
+    let client = (workload.client)(settings)?;
+    let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
+    conversation.ask(&mut outbox);
+    for _ in 0..PARTS {
+        if conversation.more(&mut outbox, &window) != More::Part {
+            return Ok(Each::Bytes(outbox.bytes()));
+        }
+    }
+    Ok(Each::AtLeast(outbox.bytes()))
+}
+
+/// How many requests are made at most; `None` of a closed loop that ends by time.
+fn most_requests(load: &Load, settings: &Settings) -> Option<u64> {
+    let scheduled = || {
+        let rate = integer(settings, RATE.name)?;
+        Some((u128::from(rate) * u128::from(milliseconds(load, settings)?) / 1000) as u64)
+    };
+    load.expected_requests(settings).or_else(scheduled)
+}
+
+/// How long a load that ends by time asks; `None` of others.
+fn milliseconds(load: &Load, settings: &Settings) -> Option<u64> {
+    let of = |name: &str| integer(settings, name).unwrap_or_default();
+    let window = load.duration.map(|_| of(MILLISECONDS.name)).filter(|&window| window > 0)?;
+    Some(window + of(WARM_UP.name) + of(RAMP_UP.name))
+}
+
+fn integer(settings: &Settings, name: &str) -> Option<u64> {
+    match settings.values().get(name) {
+        Some(crate::setting::Value::Integer(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loads::LOADS;
+    use crate::registry;
+    use crate::setting::Value;
+    use crate::workloads::WORKLOADS;
+    use std::collections::BTreeMap;
+
+    fn remote(addresses: &[&str]) -> Option<String> {
+        let target: Vec<Address> = addresses.iter().map(|text| Address::Tcp(text.parse().unwrap())).collect();
+        first_remote(&target).unwrap().map(Address::to_string)
+    }
+
+    #[test]
+    fn what_is_not_of_this_machine_is_seen_however_it_is_written() {
+        for local in ["127.0.0.1:1", "127.200.3.4:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(remote(&[local]), None);
+        }
+        assert_eq!(first_remote(&[Address::Unix("name".to_owned())]).unwrap(), None);
+        for other in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[::ffff:192.0.2.1]:1", "[2001:db8::1]:1", "[fe80::1]:1"] {
+            assert_eq!(remote(&[other]).as_deref(), Some(other));
+            // Of a name with several addresses one is enough.
+            assert_eq!(remote(&["127.0.0.1:1", other]).as_deref(), Some(other));
+        }
+    }
+
+    fn bounds(load: &str, workload: &str, given: &[(&'static str, u64)]) -> String {
+        let (load, workload) = (registry::find(LOADS, load), registry::find(WORKLOADS, workload));
+        let declared = [load.item.settings, workload.item.client_settings, &[TIMEOUT]].concat();
+        let given: BTreeMap<&str, Value> = given.iter().map(|(name, value)| (*name, Value::Integer(*value))).collect();
+        let target = [Address::Tcp("192.0.2.1:80".parse().unwrap())];
+        let settings = Settings::new(&declared, &given);
+        match (workload.item.client)(&settings) {
+            Ok(_) => bounds_in_words(&target, load.item, workload.item, &settings).unwrap(),
+            // Refused all the same: a stream without an end.
+            Err(refusal) => format!("{refusal}\n"),
+        }
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_settings() {
+        let said =
+            bounds("closed", "bytes", &[("children", 3), ("loops", 7), ("bytes", 123), ("timeout_milliseconds", 500)]);
+        for words in [
+            "192.0.2.1:80 is",
+            "most 3 connections",
+            "until 21 are made",
+            "4 bytes a request, 84 in all",
+            "replies of 123",
+            "0.5 s",
+        ] {
+            assert!(said.contains(words), "'{words}' is not in {said}");
+        }
+        let said = bounds(
+            "closed_connections",
+            "echo",
+            &[("clients", 50), ("milliseconds", 2500), ("warm_up_milliseconds", 500), ("bytes", 64)],
+        );
+        for words in ["most 50 connections", "as replies come", "for 3.0 s", "64 bytes a request, replies of 64"] {
+            assert!(said.contains(words), "'{words}' is not in {said}");
+        }
+        let said = bounds(
+            "open",
+            "bytes",
+            &[("clients", 9), ("rate", 100), ("milliseconds", 10_000), ("ramp_up_milliseconds", 1000)],
+        );
+        for words in
+            ["most 9 connections", "100 requests a second, whether", "for 11.0 s", "5 bytes a request, 5500 in all"]
+        {
+            assert!(said.contains(words), "'{words}' is not in {said}");
+        }
+    }
+
+    #[test]
+    fn every_load_of_every_workload_has_bounds() {
+        for load in LOADS {
+            for workload in WORKLOADS {
+                assert_eq!(bounds(load.name, workload.name, &[]).lines().count(), 1, "{} {}", load.name, workload.name);
+            }
+        }
+    }
+}

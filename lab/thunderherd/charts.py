@@ -1,0 +1,147 @@
+"""The charts of a run, by name: what the report shows and `thunderherd plot` writes.
+
+Each is drawn when it is asked for, wide or for a telephone, from one definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import altair
+import vl_convert
+
+from thunderherd import crossover_plot, matrices, plots
+from thunderherd.figures import main_of, shows_process_control, words_of
+from thunderherd.papers import papers_of
+from thunderherd.records import WORKERS, Summary, SweepSummary
+from thunderherd.sweep_plots import sweep_chart
+
+__all__ = ["NamedChart", "all_charts", "drawable_metrics", "main_charts", "sweep_charts", "vega_lite_version"]
+
+
+@dataclass(frozen=True)
+class NamedChart:
+    """A chart, which is drawn when it is asked for."""
+
+    name: str
+    """Of letters, digits and dashes; no other of the run has it."""
+    title: str
+    about: str
+    note: str
+    """What is to be known about its source's figures; empty where nothing is."""
+    draw: Callable[[bool], Any]
+    """True: for a telephone."""
+
+    def specification(self, *, narrow: bool = False) -> dict[str, Any]:
+        """As Vega-Lite has it, with its data. The tests hold it against its schema; here that would take
+        longer than the drawing."""
+        found: dict[str, Any] = self.draw(narrow).to_dict(validate=False)
+        return found
+
+
+def all_charts(summary: Summary) -> list[NamedChart]:
+    """Those of the main table, then those of each sweep."""
+    return [
+        *main_charts(summary),
+        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep)),
+    ]
+
+
+def main_charts(summary: Summary) -> Iterator[NamedChart]:
+    """Of the main table."""
+    if shows_process_control(summary) and any(
+        each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
+    ):
+        yield NamedChart(
+            "process-control",
+            "What process control costs",
+            f"CPU beyond that of {summary.study.baseline}. The paper's seconds come from another machine, so "
+            "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
+            "Outlined: a control, the same design with other settings.",
+            "",
+            lambda narrow: plots.process_control_chart(summary, narrow=narrow),
+        )
+    if any(each.worker_connections for each in main_of(summary)):
+        about = (
+            "One tick is one worker of a pool: its connections as multiples of an even share (at 1 all do "
+            "the same). The busiest workers of all trials are averaged, then the second busiest, and so on."
+        )
+        if papers_of(summary, None, WORKERS):
+            about += " One ring is one worker of the paper's own figure."
+        yield NamedChart(
+            "clients-per-worker",
+            "How evenly the workers of a pool were used",
+            about,
+            _note_on_workers(summary),
+            lambda narrow: plots.clients_per_worker_chart(summary, narrow=narrow),
+        )
+
+
+def sweep_charts(summary: Summary, sweep: SweepSummary) -> Iterator[NamedChart]:
+    """Of a sweep: where two change places, if that was asked for, then its metrics, that of its verdicts
+    first."""
+    if sweep.crossover is not None and sweep.crossover.points:
+        yield NamedChart(
+            f"crossover-{sweep.name}",
+            "Where they change places",
+            crossover_plot.about(summary, sweep),
+            "",
+            lambda narrow: crossover_plot.crossover_chart(summary, sweep, narrow=narrow),
+        )
+    for place, metric in enumerate(drawable_metrics(summary, sweep)):
+        yield NamedChart(
+            f"sweep-{sweep.name}-{place}",
+            words_of(metric),
+            _about_missing(sweep, metric),
+            "",
+            _of_metric(summary, sweep, metric),
+        )
+
+
+def _of_metric(summary: Summary, sweep: SweepSummary, metric: str) -> Callable[[bool], Any]:
+    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow)
+
+
+def drawable_metrics(summary: Summary, sweep: SweepSummary) -> list[str]:
+    """Those of which there are figures. What is drawn in the place of another metric need not be drawn
+    again."""
+    instead = {*sweep.substitutes.values()}
+    return [
+        name
+        for name in matrices.metrics_of(sweep)
+        if name not in instead or name == sweep.metric
+        if papers_of(summary, sweep.name, name)
+        or any(
+            matrices.shown_of(summary, each, sweep.substitutes.get(name, name))
+            for each in matrices.at_points(summary, sweep).values()
+        )
+    ]
+
+
+def _about_missing(sweep: SweepSummary, name: str) -> str:
+    """What stands above a chart of a metric that cannot be had here."""
+    why = sweep.unavailable.get(name)
+    if why is None:
+        return ""
+    instead = f" In its place: {words_of(sweep.substitutes[name])}." if name in sweep.substitutes else ""
+    return f"Not to be had here: {words_of(name)} ({why}).{instead}"
+
+
+def _note_on_workers(summary: Summary) -> str:
+    """What is to be known about the source's connections of each worker: the systems, and its mistakes."""
+    figures = {each.base: each for each in papers_of(summary, None, WORKERS)}
+    systems: dict[str, list[str]] = {}
+    for each in figures.values():
+        if each.system:
+            systems.setdefault(each.system, []).append(each.base)
+    shown = [f"{', '.join(bases)} on {system}" for system, bases in systems.items()]
+    return "; ".join([*shown, *dict.fromkeys(each.note for each in figures.values() if each.note)])
+
+
+def vega_lite_version() -> str:
+    """Altair's Vega-Lite as vl-convert names it: `v6.4.1` is its 6.4."""
+    wanted = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    offered = vl_convert.get_vegalite_versions()
+    return wanted if wanted in offered else str(offered[-1])
