@@ -22,7 +22,7 @@ import http_tools
 import nginx
 from common import PATIENCE_SECONDS, group_cpu, ratio, search_path, shuffled_rounds, spread, two_places
 from http_tools import TOOLS, Told, Tool
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import PATIENCE_SECONDS, chosen_designs, ratio, shuffled_rounds, spread, two_places
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
 from thunderherd.samples import hodges_lehmann

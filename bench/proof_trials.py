@@ -16,7 +16,7 @@ from hdrh.histogram import HdrHistogram
 
 from common import PATIENCE_SECONDS, two_places
 from queueing import mean_wait, requests_needed, set_up_delay, stalled_share, stalled_wait
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.engine_lines import Latency, LoadResult, Scheduled
 from thunderherd.histograms import merged

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from common import shuffled_rounds, spread, two_places, until_done
 from memory import memory
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Server, start_load
 from thunderherd.errors import UserError
 

@@ -15,7 +15,7 @@ from common import PATIENCE_SECONDS
 from contest import Comparison, Contest, Seen, held, middle
 from places import NAMES, Place, place
 from streams import PEER_SECONDS
-from thunderherd.catalogue import SettingValue
+from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.labs import USUAL
 

@@ -15,6 +15,7 @@ import pytest
 
 from thunderherd import machine, noise
 from thunderherd.catalogue import Catalogue
+from thunderherd.counting_check import CountingCheck
 from thunderherd.engine_lines import ProfileCheck
 from thunderherd.examination import Examination, Finding, Here
 from thunderherd.records import Noise
@@ -101,6 +102,7 @@ class MadeMachine:
         self.noise = made_noise()
         self.busy: tuple[Busy, ...] = ()
         self.profile = made_profile()
+        self.counting: CountingCheck | None = None
         self.put(PLAIN)
 
     def put(self, files: Files) -> None:
@@ -127,7 +129,13 @@ class MadeMachine:
     def here(self) -> Here:
         """What examinations are given of it."""
         watched = Watched(noise=self.noise, busy=self.busy)
-        return Here(catalogue=self.offered, watched=watched, allowed=NoiseTable(), profile=self.profile)
+        return Here(
+            catalogue=self.offered,
+            watched=watched,
+            allowed=NoiseTable(),
+            profile=self.profile,
+            counting=self.counting,
+        )
 
     def findings(self, examination: Examination) -> dict[str, Finding]:
         """What an examination finds, by name."""

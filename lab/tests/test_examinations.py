@@ -27,6 +27,8 @@ from made_machines import (
 
 from thunderherd import machine
 from thunderherd.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
+from thunderherd.counting_check import CountingCheck, counting_check, cpu_of_requests
+from thunderherd.engine import EngineError, catalogue
 from thunderherd.examination import Examination, Finding, Here, good
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.feature_form import Feature
@@ -144,6 +146,12 @@ CASES = [
          ("none", "no driver")),
     Case("counters", "hardware events", "notable", {"sys/bus/event_source/devices/cpu": None, **GUEST},
          ("pmu=on",)),
+    Case("counters", "price of counting", "notable", words=("3.9 times", "3.5 to 4.2", "may trap"),
+         machine={"counting": CountingCheck(("cycles",), (4.2, 3.5, 3.9))}),
+    Case("counters", "price of counting", "good", words=("1.0 times", "cycles and instructions"),
+         machine={"counting": CountingCheck(("cycles", "instructions"), (0.99, 1.02, 1.04))}),
+    Case("counters", "price of counting", "notable", words=("not known: no port", "table DIR --counters"),
+         machine={"counting": CountingCheck(("cycles",), (), "no port")}),
     Case("counters", "profiles", "good", words=("cycles, of whole CPUs",)),
     Case("counters", "profiles", "good",
          machine={"profile": made_profile(event="cpu-clock", why_not_cycles="no PMU")},
@@ -455,3 +463,34 @@ def test_a_run_is_pinned_by_what_is_to_be_typed(small_study_file: Path, some_cat
     overrides = [word for option, word in pairwise(given) if option == "--set"]
     study = load_study(str(small_study_file), "quick", overrides, some_catalogue)
     assert study.lab.server_cpus == study.lab.client_cpus == (cpu,)
+
+
+# What counting costs, tried for real ------------------------------------------------------------------------
+
+
+def test_what_counting_costs_is_tried_with_a_server_and_its_clients(use_engine: Path) -> None:
+    cost = cpu_of_requests(("task-clock",))
+    assert cost > 0
+    tried = counting_check(catalogue())
+    has_events = any("cycles" in each.names_of_perf and each.available for each in catalogue().counters)
+    if not (has_events and machine.is_guest()):
+        assert tried is None
+        return
+    assert tried is not None and tried.reason is None and len(tried.ratios) == 3
+    assert tried.events[0] == "cycles" and tried.median > 0
+
+
+def test_it_is_not_tried_where_there_is_nothing_to_try(
+    monkeypatch: pytest.MonkeyPatch, some_catalogue: Catalogue
+) -> None:
+    def never(counters: tuple[str, ...]) -> int:
+        raise EngineError("no port")
+
+    monkeypatch.setattr("thunderherd.counting_check.cpu_of_requests", never)
+    cycles = Counter(name="of_its_own", summary="", names_of_perf=("cycles",), available=True)
+    has = some_catalogue.model_copy(update={"counters": (cycles,)})
+    monkeypatch.setattr(machine, "is_guest", lambda: True)
+    assert counting_check(some_catalogue) is None, "no such events"
+    assert counting_check(has) == CountingCheck(("cycles",), (), "no port")
+    monkeypatch.setattr(machine, "is_guest", lambda: False)
+    assert counting_check(has) is None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from thunderherd.counting_cost_words import cost_lines
 from thunderherd.figures import ABSENT, extrapolated, not_offered, number, printable
 from thunderherd.layout import prose
 from thunderherd.matrices import Cell, Matrix, Reasons, digits_for, shown_of, unit_for, why_none
@@ -30,9 +31,9 @@ from thunderherd.metrics import (
 from thunderherd.records import ContenderSummary, Summary
 from thunderherd.sweep_tables import print_matrix
 
-__all__ = ["LEGEND", "CounterTables", "asks_for_counters", "counter_tables", "print_counters"]
+__all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend", "print_counters"]
 
-LEGEND = (
+_LEGEND = (
     "What is not per anything is of the whole window, or as it was near its end. The clients' counts are of "
     "all of their load, and read when its processes have ended, a little after its time is taken: CPUs "
     "utilized may be more than there are by that much."
@@ -87,6 +88,11 @@ def counter_tables(summary: Summary, between: str = "..") -> list[CounterTables]
     ]
 
 
+def counters_legend(summary: Summary) -> list[str]:
+    """How to read the tables, and what counting changed in their figures."""
+    return [_LEGEND, *cost_lines(summary)]
+
+
 def print_counters(summary: Summary, console: Console) -> None:
     """Prints them all."""
     for tables in counter_tables(summary):
@@ -95,7 +101,8 @@ def print_counters(summary: Summary, console: Console) -> None:
             head = f"{tables.where}. " if tables.where else ""
             print_matrix(replace(matrix, caption=f"{head}{matrix.caption}"), console)
     console.print()
-    prose(console, LEGEND)
+    for line in counters_legend(summary):
+        prose(console, line)
 
 
 def _matrix(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from thunderherd import machine
+from thunderherd.counting_check import counting_check
 from thunderherd.engine import catalogue, profile_check
 from thunderherd.examination import Finding, Here, Told
 from thunderherd.examinations import EXAMINATIONS
@@ -43,7 +44,13 @@ def diagnose() -> Diagnosis:
     """Examines this machine. Takes some seconds, of which it watches for one while nothing of ours runs."""
     offered = catalogue()
     studies = studies_here(offered)
-    here = Here(catalogue=offered, watched=watch(), allowed=NoiseTable(), profile=profile_check())
+    here = Here(
+        catalogue=offered,
+        watched=watch(),
+        allowed=NoiseTable(),
+        profile=profile_check(),
+        counting=counting_check(offered),
+    )
     return Diagnosis(
         kernel=platform.release(),
         processor=_processor(),

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd import machine
 from thunderherd.catalogue import Catalogue
+from thunderherd.counting_check import CountingCheck
 from thunderherd.engine_lines import ProfileCheck
 from thunderherd.noise import NoiseLimits
 from thunderherd.watch import Watched
@@ -71,13 +72,15 @@ class Here:
     """What examinations are given that is no file.
 
     `watched` is what went on while nothing of ours ran; `allowed` how much of that a study allows where it
-    says nothing else. `profile` is what a profile would be, as the engine has tried it.
+    says nothing else. `profile` is what a profile would be, as the engine has tried it; `counting`
+    what counting the processor's events costs, where that has been tried.
     """
 
     catalogue: Catalogue
     watched: Watched
     allowed: NoiseLimits
     profile: ProfileCheck
+    counting: CountingCheck | None = None
 
 
 Look = Callable[[Here], Iterator[Finding]]

@@ -8,6 +8,7 @@ from typing import get_args
 
 from rich.console import Console
 
+from thunderherd.counting_cost_words import about_cpu_time
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
@@ -78,7 +79,14 @@ def show_explanation(
     _print_profiles(profiles, console)
     if view := noise_view(summary, [*dict.fromkeys(name for each in found for name in (each.a, each.b))]):
         print_noise(view, console)
-    for line in [*remarks(found), *reasons(found), *legend(found[0])]:
+    disturbed = summary.limits.disturbed if summary.limits else ""
+    for line in [
+        *([f"{disturbed}."] if disturbed else []),
+        *about_cpu_time(summary),
+        *remarks(found),
+        *reasons(found),
+        *legend(found[0]),
+    ]:
         prose(console, line)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from thunderherd.engine import catalogue, limit_line, limit_lines
+from thunderherd.engine import catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
-from thunderherd.limits import machine_limits
+from thunderherd.limits_measured import limits_of_lines, measured_lines
 from thunderherd.limits_tables import print_limits
 from thunderherd.study_file import unknown
+from thunderherd.study_form import NoiseTable
 
 
 def cpus_of(text: str | None) -> list[int] | None:
@@ -45,8 +46,8 @@ def show_limits(
             raise UserError(f"limits: {unknown('limit', name, offered)}")
     given = {"milliseconds": milliseconds, "rounds": rounds, "seed": seed}
     settings = {name: value for name, value in given.items() if value is not None}
-    lines = [limit_line(text) for text in limit_lines(names, cpus=cpus, settings=settings)]
-    limits = machine_limits(lines, listed)
+    lines = measured_lines(names, cpus=cpus, settings=settings, allowed=NoiseTable())
+    limits = limits_of_lines(lines, listed)
     if as_json:
         print(limits.model_dump_json(by_alias=True, indent=2))
     else:

@@ -52,6 +52,27 @@ class LimitReason(_Record):
     reason: str
 
 
+NOISE_LINE: Literal["limits_noise"] = "limits_noise"
+
+
+class LimitsNoise(_Record):
+    """What else the machine did while its limits were measured: the last line of `limits.jsonl`, which is not
+    the engine's."""
+
+    line: Literal["limits_noise"] = NOISE_LINE
+    steal_share: float = Field(description="share of the machine's CPU time that the hypervisor took away")
+    foreign_share: float = Field(description="share of it used by processes that have no part in this")
+    foreign_uncertainty: float = Field(description="two standard deviations of it: the clock is sampled")
+    throttled: int = Field(description="times that this process's control group was throttled")
+    disturbed: str = Field(description="what of it was more than a study allows a trial; empty: nothing")
+    measured: int = Field(description="how often they were measured; these are the least disturbed")
+
+    @staticmethod
+    def is_line(text: str) -> bool:
+        """Whether a line is this one."""
+        return text.startswith(f'{{"line":"{NOISE_LINE}"')
+
+
 class MachineLimits(_Record):
     """What one thing costs on this machine when nothing else is done: the price list."""
 
@@ -60,6 +81,21 @@ class MachineLimits(_Record):
     settings: dict[str, int] = Field(description="how it was measured, as the engine was told")
     figures: list[LimitFigure]
     unavailable: list[LimitReason] = Field(default_factory=list)
+    noise: LimitsNoise | None = Field(
+        default=None, description="what the machine did meanwhile; null: of a run that did not look"
+    )
+
+    @property
+    def disturbed(self) -> str:
+        """In a sentence, that the machine was not quiet when they were measured; empty where it was, or where
+        nobody looked."""
+        if self.noise is None or not self.noise.disturbed:
+            return ""
+        times = "" if self.noise.measured == 1 else f" at the quieter of {self.noise.measured} times"
+        return (
+            f"The machine's limits were measured{times} with {self.noise.disturbed}: as prices they may be "
+            "too high, and what they bound is farther from its bound than it seems"
+        )
 
     def figure(self, limit: str, place: Place = "one_cpu", bytes: int | None = None) -> LimitFigure | None:
         """That of a limit at a place and of a size; None where it was not measured."""

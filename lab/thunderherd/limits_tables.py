@@ -96,6 +96,8 @@ def print_limits(limits: MachineLimits, listed: Sequence[Limit], console: Consol
         print_facts(console, lost, indent=2)
     console.print()
     prose(console, legend(limits))
+    if limits.disturbed:
+        prose(console, f"{limits.disturbed}.", style="bold")
 
 
 def _table(rows: Sequence[LimitRow], layout: Layout) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from thunderherd.counting_cost_words import about_metrics
 from thunderherd.figures import (
     ABSENT,
     Unit,
@@ -446,6 +447,7 @@ def sweeps_legend(summary: Summary) -> list[str]:
             "Bound: requests that are in service at once (workers, but no more than clients) / mean delay."
         )
     lines += cpu_cost_lines(summary, (name for each in summary.sweeps for name in metrics_of(each)))
+    lines += about_metrics(summary, (each.metric for each in summary.sweeps))
     if summary.study.repetitions:
         lines.append(f"{estimator(summary)}; nothing is judged.")
     confidences = {

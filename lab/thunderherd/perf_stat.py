@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from thunderherd.counting_cost_words import cost_lines
 from thunderherd.figures import printable
 from thunderherd.matrices import Reasons, shown
 from thunderherd.paper_counters_form import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records import Summary
 
-__all__ = ["LEGEND", "PerfStat", "perf_stats"]
+__all__ = ["PerfStat", "perf_stat_legend", "perf_stats"]
 
-LEGEND = (
+_LEGEND = (
     "Each line is the report's, as perf stat prints it. Below it, behind \"here\", is this machine's: the "
     "estimate over all blocks, whose interval is in the tables above, and what follows from it. "
     "<not supported> is perf stat's word for an event that is not to be had, (40%) for one that was counted "
@@ -45,6 +46,11 @@ class PerfStat:
     title: str
     lines: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+def perf_stat_legend(summary: Summary) -> list[str]:
+    """How to read them, and what counting changed in our figures."""
+    return [_LEGEND, *cost_lines(summary)]
 
 
 def perf_stats(summary: Summary) -> list[PerfStat]:

@@ -82,6 +82,13 @@ def _shared_by_server(seen: Seen) -> Mapping[str, Multiplexing]:
     return {name: each.since(earlier[name]) for name, each in later.items() if name in earlier}
 
 
+def events_of_the_processor(seen: Seen) -> list[str]:
+    """The events that a trial counted on the CPU's own counters, on either side: the engine tells of these
+    for how long they had one, and of no other counter."""
+    shared = [_shared_by_server(seen), *(load.multiplexing for load in seen.client_lives or seen.loads)]
+    return [*dict.fromkeys(name for each in shared for name, told in each.items() if told.running_ns)]
+
+
 def none_came(seen: Seen) -> Iterator[str]:
     """In words, the events of which none came in the part of the time in which they were counted: all of it
     may have had some."""

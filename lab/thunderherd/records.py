@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from thunderherd.counting_cost_form import CountingCost
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
@@ -468,6 +469,11 @@ class Summary(Record):
     counted: CountedSummary | None = Field(default=None, description="null: the source has no such table")
     counting: CountingSummary | None = Field(
         default=None, description="what was counted in trials of their own; null: the run was asked for none"
+    )
+    counting_cost: CountingCost | None = Field(
+        default=None,
+        description="what counting events of the processor changed in the trials that did; null: none "
+        "did, or it was not measured",
     )
     profiles: ProfilingSummary | None = Field(default=None, description="null: the run was asked for none")
     explanations: list[Explanation] = Field(

@@ -58,7 +58,7 @@ from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.matrices import Matrix
 from thunderherd.noise_view import noise_view
 from thunderherd.papers import papers_of
-from thunderherd.perf_stat import LEGEND, perf_stats
+from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records import Interval, Summary, SweepSummary
 from thunderherd.results import load
 from thunderherd.slope_matrix import slope_matrix
@@ -165,9 +165,9 @@ def render(summary: Summary, directory: Path | None = None) -> str:
         counted_title=printable(paper_counters_matrix.counted_title(summary)),
         counted=paper_counters_matrix.counted_matrices(summary, between=" to "),
         counter_tables=counter_tables.counter_tables(summary, between=" to "),
-        counter_tables_legend=counter_tables.LEGEND,
+        counter_tables_legend=counter_tables.counters_legend(summary),
         perf_stats=perf_stats(summary),
-        perf_stats_legend=LEGEND,
+        perf_stats_legend=perf_stat_legend(summary),
         counted_legend=paper_counters_matrix.counted_legend(summary),
         charts_data=[{"id": each.id, "wide": each.wide, "narrow": each.narrow} for each in drawn],
         palette={

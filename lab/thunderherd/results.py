@@ -5,6 +5,7 @@ trials.jsonl    one line a trial, on disk before the next trial starts; the raw 
 trials.parquet  the same as a table, one row a trial (also trials.csv); written at the end
 limits.jsonl    the machine's limits, every round as it was measured, before the first trial
 counted.jsonl   the same of trials in which more was counted (`counting`); no figure beside the counts is used
+with_counters.jsonl, without_counters.jsonl  pairs of trials that tell what counting costs (`counting_cost`)
 profiles.jsonl  trials in which both sides were sampled (`profiling`), and the call stacks of their windows
 profiles/       the same folded, and as flame graphs
 unavailable.csv, extrapolated.csv  what is to be known of that table's cells
@@ -60,6 +61,7 @@ __all__ = [
 RUN, TRIALS, SUMMARY = "run.json", "trials.jsonl", "summary.json"
 UNAVAILABLE, EXTRAPOLATED = "unavailable.csv", "extrapolated.csv"
 COUNTED, LIMITS, PROFILES = "counted.jsonl", "limits.jsonl", "profiles.jsonl"
+WITH_COUNTERS, WITHOUT_COUNTERS = "with_counters.jsonl", "without_counters.jsonl"
 
 Trial = TypeVar("Trial", bound=TrialRecord)
 
@@ -81,10 +83,14 @@ unavailable.csv    by contender and column of trials.csv, why cells are empty, a
 extrapolated.csv   by trial and counter, the share of the time in which it was counted where that was not all
                 of it, since events took turns on the CPU's counters; and the columns of trials.csv that rest
                 on it, all of them extrapolated. No line: there is none
-limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round
+limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round, and
+                last what else the machine did meanwhile
 FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
 counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
                 figures only the counts are used
+with_counters.jsonl, without_counters.jsonl
+                where trials counted events of the processor: pairs of trials, with all counters and without,
+                in the form of trials.jsonl; only how one differs from the other is used
 profiles.jsonl  where both sides were sampled, in trials of their own: these, in the form of trials.jsonl,
                 with the call stacks of their windows
 profiles/       the same stacks, folded (NAME.folded of a server, NAME.clients.folded), and their flame

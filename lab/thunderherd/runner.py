@@ -15,14 +15,15 @@ from typing import Any
 
 from thunderherd import __version__, analysis, machine, noise, progress, source_csv
 from thunderherd.counting import count_run, counted, counted_so_far
-from thunderherd.engine import EngineError, catalogue, find_engine, limit_line, limit_lines
+from thunderherd.counting_cost import cost_run, cost_so_far
+from thunderherd.engine import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.figures import count
 from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
-from thunderherd.limits import machine_limits
 from thunderherd.limits_form import MachineLimits
+from thunderherd.limits_measured import limits_of_lines, measured_lines
 from thunderherd.noted_cells import write_noted_cells
 from thunderherd.profiling import profile_run, profiled
 from thunderherd.records import Summary, TrialRecord
@@ -152,6 +153,7 @@ class _Run:
                 self._report(ended)
             self._check_build()
             count_run(self.study, self.directory, self.engine, self._trial, self.show)
+            cost_run(self.study, self.directory, self._trial, self.show)
             profile_run(self.study, self.directory, self._trial, self.show)
             return self._finish()
         except KeyboardInterrupt:
@@ -192,9 +194,18 @@ class _Run:
             if lines is None:
                 self.show.say(f"measures the machine's limits first, for some {milliseconds / 1000:g} s")
                 settings = {"milliseconds": milliseconds, "seed": self.seed}
-                lines = list(limit_lines(cpus=_first_cpus(self.study), settings=settings, engine=self.engine))
+                lines = measured_lines(
+                    cpus=_first_cpus(self.study),
+                    settings=settings,
+                    engine=self.engine,
+                    allowed=self.study.noise,
+                    say=self.show.say,
+                )
                 self.directory.keep_limits(lines)
-            return machine_limits(map(limit_line, lines), catalogue(self.engine).limits)
+            found = limits_of_lines(lines, catalogue(self.engine).limits)
+            if found.disturbed:
+                self.notes.append(found.disturbed)
+            return found
         except (EngineError, ValueError) as error:
             self.notes.append(f"the machine's limits are not known: {error}")
             self.show.say(self.notes[-1])
@@ -334,8 +345,11 @@ class _Run:
             ],
             limits=self.limits,
         )
-        counting = counted_so_far(self.study, self.directory, catalogue(self.engine))
-        summary = with_counted_points(summary.model_copy(update={"counting": counting}))
+        apart = {
+            "counting": counted_so_far(self.study, self.directory, catalogue(self.engine)),
+            "counting_cost": cost_so_far(self.study, self.directory),
+        }
+        summary = with_counted_points(summary.model_copy(update=apart))
         summary = self._with_profiles(summary)
         why = best_against_others(summary, self.directory.trials)
         summary = summary.model_copy(update={"explanations": why})

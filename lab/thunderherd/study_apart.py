@@ -9,9 +9,11 @@ from typing import TypeVar
 from thunderherd.apart_form import ApartTable
 from thunderherd.catalogue import Catalogue
 from thunderherd.counter_names import called
+from thunderherd.counting_cost_form import MOST_CONTENDERS, CostTable
 from thunderherd.counting_form import WHAT_EXPLAINS, CountingTable
 from thunderherd.study_checks import check_counter
 from thunderherd.study_file import Problems, unknown
+from thunderherd.study_form import StudyForm
 from thunderherd.study_resolved import Contender, Sweep
 
 Table = TypeVar("Table", bound=ApartTable)
@@ -52,6 +54,27 @@ def set_apart(
         ]
         chosen = [*main, *at_points] if table.at_both_ends else main or at_points
     return table.model_copy(update={"contenders": chosen})
+
+
+def cost_apart(
+    form: StudyForm,
+    contenders: Sequence[Contender],
+    sweeps: Sequence[Sweep],
+    absent: Mapping[str, str],
+    problems: Problems,
+) -> CostTable:
+    """Whose trials tell what counting costs. None of a study that asks for no counter; without names a few of
+    those that `set_apart` names, spread evenly, and no control: it varies another contender."""
+    table = set_apart("counting_cost", form.counting_cost, contenders, sweeps, absent, problems)
+    if not form.measure.counters:
+        return table.model_copy(update={"contenders": []})
+    if form.counting_cost.contenders:
+        return table
+    controls = {each.name for each in contenders if each.control_of is not None}
+    own = [name for name in table.contenders if name not in controls]
+    few = min(len(own), MOST_CONTENDERS)
+    chosen = {own[round(place * (len(own) - 1) / max(1, few - 1))] for place in range(few)}
+    return table.model_copy(update={"contenders": [name for name in own if name in chosen]})
 
 
 def check_counters(table: CountingTable, catalogue: Catalogue, problems: Problems) -> CountingTable:

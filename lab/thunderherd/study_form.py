@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
+from thunderherd.counting_cost_form import CostTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.lab_words import QUANTITIES
@@ -486,6 +487,7 @@ class StudyForm(Table):
     lab: LabTable = Field(default=LabTable(), description="a table [lab]")
     noise: NoiseTable = Field(default=NoiseTable(), description="a table [noise]")
     counting: CountingTable = Field(default=CountingTable(), description="a table [counting]")
+    counting_cost: CostTable = Field(default=CostTable(), description="a table [counting_cost]")
     profiling: ProfilingTable = Field(default=ProfilingTable(), description="a table [profiling]")
     scale: ScaleTable | None = Field(default=None, description="a table [scale]")
     queueing_bound: BoundTable | None = Field(default=None, description="a table [queueing_bound]")

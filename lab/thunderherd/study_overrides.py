@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from thunderherd.agreements import Product
 from thunderherd.catalogue import Catalogue, Way
+from thunderherd.counting_cost_form import CostTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
@@ -69,6 +70,7 @@ class SettableKeys:
             "lab": LabTable,
             "noise": NoiseTable,
             "counting": CountingTable,
+            "counting_cost": CostTable,
             "profiling": ProfilingTable,
             "comparisons": ComparisonsTable,
         }

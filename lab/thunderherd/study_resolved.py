@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.agreements import SettingValue
 from thunderherd.catalogue import Makes
+from thunderherd.counting_cost_form import CostTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
 from thunderherd.errors import UserError
@@ -334,8 +335,8 @@ class Study(_Resolved):
     declared ones that do not take part in this run, and why. `comparisons` is the declared family. With
     `repetitions` there are so many blocks and no verdicts: one look that spends no alpha. `digest` is the
     SHA-256 of all that follows from the file, the size and the overrides, but not of where the file lies.
-    `notes` belong beside every figure. `counting` and `profiling` name those with trials of
-    their own after all else.
+    `notes` belong beside every figure. `counting`, `counting_cost` and `profiling` name those
+    with trials of their own after all else.
     """
 
     name: str
@@ -355,6 +356,7 @@ class Study(_Resolved):
     lab: Lab
     noise: Noise
     counting: CountingTable = CountingTable()
+    counting_cost: CostTable = CostTable(trials=0)
     profiling: ProfilingTable = ProfilingTable()
     notes: tuple[str, ...]
     inconsistencies: tuple[Inconsistency, ...]

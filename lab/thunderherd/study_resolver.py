@@ -13,7 +13,7 @@ from thunderherd.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
 from thunderherd.metrics import better_of
 from thunderherd.records import PaperFigure, SweepPoint
-from thunderherd.study_apart import check_counters, set_apart
+from thunderherd.study_apart import check_counters, cost_apart, set_apart
 from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study_configurations import (
     MAIN,
@@ -156,6 +156,7 @@ class Resolver:
         self._check_ends(resolved)
         counted = check_counters(form.counting, self.catalogue, problems)
         counting = set_apart("counting", counted, contenders, sweeps, absent, problems)
+        cost = cost_apart(form, contenders, sweeps, absent, problems)
         profiling = set_apart("profiling", form.profiling, contenders, sweeps, absent, problems)
         # Of a file that had to be mended, neither the family nor alpha are sure.
         checks.check_size(form, self.size, sweep_names, len(family) if self.whole else None, problems)
@@ -178,6 +179,7 @@ class Resolver:
             lab=lab_of(form.lab, self.catalogue),
             noise=Noise.model_validate(form.noise.model_dump()),
             counting=counting,
+            counting_cost=cost,
             profiling=profiling,
             notes=tuple(self._notes(contenders, load, missing)),
             inconsistencies=paper.inconsistencies,

@@ -19,7 +19,7 @@ from thunderherd.matrices import (
     sweeps_legend,
 )
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
-from thunderherd.perf_stat import LEGEND, perf_stats
+from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 from thunderherd.slope_matrix import slope_matrix
@@ -80,8 +80,8 @@ def print_counted(summary: Summary, console: Console) -> None:
         for note in output.notes:
             head, _, text = note.partition(" ")
             prose(console, text, head=f"{head} ")
-    if perf_stats(summary):
-        prose(console, LEGEND)
+    for line in perf_stat_legend(summary) if perf_stats(summary) else ():
+        prose(console, line)
 
 
 def print_main_further(summary: Summary, console: Console) -> None:

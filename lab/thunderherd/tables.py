@@ -19,6 +19,7 @@ from rich.text import Text
 
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.counter_tables import asks_for_counters
+from thunderherd.counting_cost_words import about_metrics, cost_lines
 from thunderherd.figures import (
     ABSENT,
     count,
@@ -269,6 +270,7 @@ def legend(summary: Summary) -> list[str]:
     lines += [f"{estimator(summary)}{intervals}."] if main else []
     shown = [study.metric, main_substitute(summary)]
     lines += cpu_cost_lines(summary, (name for name in shown if name)) if main else []
+    lines += about_metrics(summary, [study.metric]) if main else []
     if any(each.clients_per_worker for each in main):
         measured = study.connections_per_trial
         number = "" if measured is None else f"{measured:,} "
@@ -321,11 +323,11 @@ def run_line(summary: Summary) -> str:
 
 
 def warnings(summary: Summary) -> list[str]:
-    """What belongs beside every figure: the run's notes, and why trials were invalid."""
+    """What belongs beside every figure: notes of the run, what counting changed, why trials were invalid."""
     reasons = [
         f"{count(times, 'trial')} invalid: {why}" for why, times in summary.trials.invalid_reasons.items()
     ]
-    return [*summary.study.notes, *reasons]
+    return [*summary.study.notes, *cost_lines(summary), *reasons]
 
 
 # Printing
@@ -485,5 +487,6 @@ def pairs_legend(summary: Summary) -> list[str]:
     if confidences:
         lines.append(f"Intervals: {percent(min(confidences))}, each for its own pair.")
     lines += _about_counts(summary)
+    lines += about_metrics(summary, (pair.metric for pair in summary.pairs))
     lines.append("Smallest detectable: the difference that a run like this finds four times out of five.")
     return lines

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from thunderherd.counting_cost_words import about_cpu_time
 from thunderherd.counting_form import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
 from thunderherd.explained import is_first
 from thunderherd.explanation_words import (
@@ -66,7 +67,12 @@ def why_view(summary: Summary, directory: Path | None = None) -> WhyView | None:
         explanations=[decomposition(each) for each in summary.explanations],
         sentences=[printable(sentence(each)) for each in summary.explanations if is_first(summary, each.a)],
         at_points=_at_points(summary),
-        legend=[*remarks(summary.explanations), *legend(summary.explanations[0])]
+        legend=[
+            *([f"{summary.limits.disturbed}."] if summary.limits and summary.limits.disturbed else []),
+            *about_cpu_time(summary),
+            *remarks(summary.explanations),
+            *legend(summary.explanations[0]),
+        ]
         if summary.explanations
         else [],
         counted=[*_counted(summary, counting)] if counting else [],

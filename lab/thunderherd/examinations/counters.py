@@ -92,6 +92,37 @@ def processor_events(here: Here) -> Iterator[Finding]:
     )
 
 
+CHEAP = 1.05
+"""A request that is dearer than by this factor when its events are counted is no more the same."""
+
+
+def price_of_counting(here: Here) -> Iterator[Finding]:
+    """What counting events of the processor costs a virtual machine, whose hypervisor may trap each access to
+    the counters; as was tried with a small server and its clients."""
+    tried = here.counting
+    if tried is None:
+        return
+    told = (
+        "a run whose trials count events of the processor measures that with its own contenders, and says it "
+        "beside its figures, as `thunderherd table DIR --counters` does"
+    )
+    if tried.reason is not None:
+        means = f"this is a virtual machine, whose hypervisor may trap each access to its counters; {told}"
+        yield notable("price of counting", f"not known: {tried.reason}", means)
+        return
+    names, median = " and ".join(tried.events), tried.median
+    seen = f"{median:.1f} times the CPU time ({min(tried.ratios):.1f} to {max(tried.ratios):.1f})"
+    of = f"of a request with a thread of its own, when {names} are counted, in {len(tried.ratios)} pairs"
+    if median <= CHEAP:
+        yield good("price of counting", seen, of)
+        return
+    means = (
+        f"{of}: this is a virtual machine, whose hypervisor may trap each access to the CPU's counters. "
+        f"Figures of time and cycles are of a program that is slowed down so much; {told}"
+    )
+    yield notable("price of counting", seen, means)
+
+
 SAMPLE_RATE, SYMBOLS = "kernel.perf_event_max_sample_rate", "kernel.kptr_restrict"
 SCOPES = {"cpus": "of whole CPUs", "tree": "of its own processes alone"}
 
@@ -222,6 +253,7 @@ EXAMINATION = Examination(
         permission,
         counters,
         processor_events,
+        price_of_counting,
         profiles,
         sample_rate,
         kernel_symbols,

@@ -1,0 +1,188 @@
+"""Measures what counting the processor's events costs: pairs of trials, with the study's counters and without
+any, after all that are judged.
+
+A virtual machine's hypervisor may trap each access to the processor's counters, and then every switch of a
+process that is counted is dear. The pairs are in `with_counters.jsonl` and `without_counters.jsonl` of a
+run's directory, in the form of `trials.jsonl`; none of them is judged or shown but as a ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from thunderherd.counting_cost_form import ContenderCost, CostRatio, CountingCost
+from thunderherd.figures import count
+from thunderherd.metrics import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
+from thunderherd.progress import Progress
+from thunderherd.readouts import events_of_the_processor
+from thunderherd.records import TrialRecord
+from thunderherd.results import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
+from thunderherd.samples import hodges_lehmann
+from thunderherd.study import Contender, Study
+from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
+
+CPU_TIMES = ("server_cpu_per_request", "client_cpu_per_request")
+"""What counting costs both sides, in every trial."""
+
+FEW_SECONDS, SHARE_OF_RUN = 30.0, 0.1
+"""No further pairs are begun once they have taken that long, or that share of all judged trials if it is
+more; the first pair of each contender always is."""
+
+
+def cost_run(study: Study, directory: RunDirectory, trial: MakeTrial, show: Progress) -> None:
+    """Makes the pairs that the study asks for and the run's directory lacks, if its trials counted events of
+    the processor. Call it from the main thread."""
+    if not study.counting_cost.is_asked_for or not (events := events_counted(study, directory.trials)):
+        return
+    both = Pairs.of(study, directory)
+    missing = both.missing()
+    allowed = max(FEW_SECONDS, SHARE_OF_RUN * sum(each.wall_seconds for each in directory.trials))
+    if not missing or (missing[0].number > 1 and both.seconds() > allowed):
+        return
+    names = count(len(study.counting_cost.contenders), "contender")
+    show.say(
+        f"measures what counting {_some(events)} costs: at most "
+        f"{count(study.counting_cost.trials, 'pair')} of trials of {names}, begun within {allowed:.0f} s"
+    )
+    for place in missing:
+        if place.number > 1 and both.seconds() > allowed:
+            return
+        both.make(place, trial, show)
+
+
+def events_counted(study: Study, trials: Iterable[TrialRecord]) -> list[str]:
+    """The events of the processor that valid trials counted, as the engine has told, in the study's order."""
+    found = {name for each in trials if each.valid for name in events_of_the_processor(each)}
+    return [name for name in study.measure.counters_asked if name in found]
+
+
+def _some(names: Sequence[str]) -> str:
+    """`cpu_cycles`, `cpu_cycles and 7 more events`."""
+    more = f" and {count(len(names) - 1, 'more event')}" if len(names) > 1 else ""
+    return f"{names[0]}{more} of the processor"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of a run: the trials with counters, and those without."""
+
+    study: Study
+    counted: TrialsApart[TrialRecord]
+    plain: TrialsApart[TrialRecord]
+
+    @classmethod
+    def of(cls, study: Study, directory: RunDirectory) -> Pairs:
+        """With those that lie there already."""
+        table = study.counting_cost
+        return cls(
+            study,
+            TrialsApart.of(study, table, directory, WITH_COUNTERS, TrialRecord),
+            TrialsApart.of(study, table, directory, WITHOUT_COUNTERS, TrialRecord),
+        )
+
+    def missing(self) -> list[Place]:
+        """Those of which a trial is still to be made, in their order: a pair of each contender, then another
+        of each."""
+        found = {*self.counted.missing(), *self.plain.missing()}
+        return sorted(found, key=lambda place: (place.number, place.position))
+
+    def seconds(self) -> float:
+        """What they have taken so far."""
+        return sum(each.wall_seconds for each in (*self.counted.done, *self.plain.done))
+
+    def make(self, place: Place, trial: MakeTrial, show: Progress) -> None:
+        """Makes what is missing of a pair; which of both is first alternates, so that what a trial leaves
+        behind for the next falls on both alike."""
+        both = [
+            (self.counted, self.study, "was not measured with its counters"),
+            (self.plain, without_counters(self.study), "was not measured without its counters"),
+        ]
+        for trials, asked, failed in both if (place.number + place.position) % 2 else reversed(both):
+            if place not in trials.missing():
+                continue
+
+            def made(contender: Contender, attempt: int, asked: Study = asked) -> TrialRecord:
+                return trial(asked, contender, block=place.number, position=place.position, attempt=attempt)
+
+            trials.make(place, made, show, failed)
+
+    def complete(self, name: str) -> Iterator[tuple[TrialRecord, TrialRecord]]:
+        """The pairs of a contender whose trials are both valid: with counters, without."""
+        plain = {each.block: each for each in self.plain.done if each.valid and each.contender == name}
+        for each in self.counted.done:
+            if each.valid and each.contender == name and each.block in plain:
+                yield each, plain[each.block]
+
+
+def without_counters(study: Study) -> Study:
+    """The study with nothing counted besides what every trial tells."""
+    measure = study.measure.model_copy(update={"counters": {}, "states": ()})
+    return study.model_copy(update={"measure": measure})
+
+
+def cost_so_far(study: Study, directory: RunDirectory) -> CountingCost | None:
+    """What the pairs of a run say; None where there are none."""
+    if not study.counting_cost.is_asked_for:
+        return None
+    pairs = Pairs.of(study, directory)
+    told = [_cost(study, pairs, name) for name in study.counting_cost.contenders]
+    if not any(each.ratios for each in told):
+        return None
+    return CountingCost(
+        events=events_counted(study, pairs.counted.done),
+        counters=study.measure.counters_asked,
+        pairs=study.counting_cost.trials,
+        contenders=told,
+    )
+
+
+def _cost(study: Study, pairs: Pairs, name: str) -> ContenderCost:
+    both = [*pairs.complete(name)]
+    found = [ratio_of(metric, both, 1 - study.measure.alpha) for metric in metrics_of(study, name)]
+    ratios = [each for each in found if each is not None]
+    if ratios:
+        return ContenderCost(contender=name, ratios=ratios)
+    reasons = [
+        reason
+        for each in (*pairs.counted.done, *pairs.plain.done)
+        if each.contender == name and not each.valid
+        for reason in each.invalid_reasons
+    ]
+    why = "; ".join(dict.fromkeys(reasons)) or "the run ended before it had a pair of trials"
+    return ContenderCost(contender=name, ratios=[], why=why)
+
+
+def metrics_of(study: Study, name: str) -> list[str]:
+    """What is compared of a contender: both sides' CPU time, and what its verdicts rest on where a trial
+    without counters tells it."""
+    contender = study.contender(name)
+    judged = {contender.metric, *(each.metric for each in study.sweeps if contender.base in each.contenders)}
+    if SHARE_OF_CEILING in judged:
+        judged.add(PAYLOAD_RATE)
+    return [*CPU_TIMES, *(each for each in METRICS if each in judged and each not in CPU_TIMES)]
+
+
+def ratio_of(
+    metric: str, both: Iterable[tuple[TrialRecord, TrialRecord]], confidence: float
+) -> CostRatio | None:
+    """The ratio of a metric over pairs, with counters to without; None where none tells both."""
+    logs = []
+    for counted, plain in both:
+        more, less = ((each.metrics or {}).get(metric) for each in (counted, plain))
+        if more and less and more > 0 and less > 0:
+            logs.append(math.log(more / less))
+    if not logs:
+        return None
+    found = hodges_lehmann(logs, confidence)
+    return CostRatio(
+        metric=metric,
+        value=math.exp(found.value),
+        low=None if found.low is None else math.exp(found.low),
+        high=None if found.high is None else math.exp(found.high),
+        confidence=found.confidence,
+        least=math.exp(min(logs)),
+        most=math.exp(max(logs)),
+        pairs=found.n,
+    )
