@@ -117,10 +117,10 @@ def trial(design: str, back_end: str, count: int) -> Made:
     """A server and so many connections of as few loads as may have them."""
     server_cpus, client_cpus = two_places()
     processes = processes_for(count)
-    common = {"clients": 8, "connections": "kept", "bytes": 64}
+    common: dict[str, SettingValue] = {"clients": 8, "connections": "kept", "bytes": 64}
     # Loads that begin together have their windows one after another, as their connections are made.
     milliseconds = int(1000 * window(count)) + 1000 * (processes - 1)
-    settings = {
+    settings: dict[str, SettingValue] = {
         **common, "clients": -(-count // processes), "back_end": back_end,
         "timeout_milliseconds": int(1000 * PATIENCE_SECONDS),
         "source_addresses": -(-count // CONNECTIONS_OF_AN_ADDRESS),

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from thunderherd import noise
-from thunderherd.catalogue import Limit, SettingValue
+from thunderherd.agreements import SettingValue
+from thunderherd.catalogue import Limit
 from thunderherd.engine import limit_line, limit_lines
 from thunderherd.limits import machine_limits
 from thunderherd.limits_form import LimitsNoise, MachineLimits
