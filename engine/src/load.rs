@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::about::About;
 use crate::address::Address;
@@ -48,6 +48,19 @@ pub struct Load {
     /// Makes them. Only what keeps the load from being run at all is an error; what fails in it is tallied.
     pub run: fn(&'static LoadRun) -> Result<()>,
 }
+
+/// What most loads have in common: the end of their entry is `..COMMON`.
+pub const COMMON: Load = Load {
+    about: About { summary: "", source: "" },
+    waits: Waits::InTheCall,
+    settings: &[],
+    workers: |_| 1,
+    requests: &[],
+    duration: None,
+    without_primitives: None,
+    requirements: &[],
+    run: |_| bail!("a load makes its requests in a way of its own"),
+};
 
 impl Load {
     /// How many requests it makes when nothing fails; `None` where it ends by time.

@@ -13,7 +13,6 @@ from thunderherd.catalogue import USUAL_DESIGN, Catalogue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
 
-WORKLOAD = "bytes"
 EVENTS = ("cycles", "instructions")
 """As perf calls them: what most studies of events ask for first."""
 PAIRS = 3
@@ -48,17 +47,17 @@ def counting_check(offered: Catalogue) -> CountingCheck | None:
         for number in range(PAIRS):
             # Which is first alternates: what one leaves behind for the next falls on both alike.
             sets: list[tuple[str, ...]] = [(), events] if number % 2 else [events, ()]
-            costs = {counters: cpu_of_requests(counters) for counters in sets}
+            costs = {counters: cpu_of_requests(offered.workloads[0].name, counters) for counters in sets}
             pairs.append(costs[events] / costs[()])
     except (EngineError, UserError, machine.Unavailable, OSError, ZeroDivisionError) as error:
         return CountingCheck(events, (), str(error))
     return CountingCheck(events, tuple(pairs))
 
 
-def cpu_of_requests(counters: tuple[str, ...]) -> int:
+def cpu_of_requests(workload: str, counters: tuple[str, ...]) -> int:
     """Nanoseconds of CPU of some requests, both sides' whole lives together."""
-    with Server(USUAL_DESIGN, workload=WORKLOAD, counters=counters) as server:
-        load = start_load(WORKLOAD, server.ready.address, settings=dict(SETTINGS), counters=counters)
+    with Server(USUAL_DESIGN, workload=workload, counters=counters) as server:
+        load = start_load(workload, server.ready.address, settings=dict(SETTINGS), counters=counters)
         try:
             result = load.wait(PATIENCE_SECONDS)
         finally:

@@ -8,9 +8,8 @@ use anyhow::{Context, Result};
 
 use crate::about::About;
 use crate::course::{Client, Course};
-use crate::load::{LOOPS, Load, LoadRun, THINK};
+use crate::load::{COMMON, LOOPS, Load, LoadRun, THINK};
 use crate::pool::report;
-use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
 use crate::sys::process::{self, Ended};
 use crate::sys::signal;
@@ -20,14 +19,12 @@ pub static ENTRY: Load = Load {
         summary: "Children, each waiting for its reply before it asks again; a connection for every request",
         source: "UNP volume 1, third edition, section 30.3",
     },
-    waits: Waits::InTheCall,
     settings: &[CHILDREN, LOOPS, THINK],
     workers: |settings| settings.integer(CHILDREN.name) as usize,
     requests: &[CHILDREN, LOOPS],
     duration: None,
-    without_primitives: None,
-    requirements: &[],
     run,
+    ..COMMON
 };
 
 const CHILDREN: Setting = Setting {

@@ -13,11 +13,10 @@ use anyhow::{Error, Result};
 use crate::about::About;
 use crate::course::{Client, Course, RAMP, requests_each};
 use crate::edges::Edges;
-use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
+use crate::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::Measure;
 use crate::mistake::in_words;
 use crate::own_memory;
-use crate::primitive::Waits;
 use crate::sys::{signal, thread};
 use crate::tally::ErrorKind;
 
@@ -26,14 +25,12 @@ pub static ENTRY: Load = Load {
         summary: "Threads, each waiting for its reply before it asks again; connections kept or one for every request",
         source: "the client programs of cse232-a2 and erss-hw4; pthread_create(3)",
     },
-    waits: Waits::InTheCall,
     settings: &[CLIENTS, CONNECTIONS, LOOPS, MILLISECONDS, WARM_UP, THINK],
     workers: clients,
     requests: &[CLIENTS, LOOPS],
     duration: Some(&MILLISECONDS),
-    without_primitives: None,
-    requirements: &[],
     run,
+    ..COMMON
 };
 
 /// Room for the buffers on a client's stack several times over; thousands of threads fit into little memory.
