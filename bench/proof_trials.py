@@ -172,12 +172,16 @@ def unloaded(spin: int, rate: float, seconds: float) -> float:
     return mean(openly({"spin_microseconds": spin}, rate, seconds, "constant", clients=8).load)
 
 
-def complaints(name: str, result: LoadResult) -> list[str]:
-    """What the load itself found wrong with what it measured, and how late it was."""
+def lateness(name: str, result: LoadResult) -> list[str]:
+    """How late the load was."""
     lag = result.scheduled and result.scheduled.send_lag
-    late = [f"{name}: sent late by {lag.p99_ns / 1e3:.1f} µs (99th percentile)"] if lag and lag.p99_ns else []
+    return [f"{name}: sent late by {lag.p99_ns / 1e3:.1f} µs (99th percentile)"] if lag and lag.p99_ns else []
+
+
+def complaints(name: str, result: LoadResult) -> list[str]:
+    """What the load itself found wrong with what it measured."""
     checks = result.validity.checks if result.validity else []
-    return late + [f"{name}: {each.name}: {each.words}" for each in checks if each.holds is False]
+    return [f"{name}: {each.name}: {each.words}" for each in checks if each.holds is False]
 
 
 def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
@@ -228,6 +232,7 @@ def freeze(scale: float, seed: int, tolerance: float = 0.02) -> Attempt:
         f"which keep the server busy for {utilisation:.3f} of the rest",
         f"the closed loop, with {per_second:,.0f} requests a second, reports 99 % within "
         f"{blind.get_value_at_percentile(99) / 1e6:.3f} ms; the open loop {findings[2].measured:.3f} ms",
+        *lateness("open", seen),
         *complaints("open", seen),
     ]
     return Attempt(findings, remarks)
@@ -254,7 +259,7 @@ def delay(scale: float, seed: int, tolerance: float = 0.01) -> Attempt:
         for each in order.sample(DELAYS, len(DELAYS)):
             result = openly({"spin_microseconds": each}, DELAY_RATE, seconds, "constant", clients=8).load
             seen[each].append(latency(result).histogram or "")
-            said += complaints(f"{each} µs", result)[1:]
+            said += complaints(f"{each} µs", result)
     medians = [merged(seen[each]).get_value_at_percentile(50) / 1e3 for each in DELAYS]
     fitted = statistics.linear_regression(DELAYS, medians)
     slopes = [
@@ -311,7 +316,7 @@ def queue(scale: float, seed: int, tolerances: Mapping[float, float] | None = No
             f"of wake-ups {too_much:.1f} µs too many at most; "
             f"CPU time of the server {ran.server_microseconds:.1f} µs a request"
         )
-        said += complaints(f"{utilisation:g}", result)
+        said += lateness(f"{utilisation:g}", result) + complaints(f"{utilisation:g}", result)
     remarks = [
         f"of so many requests the mean's standard error is a {STANDARD_ERRORS:g}th of the tolerance",
         *said,
