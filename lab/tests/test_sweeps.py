@@ -344,7 +344,6 @@ REFUSED = [
         "metrics",
         'known of a whole life only: give trial = "whole_life"',
     ),
-    ('["voluntary_switches_per_connection"]', '["latency_p99_seconds"]', "metrics", "of one load process"),
     ('axis = "logarithmic"', 'axis = "log"', "axis", "allowed: linear, logarithmic"),
     ('axis = "logarithmic"', 'compare = "all"', "compare", "allowed: pairs, none"),
     ('file = "paper.csv"', 'file = "papr.csv"', "papr", "cannot be read"),
