@@ -285,6 +285,8 @@ MANY_RESET = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tc
 MANY_FIN = (Peer("neper tcp_crr", "tcp_crr", NEPER, lambda run: neper_many("tcp_crr", run, "--time-wait")),)
 """Of itself neper's client ends its connections with RST."""
 
+EVERY = (*STREAMS, *BLOCKING, *SPINNING, *MANY_KEPT, *MANY_RESET, *MANY_FIN)
+
 
 def missing(peers: Sequence[Peer]) -> list[str]:
     """What cannot be had here, and how to come by it, each tool once."""
@@ -294,7 +296,7 @@ def missing(peers: Sequence[Peer]) -> list[str]:
 
 def other_congestion(name: str, where: Place, congestion: str) -> str:
     """What a peer that cannot be told has instead of the congestion control of all others; else nothing."""
-    untold = any(peer.name == name and not peer.is_told for peer in (*STREAMS, *BLOCKING, *SPINNING))
+    untold = any(peer.name == name and not peer.is_told for peer in EVERY)
     return f" ({where.congestion})" if untold and where.congestion != congestion else ""
 
 

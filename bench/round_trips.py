@@ -11,15 +11,13 @@ import argparse
 from dataclasses import dataclass
 
 import peers
-from common import PATIENCE_SECONDS
 from contest import Comparison, Contest, Seen, held, middle
+from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
 from places import NAMES, Place, place
 from streams import PEER_SECONDS
 from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.labs import USUAL
 
-WARM_UP_MILLISECONDS = 100
 OTHER_SECONDS = 0.3
 APART, TOGETHER, SPINNING = "sleeping, two CPUs", "sleeping, one CPU", "spinning, two CPUs"
 
@@ -82,11 +80,6 @@ def run(given: argparse.Namespace) -> None:
             show(cell(where, given), where, given)
 
 
-def labelled(kind: str, name: str) -> str:
-    """A form under its kind; the same may be in several."""
-    return f"{kind}: {name}"
-
-
 def comparisons() -> list[Comparison]:
     """Each kind by itself, and our best that spins against the best peer that sleeps."""
     names = {
@@ -118,45 +111,23 @@ def cell(where: Place, given: argparse.Namespace) -> Contest:
 
 
 def ours(form: Form, where: Place, milliseconds: int, congestion: str) -> Seen:
-    """Echoes of one byte on one kept connection, one after another, with TCP_NODELAY as peers have it."""
-    both: dict[str, SettingValue] = {"congestion": congestion}
-    with Server(
-        "thread_per_client",
-        workload="echo",
+    """Echoes of one byte on one kept connection, one after another."""
+    settings: dict[str, SettingValue] = {
+        "bytes": 1,
+        "clients": 1,
+        "connections": "kept",
+        "milliseconds": milliseconds,
+    }
+    return echoes(
+        form.name,
+        where,
+        design="thread_per_client",
+        load="closed_threads",
+        settings=settings,
+        congestion=congestion,
         primitive=form.primitive,
         receive=form.receive,
-        settings=both,
-        cpus=where.server.cpus,
-        listen=f"{where.address}:0",
-        network_namespace=where.server.namespace,
-    ) as server:
-        load = start_load(
-            "echo",
-            f"{where.address}:{server.ready.port}",
-            kind="closed_threads",
-            primitive=form.primitive,
-            receive=form.receive,
-            settings={
-                **both,
-                "bytes": 1,
-                "clients": 1,
-                "connections": "kept",
-                "milliseconds": milliseconds,
-                "warm_up_milliseconds": WARM_UP_MILLISECONDS,
-            },
-            cpus=where.client.cpus,
-            network_namespace=where.client.namespace,
-        )
-        try:
-            result = load.wait(PATIENCE_SECONDS)
-        finally:
-            load.end()
-    window = result.window
-    if result.tally.errors:
-        raise EngineError(f"{form.name}: {result.first_error}")
-    if window is None or not window.requests:
-        raise EngineError(f"{form.name}: no reply came in the window: others keep the CPUs busy")
-    return Seen(window.requests * 1e9 / (window.ended_monotonic_ns - window.started_monotonic_ns))
+    )
 
 
 def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
@@ -183,11 +154,6 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
     for reason in not_here():
         print(f"not here: {reason}")
     print(flush=True)
-
-
-def short(name: str | None) -> str:
-    """A form without its kind; "-" where none was chosen."""
-    return "-" if name is None else name.partition(": ")[2]
 
 
 def figure(contest: Contest, name: str | None) -> str:

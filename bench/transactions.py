@@ -11,15 +11,13 @@ import argparse
 from dataclasses import dataclass
 
 import peers
-from common import PATIENCE_SECONDS
 from contest import Comparison, Contest, Seen, held, middle
+from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
 from places import NAMES, Place, place
 from streams import PEER_SECONDS
 from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.labs import USUAL
 
-WARM_UP_MILLISECONDS = 100
 OTHER_SECONDS = 0.4
 KEPT, RESET, FIN = "connections kept", "connection each, RST", "connection each, FIN"
 ENDS = {KEPT: "fin", RESET: "reset", FIN: "fin"}
@@ -87,11 +85,6 @@ def run(given: argparse.Namespace) -> None:
             show(cell(where, given), where, given)
 
 
-def labelled(kind: str, name: str) -> str:
-    """A form under its kind; the same may be in several."""
-    return f"{kind}: {name}"
-
-
 def cell(where: Place, given: argparse.Namespace) -> Contest:
     """All kinds together."""
     forms = {labelled(kind, form.name): (kind, form) for kind in KINDS for form in FORMS}
@@ -119,43 +112,23 @@ def cell(where: Place, given: argparse.Namespace) -> Contest:
 
 
 def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen:
-    """Echoes on as many connections at a time, with TCP_NODELAY as peers have it; every byte is checked."""
-    both: dict[str, SettingValue] = {"congestion": given.congestion}
-    with Server(
-        form.design,
-        workload="echo",
-        settings=both,
-        cpus=where.server.cpus,
-        listen=f"{where.address}:0",
-        network_namespace=where.server.namespace,
-    ) as server:
-        load = start_load(
-            "echo",
-            f"{where.address}:{server.ready.port}",
-            kind="closed_connections",
-            settings={
-                **both,
-                "bytes": given.bytes,
-                "clients": peers.FLOWS,
-                "connections": "kept" if kind == KEPT else "per_request",
-                "closing": ENDS[kind],
-                "back_end": form.back_end,
-                "milliseconds": given.milliseconds,
-                "warm_up_milliseconds": WARM_UP_MILLISECONDS,
-            },
-            cpus=where.client.cpus,
-            network_namespace=where.client.namespace,
-        )
-        try:
-            result = load.wait(PATIENCE_SECONDS)
-        finally:
-            load.end()
-    window = result.window
-    if result.tally.errors:
-        raise EngineError(f"{form.name}: {result.first_error}")
-    if window is None or not window.requests:
-        raise EngineError(f"{form.name}: no reply came in the window: others keep the CPUs busy")
-    return Seen(window.requests * 1e9 / (window.ended_monotonic_ns - window.started_monotonic_ns))
+    """Echoes on as many connections at a time."""
+    settings: dict[str, SettingValue] = {
+        "bytes": given.bytes,
+        "clients": peers.FLOWS,
+        "connections": "kept" if kind == KEPT else "per_request",
+        "closing": ENDS[kind],
+        "back_end": form.back_end,
+        "milliseconds": given.milliseconds,
+    }
+    return echoes(
+        form.name,
+        where,
+        design=form.design,
+        load="closed_connections",
+        settings=settings,
+        congestion=given.congestion,
+    )
 
 
 def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
@@ -164,12 +137,13 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
         f"Requests of {given.bytes} bytes a second, on {peers.FLOWS} connections at a time, {where.title}, "
         f"{given.congestion}:\nthe median of {given.judging} rounds (least..most) apart from the choice\n"
     )
-    print(f"{'':22}{'ours':>26}{'':30}{'best peer':>20}{'':30}{'ours : peer':>24}")
+    print(f"{'':22}{'ours':>26}{'':30}{'best peer':>30}{'':30}{'ours : peer':>24}")
     for outcome in contest.outcomes:
         mine, theirs = outcome.ours, outcome.peer
+        peer = short(theirs) + peers.other_congestion(short(theirs), where, given.congestion)
         print(
             f"{outcome.comparison.name:22}{short(mine):>26}{contest.figure(mine, 1, 0):>30}"
-            f"{short(theirs):>20}{contest.figure(theirs, 1, 0):>30}"
+            f"{peer:>30}{contest.figure(theirs, 1, 0):>30}"
             f"{contest.compared(mine, theirs):>24}{outcome.why_alone and f'  {outcome.why_alone}'}"
         )
     print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
@@ -180,8 +154,3 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
     for reason in not_here():
         print(f"not here: {reason}")
     print(flush=True)
-
-
-def short(name: str | None) -> str:
-    """A form without its kind; "-" where none was chosen."""
-    return "-" if name is None else name.partition(": ")[2]
