@@ -3,9 +3,12 @@
 One connection of the load after another gets what the load has, in one and the same loop
 (`engine/benches/layers.rs`, which cargo builds): from a socket and a count of bytes to the conversation,
 primitives and counts; the clock and the histogram; the number in the system for Little's law. Last is the
-load itself, `closed_connections`, which has besides who asks when, time limits, what to do with failures,
-the gaps and CPU time of its checks. Server and client have a CPU each; every trial is a fresh server, every
-round has each layer once, in an order of its own; a difference is of one round.
+load itself, `closed_connections`, which has besides who asks when, time limits, what to do with failures, the
+gaps and CPU time of its checks. Below it stands the same as an open load, with a schedule and its four more
+histograms, at four fifths of what the closed one comes to in a trial before the first round: it sleeps
+between requests, so that fewer of them share a turn of its loop. Server and client have a CPU each; every
+trial is a fresh server, every round has each layer once, in an order of its own; a difference is of one
+round.
 """
 
 from __future__ import annotations
@@ -27,14 +30,21 @@ from thunderherd.errors import UserError
 from thunderherd.samples import hodges_lehmann
 
 WORKLOAD = "bytes"
-LOAD = "the load"
+LOAD, OPEN = "the load", "open"
 LAYERS = {
     "bare": "bare loop",
     "session": "+ session",
     "histogram": "+ histogram",
     "checks": "+ Little's law",
     LOAD: "all of the load",
+    OPEN: "an open load",
 }
+KINDS = {LOAD: "closed_connections", OPEN: "open"}
+RATE_SHARE = 0.8
+"""Of what the closed load comes to, the rate of the open one: above that a server would often not keep up."""
+NEEDED = ("errors", "never_sent", "achieved_rate")
+"""Checks of an open load without which it made other requests than it was told to; how late it was shows in
+its latencies, and changes no cost."""
 WARM_UP_MILLISECONDS = 100
 BUILD_SECONDS = 900.0
 OTHER_SECONDS = 0.15
@@ -79,14 +89,18 @@ def run(given: argparse.Namespace) -> None:
         raise UserError(f"{given.design} cannot run here; `thunderherd list designs` says why")
     design = given.design or ("io_uring" if "io_uring" in here else "epoll")
     program = built()
+    rate = round(RATE_SHARE * trial(LOAD, design, program, given, None).per_second)
     costs: dict[str, dict[int, Cost]] = defaultdict(dict)
     lost: dict[str, str] = {}
     for number, name in shuffled_rounds(list(LAYERS), given.rounds):
         try:
-            costs[name][number] = trial(name, design, program, given)
+            costs[name][number] = trial(name, design, program, given, rate)
         except (EngineError, UserError) as error:
             lost[name] = str(error)
-    print(f"{given.clients} connections kept open, {given.bytes} bytes a reply, served by {design}\n")
+    print(
+        f"{given.clients} connections kept open, {given.bytes} bytes a reply, served by {design}; the open "
+        f"load at {rate:,} requests a second\n"
+    )
     show(costs, lost)
 
 
@@ -109,12 +123,12 @@ def built() -> Path:
     return Path(found[0])
 
 
-def trial(name: str, design: str, program: Path, given: argparse.Namespace) -> Cost:
-    """One window of one layer, with a fresh server."""
+def trial(name: str, design: str, program: Path, given: argparse.Namespace, rate: int | None) -> Cost:
+    """One window of one layer, with a fresh server; `rate` is that of the open load."""
     server_cpus, client_cpus = two_places()
     with Server(design, workload=WORKLOAD, cpus=server_cpus) as server:
-        if name == LOAD:
-            return of_the_load(server.ready.address, client_cpus, given)
+        if name in KINDS:
+            return of_the_load(KINDS[name], server.ready.address, client_cpus, given, rate)
         words = (given.clients, given.bytes, WARM_UP_MILLISECONDS, given.milliseconds)
         command = [str(program), name, server.ready.address, *map(str, words)]
         pinned = [sys.executable, "-c", PIN, ",".join(map(str, client_cpus)), *command]
@@ -132,22 +146,30 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def of_the_load(address: str, cpus: Sequence[int], given: argparse.Namespace) -> Cost:
+def of_the_load(
+    kind: str, address: str, cpus: Sequence[int], given: argparse.Namespace, rate: int | None
+) -> Cost:
     """The same of the load itself, which reads its own CPU time at the edges of its window."""
-    settings: Mapping[str, SettingValue] = {
+    settings: dict[str, SettingValue] = {
         "clients": given.clients,
         "bytes": given.bytes,
         "connections": "kept",
         "milliseconds": given.milliseconds,
         "warm_up_milliseconds": WARM_UP_MILLISECONDS,
     }
-    load = start_load(WORKLOAD, address, kind="closed_connections", settings=settings, cpus=cpus)
+    if kind == KINDS[OPEN] and rate is not None:
+        settings["rate"] = rate
+    load = start_load(WORKLOAD, address, kind=kind, settings=settings, cpus=cpus)
     try:
         result = load.wait(PATIENCE_SECONDS)
     finally:
         load.end()
     if result.tally.errors or result.window is None or not result.validity:
         raise EngineError(result.first_error or "it did not come to the end of its window")
+    if kind == KINDS[OPEN]:
+        missed = [each for each in result.validity.checks if each.name in NEEDED and each.holds is False]
+        if missed:
+            raise EngineError(f"{missed[0].name}: {missed[0].words}")
     [thread] = result.validity.generators
     return cost(result.window.requests, thread.elapsed_ns, thread.cpu_ns)
 

@@ -28,7 +28,7 @@ use crate::sys::{process, signal};
 use crate::tally::{Counts, ErrorKind, Tally};
 use crate::target::Target;
 use crate::tcp::TcpOptions;
-use crate::workload::{Figures, Outcome, PAYLOAD_BYTES, REQUESTS, Workload, last, payload_time};
+use crate::workload::{Client, Figures, Outcome, PAYLOAD_BYTES, REQUESTS, Workload, last, payload_time};
 
 /// Whom to ask, and how.
 pub struct Plan {
@@ -52,6 +52,13 @@ pub struct Plan {
     pub counters: Vec<&'static Entry<Counter>>,
 }
 
+/// When the requests of a load are due, and what they are: all that it is told, files included, read before the first connection.
+/// An error says what of it cannot be.
+pub fn read(plan: &Plan) -> Result<(Option<Schedule>, Box<dyn Client>)> {
+    let schedule = Schedule::of(&plan.settings, ramp(&plan.settings))?;
+    Ok((schedule, (plan.workload.item.client)(&plan.settings)?))
+}
+
 /// Runs the load. An error when it could not be run at all; what failed in it is in the result.
 pub fn ask(plan: &Plan) -> Result<LoadResult> {
     if plan.original && plan.workload.item.original.is_none() {
@@ -66,6 +73,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let ends = plan.target.first().and_then(Address::port).map(Ends::of_clients);
     let counting = Counting::begin(&plan.counters, Subject::new(Tree::of_this(reaped), ends));
     let counting = Arc::new(Mutex::new(counting));
+    let (schedule, client) = read(plan)?;
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: Target {
             addresses: plan.target.clone(),
@@ -74,9 +82,9 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
             patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
         },
         settings: plan.settings.clone(),
-        schedule: Schedule::of(&plan.settings, ramp(&plan.settings))?,
+        schedule,
         tally,
-        client: (plan.workload.item.client)(&plan.settings)?,
+        client,
         way: plan.way,
         first_error: FirstError::new().context(UNMAPPED)?,
         by_client: ByClient::new(clients).context(UNMAPPED)?,

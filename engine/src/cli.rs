@@ -285,6 +285,9 @@ fn load(matches: &ArgMatches) -> Result<()> {
         original: matches.get_flag("original"),
         counters: asked(matches),
     };
+    if matches.get_flag("dry-run") {
+        return asking::read(&plan).map(drop);
+    }
     let result = asking::ask(&plan)?;
     let (all, tally) = (result.expected_requests, &result.tally);
     let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;

@@ -95,6 +95,10 @@ fn load_command() -> Command {
                 .help("Load a server that is not on a loopback address; what is done to it at most is said first"),
         )
         .arg(
+            flag("dry-run")
+                .help("Connect to nobody: only read all that the load is told, files included, and say what is wrong"),
+        )
+        .arg(
             flag("show")
                 .conflicts_with("json")
                 .help("Print every connection, request and reply, and what failed, each with its client's number"),
@@ -352,7 +356,7 @@ fn with_settings<const N: usize>(mut command: Command, groups: [(&'static str, V
                 continue;
             }
             let unit = setting.unit.map(|unit| format!(" {unit};")).unwrap_or_default();
-            let default = setting.default();
+            let default = registry::defaults(&setting);
             command = command.arg(
                 Arg::new(setting.name)
                     .long(setting.option())

@@ -71,7 +71,7 @@ impl Load {
 
     /// Whether its clients are threads, or connections, of the process itself; else they are processes of their own.
     pub fn is_one_process(&self) -> bool {
-        self.settings.contains(&CLIENTS)
+        self.settings.iter().any(|setting| setting.name == CLIENTS.name)
     }
 
     /// How many clients there are.
@@ -115,7 +115,8 @@ impl Load {
                 duration.option()
             )));
         }
-        if !is_timed && self.settings.contains(&WARM_UP) && settings.integer(WARM_UP.name) > 0 {
+        let warms_up = self.settings.iter().any(|setting| setting.name == WARM_UP.name);
+        if !is_timed && warms_up && settings.integer(WARM_UP.name) > 0 {
             return Err(mistake(format!(
                 "--{} comes before the window of a load that ends by time; give --{} too",
                 WARM_UP.option(),

@@ -107,6 +107,15 @@ fn of_the_pair(option: &str) -> Option<String> {
     })
 }
 
+/// What a setting is when it is not given, and of which loads it is another: `4; of open 64`.
+pub fn defaults(setting: &Setting) -> String {
+    let other = |entry: &Entry<Load>| {
+        let own = entry.item.settings.iter().find(|own| own.name == setting.name)?.default();
+        (own != setting.default()).then(|| format!("; of {} {own}", entry.name))
+    };
+    setting.default().to_string() + &LOADS.iter().filter_map(other).collect::<String>()
+}
+
 /// Everything registered, for `list --json`.
 pub fn catalogue() -> Value {
     json!({
@@ -250,11 +259,12 @@ mod tests {
 
     #[test]
     fn a_setting_has_one_meaning_wherever_it_appears() {
-        // A workload may take less of it than another.
+        // A workload may take less of it than another, and a load begin with more clients, or keep their connections.
         let of_any_size = |setting: &Setting| match setting.kind {
-            Kind::Integer { default, .. } => {
-                Setting { kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default }, ..*setting }
+            Kind::Integer { .. } => {
+                Setting { kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 0 }, ..*setting }
             }
+            Kind::Choice { choices, .. } => Setting { kind: Kind::Choice { choices, default: "" }, ..*setting },
             _ => *setting,
         };
         let mut seen: std::collections::BTreeMap<&str, Setting> = std::collections::BTreeMap::new();

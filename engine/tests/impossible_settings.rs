@@ -127,8 +127,11 @@ fn what_contradicts_itself_is_refused_with_what_to_change() {
     let event_loops = ["--load closed_connections", "--load open --milliseconds 10"];
     for load in event_loops {
         for (options, words) in [
-            ("--pipeline 2", &["--pipeline 2", "--connections kept"][..]),
-            ("--requests-per-connection 2", &["--requests-per-connection 2", "--connections kept"]),
+            ("--connections per_request --pipeline 2", &["--pipeline 2", "--connections kept"][..]),
+            (
+                "--connections per_request --requests-per-connection 2",
+                &["--requests-per-connection 2", "--connections kept"],
+            ),
             ("--clients 2 --threads 3", &["--threads 3", "2", "--clients 3"]),
             (
                 "--connections kept --clients 100000 --pipeline 1024 --source-addresses 254",

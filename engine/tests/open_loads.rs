@@ -216,9 +216,10 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     refused("bytes", "--load open --milliseconds 10 --clients 0", &["--clients", "1 to 100000"]);
     refused("bytes", "--load open --milliseconds 10 --loops 5", &["--loops"]);
     let timed = "--load open --milliseconds 10";
-    refused("bytes", &format!("{timed} --pipeline 2"), &["--pipeline 2", "--connections kept"]);
+    let anew = "--connections per_request";
+    refused("bytes", &format!("{timed} {anew} --pipeline 2"), &["--pipeline 2", "--connections kept"]);
     let per = "--requests-per-connection";
-    refused("bytes", &format!("{timed} {per} 2"), &["--requests-per-connection 2", "--connections kept"]);
+    refused("bytes", &format!("{timed} {anew} {per} 2"), &["--requests-per-connection 2", "--connections kept"]);
     refused("fields", &format!("{timed} --connections kept --pipeline 2"), &["--pipeline 2", "bytes, echo, http can"]);
     let discards = format!("{timed} --connections kept --pipeline 2 --receive recv_truncate --check count");
     refused("bytes", &discards, &["--pipeline 2", "recv_truncate"]);
@@ -228,6 +229,28 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
         refused("bytes", &options, &[option, "--back-end io_uring", "leave one of them out"]);
     }
     refused("stream", timed, &["open load", "a closed load"]);
+}
+
+/// A closed loop's few clients are its load; an open one's only stand ready.
+#[test]
+fn an_open_load_has_connections_at_hand_that_are_kept() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let told = |load: &str| {
+        let mut command = engine();
+        command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{}", server.port), "--json"]);
+        let ran = run(command.args(format!("--load {load} --bytes 1 --milliseconds 200").split_whitespace()));
+        let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+        let settings = (line["settings"]["clients"].clone(), line["settings"]["connections"].clone());
+        (settings, count(&line, "tally.connections"))
+    };
+    assert_eq!(told("open --rate 500"), ((64.into(), "kept".into()), 64));
+    assert_eq!(told("open --rate 500 --clients 3").1, 3);
+    assert!(told("open --rate 500 --connections per_request").1 > 64);
+    assert_eq!(told("closed_connections").0, (4.into(), "per_request".into()));
+    let help = run(engine().args(["load", "--help"])).output;
+    for words in ["default: 4; of open 64]", "default: per_request; of open kept]"] {
+        assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "'{words}' is not in {help}");
+    }
 }
 
 #[test]

@@ -341,10 +341,15 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     let sizes = folder.write("sizes.csv", "bytes\n64\n");
     let port = serve(|_| panic!("nobody was to connect"));
     let refused = |workload: &str, options: &str, words: &[&str]| {
-        let mut command = engine();
-        command.args(["load", workload, "--connect", &format!("127.0.0.1:{port}")]);
-        one_line(&run(command.args(options.split_whitespace())), 2, words);
+        for only_read in [&[][..], &["--dry-run"]] {
+            let mut command = engine();
+            command.args(["load", workload, "--connect", &format!("127.0.0.1:{port}")]).args(only_read);
+            one_line(&run(command.args(options.split_whitespace())), 2, words);
+        }
     };
+    let good = format!("--dry-run --load open --milliseconds 10 --sizes file:{sizes}");
+    let ran = run(engine().args(["load", "bytes", "--connect", &format!("127.0.0.1:{port}")]).args(good.split(' ')));
+    assert_eq!((ran.status, ran.output.as_str(), ran.errors.as_str()), (Some(0), "", ""));
     refused("bytes", "--sizes 4000", &["--sizes is '4000'", "fixed:BYTES", "uniform:LEAST..MOST"]);
     refused("bytes", "--bytes 4000 --sizes fixed:4000", &["--sizes and --bytes contradict each other"]);
     refused("http", "--path /x --mix GET:/@1", &["--mix and --path contradict each other"]);

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+
 import pytest
 
 import layers
 from layers import Cost
-from thunderherd.engine import EngineError
+from thunderherd.engine import EngineError, Server
 
 
 def costs(*microseconds: float) -> dict[int, Cost]:
@@ -37,3 +40,18 @@ def test_a_window_without_a_reply_is_no_trial() -> None:
     assert layers.cost(1000, 2_000_000_000, 5_000_000) == Cost(500, 5.0, 0.0025)
     with pytest.raises(EngineError, match="answered nothing"):
         layers.cost(0, 1, 1)
+
+
+def test_an_open_load_costs_what_it_does_at_its_rate(use_engine: object) -> None:
+    given = argparse.Namespace(clients=8, bytes=1, milliseconds=300)
+    cpus = sorted(os.sched_getaffinity(0))
+    with Server("epoll", workload=layers.WORKLOAD) as server:
+        open_loop = layers.of_the_load("open", server.ready.address, cpus, given, 400)
+        closed = layers.of_the_load("closed_connections", server.ready.address, cpus, given, 400)
+        assert open_loop.per_second == pytest.approx(400, rel=0.5) and open_loop.microseconds > 0
+        assert closed.microseconds > 0
+    with (
+        Server("epoll", workload=layers.WORKLOAD, settings={"spin_microseconds": 5000}) as slow,
+        pytest.raises(EngineError, match=r"never_sent|achieved_rate"),
+    ):
+        layers.of_the_load("open", slow.ready.address, cpus, given, 1000)

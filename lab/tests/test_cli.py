@@ -218,6 +218,20 @@ def test_list_says_whose_a_setting_is() -> None:
         assert " ".join(part.split()) in " ".join(text.split()), text
 
 
+def test_list_tells_a_default_that_some_have_and_others_do_not(
+    use_engine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run_command(["list", "loads"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for option, owners in (
+        ("--clients 4", "[closed_threads, closed_connections]"),
+        ("--clients 64", "[open]"),
+        ("--connections kept", "[open]"),
+    ):
+        row = text.partition(f" {option} ")[2].partition("]")[0] + "]"
+        assert row.endswith(owners), row
+
+
 def test_list_says_what_else_may_be_counted(use_engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run_command(["list", "counters"]) == 0
     text = " ".join(capsys.readouterr().out.split())

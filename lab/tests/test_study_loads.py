@@ -42,14 +42,15 @@ def written(
 
 TIMED = "milliseconds = 100, clients = 2"
 KEPT = f'{TIMED}, connections = "kept"'
+ANEW = f'{TIMED}, connections = "per_request"'
 
 
 @pytest.mark.parametrize(
     ("kind", "settings", "load", "says"),
     [
-        ("open", f"{TIMED}, pipeline = 2", "", 'give connections = "kept" too, or leave pipeline out'),
+        ("open", f"{ANEW}, pipeline = 2", "", 'give connections = "kept" too, or leave pipeline out'),
         ("closed_connections", f"{TIMED}, pipeline = 2", "", 'connections = "per_request"; give connections'),
-        ("open", f"{TIMED}, requests_per_connection = 9", "", "leave requests_per_connection out"),
+        ("open", f"{ANEW}, requests_per_connection = 9", "", "leave requests_per_connection out"),
         ("open", f"{TIMED}, threads = 3", "", "threads = 3 and clients = 2; clients must be 3 or more"),
         ("open", f"{KEPT}, clients = 100000, pipeline = 1024".replace("clients = 2, ", ""), "", "102400000"),
         ("open", "clients = 2", "", "ends by time, and by nothing else: give milliseconds"),

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
-from thunderherd import engine
+from thunderherd import engine, recordings
 from thunderherd.agreements import Agreement
 from thunderherd.errors import UserError
+from thunderherd.runner import run_study
 from thunderherd.sizes_text import is_sizes, largest, path_in, with_path
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial
@@ -112,6 +113,29 @@ def test_a_recording_is_replayed_and_belongs_to_its_study(real_engine: Path, tmp
     assert scaled.contender("one").load.settings["rate"] == 100
 
 
+def test_a_run_keeps_what_it_replays(
+    use_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to a size, and it says so of what is larger; a file that changes before the run begins stops it."""
+    file = tmp_path / "recording.csv"
+    file.write_text(RECORDING)
+    settings = 'arrivals = "recorded", recording = "recording.csv", connections = "kept", milliseconds = 60'
+    study = study_of(tmp_path, settings)
+    summary = run_study(study, tmp_path / "run", seed=1)
+    (copy,) = (tmp_path / "run" / recordings.FOLDER).iterdir()
+    (digest,) = study.contender("one").load.files.values()
+    assert copy.read_text() == RECORDING and copy.name == f"recording-{digest[:12]}.csv"
+    assert not any(str(file) in note for note in summary.study.notes)
+    monkeypatch.setattr(recordings, "LARGEST", 10)
+    (note,) = recordings.not_kept(study)
+    assert str(file) in note and f"{len(RECORDING)} bytes" in note and digest in note
+    assert recordings.copies(study) == {}
+    monkeypatch.undo()
+    file.write_text(RECORDING + "1,1\n")
+    with pytest.raises(UserError, match="was changed after the study was read"):
+        recordings.copies(study)
+
+
 def test_processes_ask_for_sizes_of_their_own(real_engine: Path, tmp_path: Path) -> None:
     settings = 'sizes = "uniform:1..1000", children = 1, loops = 30, request_seed = 5'
     study = study_of(tmp_path, settings, kind="closed", processes=2)
@@ -162,12 +186,20 @@ def test_a_recording_is_not_replayed_by_several_processes_at_once(use_engine: Pa
         ("open", 'recording = "there.csv", milliseconds = 10', 'give arrivals = "recorded"'),
         ("open", 'arrivals = "recorded", recording = "x.csv", milliseconds = 10', "there is no file"),
         ("closed", 'sizes = "file:there.csv"', "one may be 20000"),
+        ("closed", 'sizes = "lognormal:4,.1,9000..9001"', "LEAST..MOST"),
+        ("closed", 'sizes = "file:bad.csv"', "bad.csv, line 3: bytes is 'x'; allowed: a whole number from 1"),
+        (
+            "open",
+            'arrivals = "recorded", recording = "bad.csv", milliseconds = 10',
+            "bad.csv, line 2: gap_microseconds is '-1'; allowed: a number of microseconds from 0",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_study(
     use_engine: Path, tmp_path: Path, kind: str, settings: str, says: str
 ) -> None:
     (tmp_path / "there.csv").write_text("gap_microseconds,bytes\n1,20000\n")
+    (tmp_path / "bad.csv").write_text("gap_microseconds,bytes\n-1,1\n1,x\n")
     with pytest.raises(UserError) as refused:
         study_of(tmp_path, settings, kind=kind)
     assert says in str(refused.value)

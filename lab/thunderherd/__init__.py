@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from thunderherd.merged_loads import MergedLoads
     from thunderherd.results import Results
 
 __version__ = "0.1.0"
 """The engine crate's version; a test keeps them the same."""
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "load", "merged"]
 
 
 def load(path: str | Path) -> Results:
@@ -21,3 +22,13 @@ def load(path: str | Path) -> Results:
     from thunderherd.results import load as load_results
 
     return load_results(path)
+
+
+def merged(*paths: str | Path) -> MergedLoads:
+    """What the loads came to together whose results are in these files, as `load --json` prints them: rates
+    added, histograms put together. Raises `UserError` where a file has none, or they are not of one kind."""
+    from pathlib import Path
+
+    from thunderherd.merged_loads import load_lines, merged_loads
+
+    return merged_loads([line for path in paths for line in load_lines(Path(path))])

@@ -22,6 +22,7 @@ from thunderherd import __version__
 from thunderherd.errors import UserError
 from thunderherd.knee_command import knee
 from thunderherd.lab_words import OPTION, OPTION_HELP
+from thunderherd.merge_command import merge
 from thunderherd.plot_command import plot
 
 PROGRAM = "thunderherd"
@@ -294,6 +295,7 @@ def crossover(
 
 
 app.command()(knee)
+app.command()(merge)
 
 
 @app.command("list")

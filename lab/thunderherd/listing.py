@@ -150,7 +150,8 @@ def _console() -> Console:
 def _print_section(
     console: Console, heading: str, entries: list[Entry], shared: list[Entry], everybody: str
 ) -> None:
-    """A heading, name and summary of each entry, then every setting once, however many entries have it."""
+    """A heading, name and summary of each entry, then every setting once, however many entries have it; one
+    that some have with another default is told with each."""
     from rich.table import Table
     from rich.text import Text
 
@@ -163,7 +164,7 @@ def _print_section(
             Text(f"  {entry['name']}", style="bold"), Text.assemble(_summary(entry), (names, "dim"))
         )
     own = [setting for entry in entries for key in SETTING_LISTS for setting in entry.get(key) or []]
-    for setting in {setting["name"]: setting for setting in own}.values():
+    for setting in {(setting["name"], setting["default"]): setting for setting in own}.values():
         table.add_row(*_setting_row(setting, _owners(setting, entries)))
     for setting in shared:
         table.add_row(*_setting_row(setting, everybody))
@@ -208,11 +209,15 @@ def _owners(setting: Entry, entries: list[Entry]) -> str:
         sides = [
             side
             for key, side in SETTING_LISTS.items()
-            if any(other["name"] == setting["name"] for other in entry.get(key) or [])
+            if any(_is_alike(setting, other) for other in entry.get(key) or [])
         ]
         if sides:
             owners.setdefault(" and ".join(sides), []).append(entry["name"])
     return "; ".join(_of_side(side, names) for side, names in owners.items())
+
+
+def _is_alike(setting: Entry, other: Entry) -> bool:
+    return all(setting[key] == other[key] for key in ("name", "default"))
 
 
 def _of_side(side: str, names: list[str]) -> str:

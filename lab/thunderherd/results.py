@@ -8,6 +8,7 @@ counted.jsonl   the same of trials in which more was counted (`counting`); no fi
 with_counters.jsonl, without_counters.jsonl  pairs of trials that tell what counting costs (`counting_cost`)
 profiles.jsonl  trials in which both sides were sampled (`profiling`), and the call stacks of their windows
 profiles/       the same folded, and as flame graphs
+recordings/     copies of the files that loads name (`recordings`)
 unavailable.csv, extrapolated.csv  what is to be known of that table's cells
 summary.json    every figure of the printed table and the report
 README.txt      what these files are
@@ -95,6 +96,8 @@ profiles.jsonl  where both sides were sampled, in trials of their own: these, in
                 with the call stacks of their windows
 profiles/       the same stacks, folded (NAME.folded of a server, NAME.clients.folded), and their flame
                 graphs (.svg, for a browser)
+recordings/     where loads replay files: these, up to 10,000,000 bytes each, named with the beginning of
+                their SHA-256, which run.json has with the path of each
 summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
 report.html     the report, once it was written: one file, for a browser
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from thunderherd import __version__, analysis, machine, noise, progress, source_csv
+from thunderherd import __version__, analysis, machine, noise, progress, recordings, source_csv
 from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine
@@ -111,7 +111,9 @@ def _open(
         version=__version__,
         machine=here,
     )
+    kept = recordings.copies(study)
     run = RunDirectory.create(path, info)
+    recordings.write_copies(kept, path)
     first = study.looks[0].blocks
     points = len(study.contenders) - len(study.main)
     what = f"{len(study.contenders)} contenders"
@@ -140,7 +142,7 @@ class _Run:
         self.engine, self.build, self.sites = engine, _build_of(engine), sites
         self.seed = directory.info.seed
         self.limits: MachineLimits | None = None
-        self.notes: list[str] = []
+        self.notes = recordings.not_kept(study)
         self.names = [contender.name for contender in study.contenders]
 
     def run(self) -> Summary:

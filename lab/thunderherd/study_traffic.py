@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Catalogue, Setting, TextSetting
-from thunderherd.sizes_text import NONE, path_in
+from thunderherd.catalogue import Catalogue, Load, Setting, TextSetting
+from thunderherd.load_dry_run import complaint
+from thunderherd.sizes_text import NONE, path_in, with_path
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_file import Problems, show
 
@@ -80,10 +81,28 @@ def check_traffic(each: Configuration, catalogue: Catalogue, problems: Problems)
             f"processes = {each.load.processes}, and each would replay the recording at the same moments: "
             "give processes = 1, and threads for more CPUs",
         )
+    there = set(given)
     for name, path in _paths(given, allowed):
         if why := _why_not(problems.file.path.parent / path):
             place = each.where("load", "settings", name)
             problems.add(place, f"{name} = {show(given[name])}: {why}; paths begin at the study's folder")
+            there.discard(name)
+    for name in sorted(there):
+        if _is_given(given, name, allowed) and _is_read(allowed[name]):
+            text, folder = str(given[name]), problems.file.path.parent
+            if why := _misread(name, text, folder, load, each.workload):
+                problems.add(each.where("load", "settings", name), f"{name} = {show(text)}: {why}")
+
+
+def _misread(name: str, text: str, folder: Path, load: Load, workload: str) -> str | None:
+    """What the engine says of a text that it reads, its file included; None where it understands it."""
+    told: dict[str, SettingValue] = {name: with_path(text, folder)}
+    if name == RECORDING:
+        told[ARRIVALS] = RECORDED
+    if load.duration and not load.requests:
+        told[load.duration] = 1000
+    path = path_in(text)
+    return complaint(workload, load.name, told, () if path is None else (folder / path,))
 
 
 def _instead(workload: str, catalogue: Catalogue) -> Iterator[tuple[str, str]]:
@@ -98,6 +117,10 @@ def _is_given(settings: Mapping[str, Any], name: str, allowed: Mapping[str, Sett
 
 def _names_a_file(setting: Setting) -> bool:
     return isinstance(setting, TextSetting) and setting.form in ("file", "sizes")
+
+
+def _is_read(setting: Setting) -> bool:
+    return isinstance(setting, TextSetting) and setting.form != "plain"
 
 
 def _paths(settings: Mapping[str, Any], allowed: Mapping[str, Setting]) -> Iterator[tuple[str, str]]:

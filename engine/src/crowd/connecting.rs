@@ -68,10 +68,8 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn connect(&mut self, index: usize) {
-        let is_open = self.is_open();
         let member = &mut self.members[index];
-        let goes_on = if is_open && self.asking { member.course.perseveres() } else { member.course.goes_on(self.at) };
-        if !goes_on {
+        if !self.pace.goes_on((&member.course, 0), self.at) {
             member.place = Place::Disconnected;
             if self.asking {
                 self.drop_requests(index);
@@ -111,7 +109,7 @@ impl<B: BackEnd> Turns<B> {
                 }
             }
             Ok(Attempted::Connected(socket)) => {
-                self.measure.connected(self.at);
+                self.account.connected(self.at);
                 let resets = self.usage.resets;
                 let opened = member.course.open(socket, |socket, slot| {
                     if resets {

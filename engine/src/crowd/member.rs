@@ -42,6 +42,9 @@ pub enum Place {
     Finished,
 }
 
+/// How far a client has come, and how many requests it has that are not over.
+pub type Standing<'a> = (&'a Course<'static>, usize);
+
 /// A request that has become due, and its moments (CLOCK_MONOTONIC, nanoseconds; 0: not yet).
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
@@ -74,6 +77,11 @@ impl<Watch: Default> Member<Watch> {
             made: 0,
             slots,
         }
+    }
+
+    /// What decides whether it is given another request.
+    pub fn standing(&self) -> Standing<'_> {
+        (&self.course, self.requests.len())
     }
 
     /// Takes it out of its place, for whoever puts it into the next.

@@ -3,6 +3,7 @@
 //!
 //! Kept connections are all made before the first request. Where the load ends by time, that comes before its warm-up.
 
+mod account;
 mod arrivals;
 mod back_end;
 mod completions;

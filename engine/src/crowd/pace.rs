@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::arrivals::Arrivals;
-use super::member::Request;
+use super::member::{Request, Standing};
 use crate::load::LoadRun;
 use crate::measure::Window;
 use crate::schedule::Schedule;
@@ -120,11 +120,36 @@ impl Pace {
         }
     }
 
-    /// What is due at this moment, given who still goes on. A client that does not is not let wait.
-    pub fn due(&mut self, at: u64, goes_on: impl Fn(usize) -> bool) -> Option<Due> {
+    /// Whether a client that stands so is to be given another request.
+    pub fn goes_on(&self, standing: Standing<'_>, at: u64) -> bool {
         match self {
-            Pace::Closed(closed) => closed.due(at, goes_on),
-            Pace::Open(open) => open.due(at, goes_on),
+            Pace::Closed(_) => Closed::goes_on(standing, at),
+            Pace::Open(_) => Open::goes_on(standing),
+        }
+    }
+
+    /// What is due at this moment, given how each client stands. One that does not go on is not let wait.
+    pub fn due<'a>(&mut self, at: u64, standing: impl Fn(usize) -> Standing<'a>) -> Option<Due> {
+        match self {
+            Pace::Closed(closed) => closed.due(at, standing),
+            Pace::Open(open) => open.due(at, standing),
+        }
+    }
+
+    /// Whether its threads never sleep until something is due.
+    pub fn spins(&self) -> bool {
+        match self {
+            Pace::Closed(_) => false,
+            Pace::Open(open) => open.schedule.spins,
+        }
+    }
+
+    /// Until when replies are waited for, whoever has come further meanwhile: nanoseconds behind the window. In a closed loop each
+    /// client has its own time, and ends with it.
+    pub fn awaits_until(&self, patience: u64) -> Option<u64> {
+        match self {
+            Pace::Closed(_) => None,
+            Pace::Open(open) => Some(open.window.edges().end.saturating_add(patience)),
         }
     }
 
@@ -154,10 +179,14 @@ impl Pace {
 }
 
 impl Closed {
-    fn due(&mut self, at: u64, goes_on: impl Fn(usize) -> bool) -> Option<Due> {
+    fn goes_on((course, requests): Standing<'_>, at: u64) -> bool {
+        course.goes_on_beside(requests as u64, at)
+    }
+
+    fn due<'a>(&mut self, at: u64, standing: impl Fn(usize) -> Standing<'a>) -> Option<Due> {
         for queue in [&mut self.beginning, &mut self.pausing] {
             let Some(&(due, client)) = queue.front() else { continue };
-            let goes_on = goes_on(client);
+            let goes_on = Self::goes_on(standing(client), at);
             if at >= due || !goes_on {
                 queue.pop_front();
                 return Some(if goes_on {
@@ -172,11 +201,16 @@ impl Closed {
 }
 
 impl Open {
-    fn due(&mut self, at: u64, goes_on: impl Fn(usize) -> bool) -> Option<Due> {
+    /// What is due before the window's end is made after it, too.
+    fn goes_on((course, _): Standing<'_>) -> bool {
+        course.perseveres()
+    }
+
+    fn due<'a>(&mut self, at: u64, standing: impl Fn(usize) -> Standing<'a>) -> Option<Due> {
         let &(client, free) = self.idle.front()?;
         let end = self.window.edges().end;
         let none_is_left = at >= end && self.next >= end;
-        if none_is_left || !goes_on(client) {
+        if none_is_left || !Self::goes_on(standing(client)) {
             self.idle.pop_front();
             return Some(Due::Retire(client));
         }

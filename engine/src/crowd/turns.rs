@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::account::Account;
 use super::back_end::BackEnd;
 use super::member::{Member, Place, Request};
 use super::own_time::OwnTime;
@@ -14,7 +15,6 @@ use crate::course::{Course, requests_each};
 use crate::exchange::{Caller, Failure, Progress};
 use crate::load::LoadRun;
 use crate::measure::{Measure, now};
-use crate::schedule::Schedule;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
 
@@ -26,10 +26,9 @@ pub struct Turns<B: BackEnd> {
     pub(super) run: &'static LoadRun,
     pub(super) back_end: B,
     pub(super) share: Share,
-    kind: Kind,
-    pace: Pace,
+    pub(super) pace: Pace,
     pub(super) usage: ConnectionUse,
-    pub(super) measure: Measure<'static>,
+    pub(super) account: Account,
     own_time: OwnTime,
     /// The time by the clock, read anew before whatever needs it exactly.
     pub(super) at: u64,
@@ -69,13 +68,9 @@ impl<B: BackEnd> Turns<B> {
             run,
             back_end,
             share,
-            kind,
             pace: Pace::new(kind, share, run),
             usage,
-            measure: match kind {
-                Kind::Closed { .. } => Measure::new(&run.window),
-                Kind::Open(_) => Measure::of_schedule(&run.window),
-            },
+            account: Account::new(kind, run),
             own_time: OwnTime::default(),
             at: now(),
             going: members.len(),
@@ -113,12 +108,10 @@ impl<B: BackEnd> Turns<B> {
         self.back_end.finish()?;
         self.at = now();
         self.own_time.look(self.at, &self.run.window);
-        self.measure.generator = self.own_time.of_window();
         for due in self.pace.left() {
-            self.measure.due(due);
-            self.measure.never_sent(due);
+            self.account.left(due);
         }
-        Ok(self.measure)
+        Ok(self.account.close(self.own_time.of_window()))
     }
 
     /// Once around the loop; waits for events no longer than until that moment.
@@ -129,7 +122,7 @@ impl<B: BackEnd> Turns<B> {
         let moments =
             [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.own_time.next(&self.run.window)];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
-        let spins = self.asking && matches!(self.kind, Kind::Open(Schedule { spins: true, .. }));
+        let spins = self.asking && self.pace.spins();
         let time = if spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
         let began = self.at;
@@ -147,24 +140,10 @@ impl<B: BackEnd> Turns<B> {
             self.time_out();
             self.serve();
         }
-        if self.asking && self.is_open() && self.at >= self.run.window.edges().end.saturating_add(self.timeout) {
+        if self.asking && self.pace.awaits_until(self.timeout).is_some_and(|until| self.at >= until) {
             self.end_all();
         }
         Ok(())
-    }
-
-    pub(super) fn is_open(&self) -> bool {
-        matches!(self.kind, Kind::Open(_))
-    }
-
-    /// Whether a client is to be given another request: in an open loop those that are due before the window's end are made
-    /// after it, too.
-    fn goes_on(is_open: bool, member: &Member<B::Watch>, at: u64) -> bool {
-        if is_open {
-            member.course.perseveres()
-        } else {
-            member.course.goes_on_beside(member.requests.len() as u64, at)
-        }
     }
 
     /// Gives what is due to whom it is for.
@@ -172,8 +151,7 @@ impl<B: BackEnd> Turns<B> {
         if !self.asking {
             return;
         }
-        let is_open = self.is_open();
-        while let Some(due) = self.pace.due(self.at, |index| Self::goes_on(is_open, &self.members[index], self.at)) {
+        while let Some(due) = self.pace.due(self.at, |index| self.members[index].standing()) {
             match due {
                 Due::Ask(index, request) => self.assign(index, request),
                 Due::Retire(index) => self.retire(index),
@@ -183,9 +161,7 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn assign(&mut self, index: usize, request: Request) {
-        if self.is_open() {
-            self.measure.due(request.moments.due);
-        }
+        self.account.assigned(&request);
         let member = &mut self.members[index];
         member.requests.push_back(request);
         match member.leave() {
@@ -212,28 +188,17 @@ impl<B: BackEnd> Turns<B> {
 
     /// A request of the client's is over, well or not.
     fn freed(&mut self, index: usize) {
-        if Self::goes_on(self.is_open(), &self.members[index], self.at) {
+        if self.pace.goes_on(self.members[index].standing(), self.at) {
             self.pace.freed(index, self.at);
         } else {
             self.retire(index);
         }
     }
 
-    /// The first of the client's requests leaves the system; `None` where it has none.
-    fn take_first(&mut self, index: usize) -> Option<Request> {
-        let request = self.members[index].requests.pop_front()?;
-        if self.is_open() || request.asked > 0 {
-            self.measure.goes(self.at);
-        }
-        Some(request)
-    }
-
     /// Those of the client's requests that have not been begun will not be made.
     pub(super) fn drop_requests(&mut self, index: usize) {
         while let Some(request) = self.members[index].requests.pop_front() {
-            if self.is_open() {
-                self.measure.never_sent(request.moments.due);
-            }
+            self.account.dropped(&request);
             self.retire(index);
         }
     }
@@ -245,9 +210,7 @@ impl<B: BackEnd> Turns<B> {
             && request.moments.begun == 0
         {
             request.moments.begun = self.at;
-            if matches!(self.kind, Kind::Open(_)) {
-                self.measure.sent(request.moments);
-            }
+            self.account.begun(request);
         }
     }
 
@@ -270,12 +233,10 @@ impl<B: BackEnd> Turns<B> {
             let member = &mut self.members[index];
             let request = &mut member.requests[member.sent];
             request.asked = self.at;
+            self.account.asked(request);
             let arrival = request.arrival;
             member.sent += 1;
             member.made += 1;
-            if !self.is_open() {
-                self.measure.comes(self.at);
-            }
             match caller.ask_as(arrival) {
                 Ok(Progress::Blocked(_) | Progress::Yields(_)) => {}
                 Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
@@ -334,19 +295,11 @@ impl<B: BackEnd> Turns<B> {
 
     fn answered(&mut self, index: usize, caller: &mut Caller<'static>) {
         self.at = now();
-        let request = self.take_first(index).expect("a reply is to a request");
         let member = &mut self.members[index];
+        let request = member.requests.pop_front().expect("a reply is to a request");
         member.sent -= 1;
         member.course.answered(caller, self.at);
-        if self.is_open() {
-            self.measure.answered_by_schedule(request.moments, self.at);
-        } else {
-            self.measure.answered(request.asked, self.at);
-        }
-        if let Some(kind) = caller.kind() {
-            let from = if self.is_open() { request.moments.due } else { request.asked };
-            self.measure.answered_of_kind(kind, from, self.at);
-        }
+        self.account.answered(&request, caller.kind(), self.at);
     }
 
     /// The connection that brought the last reply takes no more requests.
@@ -397,8 +350,8 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn fail_first(&mut self, index: usize) {
-        if let Some(request) = self.take_first(index) {
-            self.measure.failed(request.moments.due);
+        if let Some(request) = self.members[index].requests.pop_front() {
+            self.account.failed(&request, self.at);
         }
     }
 

@@ -5,11 +5,21 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
-use crate::load::{BACK_END, CLIENTS, COMPLETIONS, CONNECTIONS, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
+use crate::load::{self, BACK_END, COMPLETIONS, KEPT, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
 use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING, WAIT};
+use crate::setting::{Kind as Values, Setting};
 use crate::workload::MeasuredBy;
+
+/// More than of a closed loop, whose clients are its load: here they only stand ready, and a request that finds none free is
+/// late for want of clients, which is not what was to be measured.
+const CLIENTS: Setting =
+    Setting { kind: Values::Integer { minimum: 1, maximum: 100_000, default: 64 }, ..load::CLIENTS };
+
+/// Kept where the protocol allows it: at the rates of an open load, a connection for each request soon takes all local ports.
+const CONNECTIONS: Setting =
+    Setting { kind: Values::Choice { choices: &["per_request", KEPT], default: KEPT }, ..load::CONNECTIONS };
 
 pub static ENTRY: Load = Load {
     about: About {

@@ -1,0 +1,109 @@
+"""Loads of several processes, on one machine or on many, put together from what each has said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import thunderherd
+from thunderherd import cli, engine
+from thunderherd.errors import UserError
+from thunderherd.histograms import merged as histograms_merged
+from thunderherd.merged_loads import load_lines, merged_loads
+
+
+def load(address: str, file: Path, *words: str) -> None:
+    """One load process, as a user on some host starts it."""
+    command = [sys.executable, "-m", "thunderherd", "load", "bytes", "--connect", address, "--json", *words]
+    with file.open("w") as output:
+        subprocess.run(command, stdout=output, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """An open load of 300 a second and one of 500, of another seed; a closed one."""
+    folder = tmp_path_factory.mktemp("loads")
+    found = [folder / name for name in ("one.jsonl", "other.jsonl", "closed.jsonl")]
+    with pytest.MonkeyPatch.context() as patch, engine.Server("epoll", workload="bytes") as server:
+        patch.setenv("THUNDERHERD_ENGINE", str(real_engine))
+        common = ("--load", "open", "--milliseconds", "600", "--clients", "8", "--bytes", "9")
+        load(server.ready.address, found[0], *common, "--rate", "300")
+        load(server.ready.address, found[1], *common, "--rate", "500", "--arrival-seed", "2")
+        load(server.ready.address, found[2], "--load", "closed_connections", "--loops", "20")
+    return found
+
+
+def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:
+    one, other = (load_lines(file)[0] for file in files[:2])
+    both = thunderherd.merged(*files[:2])
+    assert one.scheduled and other.scheduled and both.scheduled and one.window and other.window
+    assert both.loads == 2 and both.scheduled.offered_per_second == 800
+    assert both.scheduled.due == one.scheduled.due + other.scheduled.due
+    assert both.requests == one.window.requests + other.window.requests
+    assert both.per_second == pytest.approx(
+        one.scheduled.achieved_per_second + other.scheduled.achieved_per_second, rel=1e-6
+    )
+    assert one.latency and other.latency and both.latency and both.latency.histogram
+    assert both.latency.starts == "intended"
+    assert both.latency.requests == one.latency.requests + other.latency.requests
+    assert histograms_merged([both.latency.histogram]).total_count == both.latency.requests
+    assert both.latency.maximum_ns == max(one.latency.maximum_ns or 0, other.latency.maximum_ns or 0)
+    assert both.latency.p50_ns is not None and both.latency.p999_ns is None
+    ends = sorted(each.latency.p50_ns or 0 for each in (one, other) if each.latency)
+    assert ends[0] <= both.latency.p50_ns <= ends[1] * 1.002
+    assert both.differing == {"arrival_seed": [1, 2], "rate": [300, 500]}
+    assert not any("arrival_seed" in reason for reason in both.reasons)
+
+
+def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:
+    twice = merged_loads(load_lines(files[0]) * 2)
+    assert any("give each another --arrival-seed" in reason for reason in twice.reasons)
+
+
+def test_one_that_is_not_valid_spoils_all(
+    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = json.loads(files[0].read_text().splitlines()[-1])
+    line["validity"]["valid"] = False
+    line["validity"]["checks"] = [
+        {"name": "send_lag", "value": 9.0, "limit": 1.0, "holds": False, "words": "it was late"}
+    ]
+    line["tally"]["errors"] = {"reset": 3}
+    (tmp_path / "bad.jsonl").write_text(json.dumps(line) + "\n")
+    assert cli.run_command(["merge", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
+    said = capsys.readouterr().out
+    assert "NOT VALID" in said and "load 2: send_lag: it was late" in said and "errors: reset 3" in said
+    assert cli.run_command(["merge", "--json", str(files[1]), str(tmp_path / "bad.jsonl")]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["valid"] is False and found["errors"] == {"reset": 3}
+    assert found["latency"]["from"] == "intended"
+
+
+def test_closed_loads_are_told_without_a_schedule(
+    files: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run_command(["merge", str(files[2]), str(files[2])]) == 0
+    said = capsys.readouterr().out
+    assert "2 loads (closed_connections) of bytes: 160 replies" in said and "closed loop" in said
+    assert "99 %: too few" in said and "were due" not in said
+
+
+def test_what_cannot_be_put_together_is_refused(files: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="load is closed_connections and open"):
+        thunderherd.merged(files[0], files[2])
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        thunderherd.merged(tmp_path / "none")
+    for text, says in (
+        ("", "has no result of a load"),
+        ('{"line": "mark"}\n', "has no result of a load"),
+        ("{\n", ":1: .*a JSON object a line"),
+        ('[]\n{"line": "load"}\n', ":2: .*Field required"),
+        ("\x00\xff", "is no text"),
+    ):
+        (tmp_path / "file").write_bytes(text.encode("latin-1"))
+        with pytest.raises(UserError, match=says):
+            load_lines(tmp_path / "file")

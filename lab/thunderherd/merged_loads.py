@@ -1,0 +1,206 @@
+"""What several loads came to together, each of which has said its own: other processes, on other machines.
+
+The lines are those of `thunderherd load ... --json`. Counts and rates are added, histograms put together; of
+percentiles none is averaged. That the loads ran at the same time nobody can tell from their lines, since the
+clock of one machine is not that of another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from thunderherd.engine_lines import Latency, LoadResult, Scheduled, Times, Window
+from thunderherd.errors import UserError
+from thunderherd.histograms import merged, percentile_ns
+
+__all__ = ["MergedLoads", "MergedSchedule", "load_lines", "merged_loads"]
+
+SEED, RATE, THREADS, ARRIVALS, POISSON = "arrival_seed", "rate", "threads", "arrivals", "poisson"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+
+
+class MergedSchedule(_Part):
+    """What became of the requests of open loops that were due in their windows."""
+
+    due: int
+    sent: int
+    answered: int
+    failed: int
+    never_sent: int
+    waited: int
+    offered_per_second: float
+    achieved_per_second: float
+    service_time: Times | None
+    send_lag: Times | None
+    connection_wait: Times | None
+
+
+class MergedLoads(_Part):
+    """Several loads as one."""
+
+    loads: int
+    workload: str
+    load: str
+    requests: int = Field(description="replies that came and were right; in the windows, where all have one")
+    per_second: float = Field(description="the rates of all, added")
+    errors: dict[str, int]
+    latency: Latency | None = Field(description="null: none was measured")
+    scheduled: MergedSchedule | None = Field(description="null: no open loops")
+    valid: bool | None = Field(
+        description="false: one of them is not; null: not all of them say so of themselves"
+    )
+    reasons: list[str] = Field(description="why not, or what is to be known")
+    differing: dict[str, list[bool | int | str]] = Field(
+        description="settings that are not alike in all, and their values"
+    )
+
+
+def load_lines(path: Path) -> list[LoadResult]:
+    """The results of loads in a file of the engine's lines. Raises `UserError` where there is none."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            found = list(_load_lines(path, lines))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no text: it takes what `thunderherd load ... --json` prints") from None
+    if not found:
+        raise UserError(
+            f"{path} has no result of a load: it takes what `thunderherd load ... --json > FILE` writes"
+        )
+    return found
+
+
+def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
+    for number, text in enumerate(lines, start=1):
+        try:
+            line = json.loads(text)
+            if isinstance(line, dict) and line.get("line") == "load":
+                yield LoadResult.model_validate(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}:{number}: {error.msg}: it takes a JSON object a line") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise UserError(f"{path}:{number}: {place}: {first['msg']}: another version wrote it?") from None
+
+
+def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
+    """Several loads as one. Raises `UserError` for those that are not of one kind, ValueError for none."""
+    if not results:
+        raise ValueError("loads to be merged are one or more, got none")
+    for what in ("workload", "load", "measured_by"):
+        if len(seen := sorted({getattr(each, what) for each in results})) > 1:
+            raise UserError(f"these loads have nothing in common: {what} is {' and '.join(seen)}")
+    latencies = [each.latency for each in results if each.latency is not None]
+    if len({each.starts for each in latencies}) > 1:
+        raise UserError("these latencies begin at different moments, and cannot be put together")
+    together = _times(latencies)
+    windows = [each.window for each in results if each.window is not None]
+    tallies = [each.tally for each in results]
+    timed = len(windows) == len(results)
+    errors = Counter[str]()
+    for each in results:
+        errors.update(each.tally.errors)
+    return MergedLoads(
+        loads=len(results),
+        workload=results[0].workload,
+        load=results[0].load,
+        requests=sum(each.requests for each in (windows if timed else tallies)),
+        per_second=sum(map(_rate, windows)) if timed else sum(
+            1e9 * each.tally.requests / each.elapsed_ns for each in results
+        ),
+        errors=dict(sorted(errors.items())),
+        latency=Latency(starts=latencies[0].starts, **together.model_dump()) if together else None,
+        scheduled=_schedule(results),
+        valid=_valid(results),
+        reasons=list(_reasons(results)),
+        differing=_differing(results),
+    )  # fmt: skip
+
+
+def _rate(window: Window) -> float:
+    return 1e9 * window.requests / (window.ended_monotonic_ns - window.started_monotonic_ns)
+
+
+def _times(parts: Sequence[Times]) -> Times | None:
+    """All of them; the mean is that of all requests, percentiles and histogram are those of the sum."""
+    known = [each for each in parts if each.histogram is not None and each.requests]
+    if not known:
+        return None
+    histogram = merged(each.histogram for each in known if each.histogram is not None)
+    requests = sum(each.requests for each in known)
+    text = histogram.encode()
+    return Times(
+        requests=requests,
+        mean_ns=sum((each.mean_ns or 0.0) * each.requests for each in known) / requests,
+        p50_ns=percentile_ns(histogram, 0.5),
+        p90_ns=percentile_ns(histogram, 0.9),
+        p99_ns=percentile_ns(histogram, 0.99),
+        p999_ns=percentile_ns(histogram, 0.999),
+        maximum_ns=max(each.maximum_ns or 0 for each in known),
+        histogram=text.decode() if isinstance(text, bytes) else text,
+    )
+
+
+def _schedule(results: Sequence[LoadResult]) -> MergedSchedule | None:
+    parts = [each.scheduled for each in results if each.scheduled is not None]
+    if len(parts) < len(results):
+        return None
+    counts = {
+        name: sum(getattr(each, name) for each in parts)
+        for name in (
+            "due", "sent", "answered", "failed", "never_sent", "waited", "offered_per_second",
+            "achieved_per_second",
+        )
+    }  # fmt: skip
+    times = {
+        name: _times([own for each in parts if (own := _of(each, name)) is not None])
+        for name in ("service_time", "send_lag", "connection_wait")
+    }
+    return MergedSchedule(**counts, **times)
+
+
+def _of(schedule: Scheduled, name: str) -> Times | None:
+    found: Times | None = getattr(schedule, name)
+    return found
+
+
+def _valid(results: Sequence[LoadResult]) -> bool | None:
+    said = [None if each.validity is None else each.validity.valid for each in results]
+    if False in said or any(each.interrupted for each in results):
+        return False
+    return True if all(said) else None
+
+
+def _reasons(results: Sequence[LoadResult]) -> Iterator[str]:
+    for number, each in enumerate(results, start=1):
+        for check in each.validity.checks if each.validity else ():
+            if check.holds is False:
+                yield f"load {number}: {check.name}: {check.words}"
+        if each.interrupted:
+            yield f"load {number} was stopped by an interrupt before its end"
+    moments = [
+        tuple(each.settings.get(name) for name in (SEED, RATE, THREADS))
+        for each in results
+        if each.settings.get(ARRIVALS) == POISSON
+    ]
+    if len(set(moments)) < len(moments):
+        yield (
+            f"loads of the same {SEED}, {RATE} and {THREADS} have their requests due at the same moments, so "
+            f"that together they are no Poisson process: give each another --{SEED.replace('_', '-')}"
+        )
+
+
+def _differing(results: Sequence[LoadResult]) -> dict[str, list[bool | int | str]]:
+    names = dict.fromkeys(name for each in results for name in each.settings)
+    values = {name: [each.settings.get(name, "none") for each in results] for name in names}
+    return {name: seen for name, seen in values.items() if len({str(each) for each in seen}) > 1}
