@@ -222,7 +222,7 @@ def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Stud
     assert (found.limit, found.bound) == ("tcp_exchange", pytest.approx(5e-6 + 7e-6 + 200e-9))
     assert found.why == (
         "a byte received and one sent by a bare connection, 5 µs; a bare connection accepted and closed, "
-        "7 µs; its 1 other calls, each at the 200 ns of an empty one"
+        "7 µs; its 1 other call, each at the 200 ns of an empty one"
     )
     thrice = of(but={"requests": 3000.0})
     assert thrice.bound == pytest.approx(3 * 5.2e-6 + 7e-6) and "5 µs, 3 times;" in thrice.why

@@ -395,7 +395,9 @@ def _work(case: _Case, requests: float, *, connections: int) -> Bound | str:
         total += each * times
         said.append(f"{words}, {each / 1e3:.3g} µs" + ("" if times == 1 else f", {_amount(times)} times"))
     if calls:
-        what = "other calls" if bare else "calls (accept, receive, send, close)"
+        what = (
+            "calls (accept, receive, send, close)" if not bare else f"other call{'' if calls == 1 else 's'}"
+        )
         said.append(f"its {_amount(calls)} {what}, each at the {empty.value:.3g} ns of an empty one")
     limit = bare[0][0] if bare else CALL
     return Bound((total + calls * empty.value) * NANOSECOND, limit, "; ".join(said))
