@@ -102,6 +102,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         show: plan.show.then(Show::new).transpose().context(UNMAPPED)?,
     }));
     say_what_is_needed(plan, run);
+    let counted_from = process::monotonic_nanoseconds();
     // What this process had used before is not the load's: a launcher that became the engine brings its own past along.
     let counted_before = locked(&counting).read()?;
     let before = process::usage_of_self()?;
@@ -111,6 +112,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     linger::wait();
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let readout = locked(&counting).since(&counted_before)?;
+    let counted_to = process::monotonic_nanoseconds();
     let measured = locked(&run.measured);
     let (window, counted) = (window(&measured), run.tally.counts());
     let edges = measured.window.as_ref();
@@ -130,6 +132,8 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
+        counted_from_ns: counted_from,
+        counted_to_ns: counted_to,
         window,
         latency: Latency::of(&measured)?,
         memory: plan.load.item.is_one_process().then(|| Memory::now(measured.connected)).flatten(),

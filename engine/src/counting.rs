@@ -26,6 +26,7 @@ pub fn count(plan: &Plan) -> Result<(Life, ExitCode)> {
     let life = Life {
         readout: counting.read()?,
         elapsed_ns: passed.ended_ns - passed.started_ns,
+        started_monotonic_ns: passed.started_ns,
         used: (&passed.used).into(),
         status: passed.status,
     };

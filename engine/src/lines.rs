@@ -129,6 +129,8 @@ pub struct Snapshot {
     /// What was counted of the whole process tree.
     #[serde(flatten)]
     pub readout: Readout,
+    /// CLOCK_MONOTONIC once all of this had been read: what was counted by then came no later.
+    pub read_ns: u64,
 }
 
 /// A server's whole life, every process of it ended and waited for.
@@ -192,6 +194,11 @@ pub struct LoadResult {
     pub started_monotonic_ns: u64,
     /// CLOCK_MONOTONIC after the last reply.
     pub ended_monotonic_ns: u64,
+    /// CLOCK_MONOTONIC before the first reading of what it uses and counts: no later than its beginning.
+    pub counted_from_ns: u64,
+    /// CLOCK_MONOTONIC after the last such reading. What comes after the last reply (connections that are closed, notices that
+    /// are waited for, processes that end) is in the figures, so it has to be in their time too.
+    pub counted_to_ns: u64,
     /// The measured part of a load that ends by time.
     pub window: Option<Window>,
     /// How long replies took, of the window where there is one. In a closed loop from the sending of a request, each client
@@ -286,6 +293,8 @@ pub struct Life {
     pub readout: Readout,
     /// From exec to exit.
     pub elapsed_ns: u64,
+    /// CLOCK_MONOTONIC right before exec.
+    pub started_monotonic_ns: u64,
     /// What all of it used.
     #[serde(flatten)]
     pub used: Used,

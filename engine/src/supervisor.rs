@@ -246,6 +246,8 @@ impl<'a> Supervisor<'a> {
             listen_drops: self.listen_drops()?,
             listen_queue: self.listen_queue()?,
             readout: self.counting.read()?,
+            // Fields are filled in the order in which they stand here: this is the last to be read.
+            read_ns: process::monotonic_nanoseconds(),
         })
     }
 

@@ -112,6 +112,34 @@ fn of_a_window_and_of_the_whole_life_of_a_server() {
     }
 }
 
+/// What a load on one CPU has used is no more than the time in which it was counted, however late it was read: what it uses
+/// behind its last reply, when it closes and waits for its children, is in its figures.
+#[test]
+fn what_is_counted_of_a_load_lies_in_the_time_that_it_tells() {
+    let (names, reasons) = countable();
+    if !names.iter().any(|name| name == "task_clock") {
+        println!("skipped: {reasons:?}");
+        return;
+    }
+    let mut server = Server::start("prefork", "bytes", &["--pool", "2", "--count", "task_clock"]);
+    let before = server.snapshot();
+    assert!(number(&before, "read_ns") >= number(&before, "monotonic_ns"), "{before}");
+    let usable = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let cpu = (0..CpuSet::count()).find(|&cpu| usable.is_set(cpu).unwrap()).unwrap().to_string();
+    let connect = format!("127.0.0.1:{}", server.port);
+    for children in ["1", "40"] {
+        let words = ["load", "bytes", "--json", "--cpus", &cpu, "--connect", &connect, "--children", children];
+        let ran = run(engine().args(words).args(["--loops", "20", "--count", "task_clock"]));
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let line: Value = serde_json::from_str(&ran.output).unwrap();
+        let (from, to) = (number(&line, "counted_from_ns"), number(&line, "counted_to_ns"));
+        let (began, ended) = (number(&line, "started_monotonic_ns"), number(&line, "ended_monotonic_ns"));
+        assert!(from <= began && began < ended && ended <= to, "{line}");
+        assert!(number(&line["counters"], "task_clock") <= to - from, "{line}");
+    }
+    server.stop().is_good();
+}
+
 /// The sum over the living threads does not fall when threads end, and has what they did when their process has ended.
 #[test]
 fn of_threads_that_end() {

@@ -87,7 +87,7 @@ class Server:
             line="snapshot", monotonic_ns=time.monotonic_ns(),
             cpu_ns=None if FAULTS & {"whole_life", "no_cpu"} else self.cpu_ns(), tally=self.tally(),
             workers=self.workers(), listen_drops=7 if "drops" in FAULTS and self.connections > 150 else 0,
-            listen_queue=0, counters=self.counted(),
+            listen_queue=0, counters=self.counted(), read_ns=time.monotonic_ns() + 20_000_000,
         )  # fmt: skip
 
     def summary(self, died=None):
@@ -186,6 +186,7 @@ def load(arguments):
         counters={name: None if name in FAULTS else 5 * done for name in counters_of(settings)},
         unavailable={name: "not for clients" for name in counters_of(settings) if name in FAULTS},
         started_monotonic_ns=began, ended_monotonic_ns=time.monotonic_ns(), user_ns=1_000_000,
+        counted_from_ns=began - 1_000_000, counted_to_ns=time.monotonic_ns() + 50_000_000,
         system_ns=2_000_000, voluntary_switches=0, involuntary_switches=0, minor_faults=0, major_faults=0,
         first_error="connect: refused" if done < planned else None,
     )  # fmt: skip
@@ -220,12 +221,13 @@ def mark(name, is_late):
 def count(arguments):
     """Runs the command behind `--` as a child, then says what it used: by decree."""
     own, command = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
+    began = time.monotonic_ns()
     status = subprocess.run([sys.executable, "-I", "-S", __file__, *command]).returncode
     counters = {name: None if name in FAULTS else 1_000 for name in counters_of(flags(own))}
     say(
         line="life", counters=counters, unavailable={name: "not here" for name in counters if name in FAULTS},
-        elapsed_ns=2_000_000_000, user_ns=30_000_000, system_ns=10_000_000, voluntary_switches=50,
-        involuntary_switches=6, minor_faults=700, major_faults=0, status=status,
+        elapsed_ns=2_000_000_000, started_monotonic_ns=began, user_ns=30_000_000, system_ns=10_000_000,
+        voluntary_switches=50, involuntary_switches=6, minor_faults=700, major_faults=0, status=status,
     )  # fmt: skip
     sys.exit(status)
 

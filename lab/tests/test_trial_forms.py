@@ -41,9 +41,11 @@ def test_a_trial_of_a_point_has_its_own_load(fake_engine: Fake, tmp_path: Path) 
     assert metrics["server.task_clock"] == pytest.approx(3 * 80 / 1e9)
     assert metrics["client.task_clock_per_request"] == pytest.approx(5 / 1e9)
     assert metrics["client.user_seconds"] == pytest.approx(0.002)
-    # Two processes do not start at one moment: by the time of both together.
-    began = min(load.started_monotonic_ns for load in found.loads)
-    seconds = (max(load.ended_monotonic_ns for load in found.loads) - began) / 1e9
+    # Two processes do not start at one moment: by the time of both together, from before the first reading to
+    # after the last, since what is used behind the last reply is counted too.
+    began = min(load.counted_from_ns or 0 for load in found.loads)
+    seconds = (max(load.counted_to_ns or 0 for load in found.loads) - began) / 1e9
+    assert seconds > 0.05
     assert metrics["client.cpus_utilized"] == pytest.approx(metrics["client.task_clock"] / seconds)
 
 
@@ -81,6 +83,10 @@ def test_a_load_that_ends_by_time_is_measured_between_its_marks(fake_engine: Fak
     assert metrics["latency_p50_seconds"] == pytest.approx(0.0015)
     assert metrics["latency_p99_seconds"] is None
     assert metrics["requests_per_second"] == pytest.approx(300 / float(metrics["elapsed_seconds"] or 0))
+    # From before the first reading to after the second: what came until then may be in it.
+    assert found.after is not None and found.after.read_ns is not None
+    seconds = (found.after.read_ns - found.before.monotonic_ns) / 1e9
+    assert metrics["server.cpus_utilized"] == pytest.approx(metrics["server.task_clock"] / seconds)
 
 
 def test_of_kept_connections_requests_tell(fake_engine: Fake, tmp_path: Path) -> None:
@@ -152,6 +158,10 @@ def test_a_whole_life_is_counted_from_exec_to_exit(fake_engine: Fake, tmp_path: 
     assert metrics["server.elapsed_seconds"] == metrics["client.elapsed_seconds"] == pytest.approx(2)
     assert metrics["client.minor_faults"] == 2 * 700
     assert metrics["server.cpus_utilized"] == pytest.approx(1e-6 / 2)
+    # One client begins after the other, so both together last longer than either.
+    first, last = (each.started_monotonic_ns or 0 for each in found.client_lives)
+    assert last > first > 0
+    assert metrics["client.cpus_utilized"] == pytest.approx(2e-6 / (2 + (last - first) / 1e9))
     assert metrics["server.task_clock"] == pytest.approx(1e-6)
     assert TrialRecord.model_validate_json(found.model_dump_json(by_alias=True)) == found
 

@@ -18,6 +18,7 @@ from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, S
 from thunderherd.metrics import metric as metric_named
 from thunderherd.records import PROCESS_CONTROL, ContenderSummary
 from thunderherd.study import Contender, Study
+from thunderherd.study_resolved import PIPELINE
 
 __all__ = ["best_of_bounds", "without_bounds"]
 
@@ -30,9 +31,13 @@ SAME = ("duration_per_message", "round_trip_microseconds")
 CALL = "system_call"
 """The limit that is the least which each system call of a server costs it."""
 
-CALLS_OF_A_CONNECTION = 2
-"""System calls that a server makes for a connection besides those by which it receives and sends: accept and
-close."""
+EXCHANGE, ACCEPTANCE = "tcp_exchange", "tcp_accept_close"
+"""The limits that are the least which a request and a connection of TCP cost a server alone. Of an exchange
+each end has half, as both do the same in it: receive a byte and send one."""
+
+CALLS_OF_A_BARE_ONE = CALLS_OF_A_CONNECTION = 2
+"""System calls that are in each of these: one that receives and one that sends; accept and close, which a
+server makes for every connection besides those by which it receives and sends."""
 
 MADE = {
     "process": ("fork_exit_wait", "a process for every connection, forked, ended and waited for"),
@@ -349,39 +354,69 @@ def _round_trip(case: _Case) -> Bound | str:
 
 
 def _server_cpu(case: _Case) -> Bound | str:
-    """The system calls that its server made for a connection at the price of empty ones, and what it made for
-    every connection."""
-    calls, made = _calls(case), _made(case)
+    """What its server does for a connection, and what it made for every connection."""
+    served, made = _served(case), _made(case)
     if made is None or isinstance(made, str):
-        return calls
-    if isinstance(calls, str):
+        return served
+    if isinstance(served, str):
         return made
-    return Bound(made.value + calls.value, made.limit, f"{made.why}, and {calls.why}")
+    return Bound(made.value + served.value, made.limit, f"{made.why}, and {served.why}")
 
 
-def _calls(case: _Case) -> Bound | str:
-    """Of a connection. A server that waits for completions has the kernel work without a call for each."""
-    counted = _counted_calls(case)
+def _served(case: _Case) -> Bound | str:
+    """Of a connection with its requests."""
     opened, requests = case.figures.get("connections"), case.figures.get("requests")
-    if isinstance(counted, str):
-        return counted
     if not opened or not requests:
         return "no connection was opened in the window"
-    calls = counted * requests / opened + CALLS_OF_A_CONNECTION
-    return _priced(case, calls, "system calls a connection (accept, receive, send, close)")
+    return _work(case, requests / opened, connections=1)
 
 
-def _priced(case: _Case, calls: float, words: str) -> Bound | str:
-    """So many calls, each at the price of an empty one; `words` say which they are."""
-    price = case.limits.figure(CALL)
-    if price is None:
+def _work(case: _Case, requests: float, *, connections: int) -> Bound | str:
+    """What its server does for so many requests and connections, each of which costs at least what a bare one
+    of a byte does; its other calls, as counted, at the price of an empty one."""
+    counted, empty, bare = _counted_calls(case), case.limits.figure(CALL), []
+    if exchange := _exchange(case):
+        bare.append(
+            (EXCHANGE, exchange.value / 2, requests, "a byte received and one sent by a bare connection")
+        )
+    if isinstance(counted, str) and not bare:
+        return counted
+    if empty is None:
         return _unknown(CALL, case.limits)
-    shown = f"{calls:.3g}" if calls < 100 else f"{calls:,.0f}"
-    return Bound(
-        calls * price.value * NANOSECOND,
-        CALL,
-        f"its {shown} {words}, each at the {price.value:.3g} ns of an empty one",
+    acceptance = case.limits.figure(ACCEPTANCE) if has_tcp(case.contender.lab.kind) else None
+    if connections and acceptance is not None:
+        bare.append((ACCEPTANCE, acceptance.value, connections, "a bare connection accepted and closed"))
+    calls = 0.0 if isinstance(counted, str) else counted * requests + CALLS_OF_A_CONNECTION * connections
+    total, said = 0.0, []
+    for _, price, times, words in bare:
+        # A server whose kernel works without a call for each does not pay for its entry.
+        each = max(0.0, price - CALLS_OF_A_BARE_ONE * empty.value) if isinstance(counted, str) else price
+        calls = max(0.0, calls - CALLS_OF_A_BARE_ONE * times)
+        total += each * times
+        said.append(f"{words}, {each / 1e3:.3g} µs" + ("" if times == 1 else f", {_amount(times)} times"))
+    if calls:
+        what = (
+            "calls (accept, receive, send, close)" if not bare else f"other call{'' if calls == 1 else 's'}"
+        )
+        said.append(f"its {_amount(calls)} {what}, each at the {empty.value:.3g} ns of an empty one")
+    limit = bare[0][0] if bare else CALL
+    return Bound((total + calls * empty.value) * NANOSECOND, limit, "; ".join(said))
+
+
+def _amount(number: float) -> str:
+    return f"{number:.3g}" if number < 100 else f"{number:,.0f}"
+
+
+def _exchange(case: _Case) -> LimitFigure | None:
+    """The price of a request with its reply, where its server receives and sends for each request anew: not
+    where several may come and go in a call, and not without TCP."""
+    of_each = all(
+        case.is_at_least(f"server.{name}_per_request", 1.0) for name in ("send_calls", "receive_calls")
     )
+    pipelined = int(case.contender.load.settings.get(PIPELINE, 1)) > 1
+    if pipelined or not of_each or not has_tcp(case.contender.lab.kind):
+        return None
+    return case.limits.figure(EXCHANGE)
 
 
 def _counted_calls(case: _Case) -> float | str:
@@ -394,17 +429,14 @@ def _counted_calls(case: _Case) -> float | str:
 
 
 def _server_cpu_per_request(case: _Case) -> Bound | str:
-    """The same for a request; over connections that are kept only its own calls."""
+    """The same for a request; over connections that are kept only what is its own."""
     if opened := case.figures.get("connections"):
         found, share = _server_cpu(case), opened / (case.figures.get("requests") or opened)
         if isinstance(found, str):
             return found
         part = "" if share == 1 else f"; a request is {share:.3g} of a connection"
         return found._replace(value=found.value * share, why=f"{found.why}{part}")
-    counted = _counted_calls(case)
-    if isinstance(counted, str):
-        return counted
-    return _priced(case, counted, "calls to receive and to send a request")
+    return _work(case, 1, connections=0)
 
 
 def _made(case: _Case) -> Bound | str | None:
@@ -431,13 +463,13 @@ def _process_control(case: _Case) -> Bound | str:
 
 def _task_clock(case: _Case) -> Bound | str:
     """Of all connections. What is made for each is no part of it: perf misses what a task does as it ends."""
-    calls, opened = _calls(case), case.figures.get("connections")
-    if isinstance(calls, str) or not opened:
-        return calls
-    words = f"{calls.why}, of {opened:,.0f} connection{'' if opened == 1 else 's'}"
+    served, opened = _served(case), case.figures.get("connections")
+    if isinstance(served, str) or not opened:
+        return served
+    words = f"{served.why}; of {opened:,.0f} connection{'' if opened == 1 else 's'}"
     if case.contender.trial == "whole_life":
         words += "; its start and its end have no price"
-    return calls._replace(value=calls.value * opened, why=words)
+    return served._replace(value=served.value * opened, why=words)
 
 
 TIMES_OF_A_REQUEST = ("latency", "service_time")

@@ -35,8 +35,7 @@ __all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_leg
 
 _LEGEND = (
     "What is not per anything is of the whole window, or as it was near its end. The clients' counts are of "
-    "all of their load, and read when its processes have ended, a little after its time is taken: CPUs "
-    "utilized may be more than there are by that much."
+    "all of their load and of what they do behind its last reply, by the time in which all of that was read."
 )
 NOT_TOLD = (
     "not told in each of its trials: there was no connection that could be asked, or the kernel does not "

@@ -145,6 +145,10 @@ class Snapshot(Readout):
     listen_queue: int | None = Field(
         default=None, description="connections waiting to be accepted; null: of a Unix socket"
     )
+    read_ns: int | None = Field(
+        default=None,
+        description="CLOCK_MONOTONIC once all of it had been read; null: of an older engine",
+    )
 
 
 class Used(EngineLine):
@@ -351,6 +355,11 @@ class LoadResult(Used, Readout):
     elapsed_ns: int
     started_monotonic_ns: int
     ended_monotonic_ns: int
+    counted_from_ns: int | None = Field(
+        default=None,
+        description="before the first reading of what it uses and counts; null: of an older engine",
+    )
+    counted_to_ns: int | None = Field(default=None, description="after the last such reading; null likewise")
     first_error: str | None = None
     interrupted: bool = False
     window: Window | None = Field(default=None, description="null: all of it is measured")
@@ -389,6 +398,9 @@ class Life(Used, Readout):
 
     line: Literal["life"] = "life"
     elapsed_ns: int
+    started_monotonic_ns: int | None = Field(
+        default=None, description="right before exec; null: of an older engine"
+    )
     status: int
 
 

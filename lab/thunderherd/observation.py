@@ -213,22 +213,33 @@ class Observation:
         return {name: None if left_out(name, self) else value for name, value in found.items()}
 
     def _server_seconds(self) -> float:
-        """The time in which the server's counters came to what they are: its life; between the two readings
-        of a load that ends by time; of one that ends by count that of the load, without the rest before and
-        after it, in which nothing happens."""
+        """The time in which the server's counters came to what they are: its life; of a load that ends by
+        time from before the one reading to after the other; of one that ends by count that of the load,
+        without the rest before and after it, in which nothing happens."""
         if self.server_life is not None:
             return self.server_life.elapsed_ns / 1e9
         if self.before is not None and self.after is not None and self.before is not self.rest_before:
-            return (self.after.monotonic_ns - self.before.monotonic_ns) / 1e9
+            return ((self.after.read_ns or self.after.monotonic_ns) - self.before.monotonic_ns) / 1e9
         return elapsed_seconds(self.loads)
 
-    def _client_seconds(self) -> float | None:
-        """The time in which the clients' counters came to what they are: their lives, or from the start of
-        the first load process to the end of the last, which do not start at one moment."""
+    def _client_seconds(self) -> float:
+        """The time in which the clients' counters came to what they are: from the first exec to the last
+        exit, or from before the first reading of a load process to after the last of one. Processes do not
+        start at one moment, and what they use behind their last reply is counted, too."""
         if self.client_lives:
-            return max(life.elapsed_ns for life in self.client_lives) / 1e9
-        began = min(load.started_monotonic_ns for load in self.loads)
-        return (max(load.ended_monotonic_ns for load in self.loads) - began) / 1e9
+            spans = [(each.started_monotonic_ns, each.elapsed_ns) for each in self.client_lives]
+            known = [(began, began + lasted) for began, lasted in spans if began is not None]
+            if len(known) < len(spans):  # lines of an older engine
+                return max(lasted for _, lasted in spans) / 1e9
+        else:
+            known = [
+                (
+                    each.counted_from_ns or each.started_monotonic_ns,
+                    each.counted_to_ns or each.ended_monotonic_ns,
+                )
+                for each in self.loads
+            ]
+        return (max(ended for _, ended in known) - min(began for began, _ in known)) / 1e9
 
     def _held_per_connection(self) -> dict[str, Number | None]:
         """What the server's memory grew by from its rest before the load to a moment near the window's end,

@@ -14,7 +14,9 @@ crate::register! {
         pipe_round_trip,
         socketpair_round_trip,
         tcp_transfer,
+        tcp_exchange,
         tcp_connection,
+        tcp_accept_close,
         memcpy,
     }
 }

@@ -1,0 +1,65 @@
+//! What a TCP connection costs the end that accepts it, at least.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use socket2::SockRef;
+
+use crate::about::About;
+use crate::limit::{Figure, Limit, ONE_CPU, Point, Probe};
+use crate::sys::{process, socket};
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "A TCP connection over loopback accepted, and closed after its other end has reset it: the least that it costs \
+                  the accepting end alone",
+        source: "accept(2), close(2), tcp(7)",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_: &Point| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
+        let address = listener.local_addr()?;
+        let (_, room) = socket::listen_queue(listener.as_fd()).context("the listener's queue is not known")?;
+        Ok(Box::new(Accepting { listener, address, most: MOST.min(room.into()).max(1) }))
+    },
+};
+
+/// Connections of a round at most: all of them wait in the listener's queue before the first is accepted, so net.core.somaxconn
+/// may allow fewer.
+const MOST: u64 = 64;
+
+struct Accepting {
+    listener: TcpListener,
+    address: SocketAddr,
+    most: u64,
+}
+
+impl Probe for Accepting {
+    /// By the thread's own CPU clock, since it bounds CPU time, as the kernel charges it. A reset connection has nothing to send when it is closed; whoever has to send a FIN pays more, first or second.
+    fn round(&mut self, times: u64) -> Result<Duration> {
+        let mut asking = Vec::new();
+        for _ in 0..times {
+            let each = TcpStream::connect(self.address).context("no connection over loopback")?;
+            SockRef::from(&each).set_linger(Some(Duration::ZERO))?;
+            asking.push(each);
+        }
+        let mut accepted = Vec::with_capacity(asking.len());
+        let began = process::thread_cpu_time();
+        for _ in 0..times {
+            accepted.push(self.listener.accept()?);
+        }
+        let accepting = process::thread_cpu_time() - began;
+        drop(asking);
+        let began = process::thread_cpu_time();
+        drop(accepted);
+        Ok(accepting + process::thread_cpu_time() - began)
+    }
+
+    fn most(&self) -> u64 {
+        self.most
+    }
+}

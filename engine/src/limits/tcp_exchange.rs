@@ -1,0 +1,52 @@
+//! A request of a byte and its reply through a TCP connection, with nobody at its other end.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::about::About;
+use crate::limit::{Figure, Limit, ONE_CPU, Point, Probe};
+use crate::sys::process;
+
+pub static ENTRY: Limit = Limit {
+    about: About {
+        summary: "A byte there and a byte back through a TCP connection over loopback by the same thread, nobody woken: both \
+                  ends do the same, so half of it is each one's",
+        source: "send(2), recv(2), tcp(7)",
+    },
+    figure: Figure::Nanoseconds,
+    sizes: &[],
+    places: ONE_CPU,
+    prepare: |_: &Point| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no listener on loopback")?;
+        let asking = TcpStream::connect(listener.local_addr()?).context("no connection over loopback")?;
+        let (answering, _) = listener.accept()?;
+        asking.set_nodelay(true)?;
+        answering.set_nodelay(true)?;
+        Ok(Box::new(Exchange { asking, answering }))
+    },
+};
+
+struct Exchange {
+    asking: TcpStream,
+    answering: TcpStream,
+}
+
+impl Probe for Exchange {
+    /// By the thread's own CPU clock, since it bounds CPU time, as the kernel charges it.
+    fn round(&mut self, times: u64) -> Result<Duration> {
+        let Exchange { asking, answering } = self;
+        let mut byte = [0];
+        let began = process::thread_cpu_time();
+        for _ in 0..times {
+            // What was written is there when it is read; where the kernel has put its work off, the read waits for it.
+            asking.write_all(&byte)?;
+            answering.read_exact(&mut byte)?;
+            answering.write_all(&byte)?;
+            asking.read_exact(&mut byte)?;
+        }
+        Ok(process::thread_cpu_time() - began)
+    }
+}
