@@ -29,7 +29,8 @@ SYSTEM_CALLS = "calls"
 ABOUT = """\
 Runs of the five sources' studies on a real machine, small enough for the repository. The tables of
 [docs](../docs/README.md) and the picture of the [README](../README.md) are made of the newest of each, by
-`make docs`. They are of one machine on one day: what they show of yours is what to look for, not what you will find."""
+`make docs`. They are of one machine on one day: what they show of yours is what to look for, not what you
+will find."""
 
 
 def main(arguments: list[str]) -> int:

@@ -126,7 +126,7 @@ def _read(path: Path) -> KeptFigures:
     try:
         return KeptFigures.model_validate_json(path.read_text(encoding="utf-8"))
     except ValidationError as error:
-        raise UserError(f"{path}: {error}; make it again: make records STUDIES={path.parent.name}") from None
+        raise UserError(f"{path}: {error}; make it again: make records PARTS={path.parent.name}") from None
 
 
 def kept_of(study: str, root: Path = ROOT) -> Kept | None:

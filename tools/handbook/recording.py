@@ -50,7 +50,7 @@ IF_THERE_IS_ROOM = (
     "extrapolated.csv",
 )
 
-COLUMNS = 100
+COLUMNS = 120
 LONGEST_RUN_SECONDS = 3 * 3600
 
 
@@ -89,7 +89,7 @@ def keep(directory: Path, root: Path, date: str) -> Kept:
     charts = [_chart(each, target) for each in _wanted(summary)]
     figures = figures_of(summary, charts, results.run.model_dump(mode="json"))
     (target / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    kept, left_out = _archived(directory, target / ARCHIVE)
+    kept, left_out = archived(directory, target / ARCHIVE)
     (target / "README.md").write_text(_readme(figures, printed, kept, left_out), encoding="utf-8")
     return Kept(folder, figures)
 
@@ -237,7 +237,7 @@ def _chart(chart: NamedChart, folder: Path) -> KeptChart:
     return KeptChart(name=chart.name, title=chart.title, file=file)
 
 
-def _archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
+def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
     """Packs a run; returns the files that are in it, and those that would have made it too large."""
     there = [name for name in IF_THERE_IS_ROOM if (directory / name).is_file()]
     kept = [name for name in ALWAYS if (directory / name).is_file()]

@@ -91,15 +91,16 @@ def count_all(catalogue: Mapping[str, Any]) -> dict[str, Any]:
         "made_by": "make records PARTS=calls",
         "strace": version.splitlines()[0],
         "kernel": os.uname().release,
-        "designs": {each["name"]: _entry(each, of_design(each)) for each in catalogue["designs"]},
+        "designs": {each["name"]: entry_counts(each, of_design(each)) for each in catalogue["designs"]},
         "primitives": {
-            each["name"]: _entry(each, of_primitive(each, catalogue["holes"]))
+            each["name"]: entry_counts(each, of_primitive(each, catalogue["holes"]))
             for each in catalogue["primitives"]
         },
     }
 
 
-def _entry(entry: Mapping[str, Any], way: Way) -> dict[str, Any]:
+def entry_counts(entry: Mapping[str, Any], way: Way) -> dict[str, Any]:
+    """What is kept of an entry: its calls for one request, or why there are none."""
     print(f"==> strace of {entry['name']}", flush=True)
     told: dict[str, Any] = {
         "per": way.per,
