@@ -18,7 +18,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs lock clean
+.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -100,12 +100,20 @@ check-python: test-tools
 	@echo "==> mypy"
 	@$(PYTHON) -m mypy
 	@$(PYTHON) -m mypy bench
+	@$(PYTHON) -m mypy tools
 
 check-documents: build
 	@echo "==> generated documents"
 	@$(PYTHON) tools/documents.py --check
 
-docs: build ## writes docs/sources.md and the schemas in docs/reference anew
+docs: build ## writes anew what in docs/ and README.md follows from code, registries, schemas and records; checks links
+	@$(PYTHON) tools/documents.py
+
+site: docs ## the same as HTML in site/, for a browser, without a network
+	@$(PYTHON) tools/build_site.py
+
+records: build ## runs the five sources' studies and keeps what docs/ shows of them (an hour or so; PARTS="unp-ch30 calls" alone)
+	@$(PYTHON) tools/make_records.py $(PARTS)
 	@$(PYTHON) tools/documents.py
 
 fmt: test-tools ## formats Rust and Python

@@ -1,7 +1,9 @@
-"""Writes the documents that follow from the code: docs/sources.md, and all that is in docs/reference.
+"""Writes the documents that follow from code, registries, schemas, docs/entries and records.
 
-.venv/bin/python tools/documents.py            writes them (`make docs`)
-.venv/bin/python tools/documents.py --check    says which are not current; exit status 1 if any (`make check`)
+.venv/bin/python tools/documents.py            writes them (`make docs`), and checks all links
+.venv/bin/python tools/documents.py --check    says which are not current, and which links lead nowhere;
+exit status 1
+                                               if any (`make check`)
 """
 
 from __future__ import annotations
@@ -12,17 +14,39 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from handbook import demo, entry_pages, links, reference
+from handbook.catalogued import catalogue
+from handbook.kept import kept_calls, kept_studies
+from handbook.markdown import ROOT
 from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine import find_engine
 from thunderherd.schemas import knee_schema, limits_schema, summary_schema, trial_schema
 
-ROOT = Path(__file__).resolve().parents[1]
+OWNED = ("docs/designs", "docs/primitives")
+"""Folders in which there is nothing but what is written here: what is left of an entry that has gone is
+removed."""
 
 
 def documents() -> dict[Path, str]:
     """Every generated document: its path below the root, and its text."""
+    kept = entry_pages.Recorded(kept_studies(), kept_calls())
+    return {
+        sources.DOCUMENT: sources.document(sources.source_rows()),
+        study_reference.DOCUMENT: study_reference.document(),
+        **{
+            Path("docs/reference") / f"{name}.schema.json": as_text(schema)
+            for name, schema in schemas().items()
+        },
+        **reference.documents(catalogue()),
+        **entry_pages.documents(catalogue(), kept),
+        **demo.documents(kept.studies),
+    }
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The published schemas, by name."""
     engine = subprocess.run([find_engine(), "schema"], capture_output=True, text=True, check=True).stdout
-    schemas = {
+    return {
         "engine_lines": json.loads(engine),
         "summary": summary_schema(),
         "trial": trial_schema(),
@@ -31,14 +55,6 @@ def documents() -> dict[Path, str]:
         "study": study_reference.schema(),
         "doctor": diagnosis.schema(),
     }
-    return {
-        sources.DOCUMENT: sources.document(sources.source_rows()),
-        study_reference.DOCUMENT: study_reference.document(),
-        **{
-            Path("docs/reference") / f"{name}.schema.json": as_text(schema)
-            for name, schema in schemas.items()
-        },
-    }
 
 
 def as_text(schema: dict[str, Any]) -> str:
@@ -46,13 +62,22 @@ def as_text(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
+def left_behind(wanted: dict[Path, str]) -> list[Path]:
+    """Pages of entries that there are no longer."""
+    there = {
+        path.relative_to(ROOT) for folder in OWNED for path in (ROOT / folder).glob("*") if path.is_file()
+    }
+    return sorted(there - wanted.keys())
+
+
 def main(arguments: list[str]) -> int:
     """Writes or checks; returns the exit status."""
     if arguments not in ([], ["--check"]):
         print(f"documents: {' '.join(arguments)}? allowed: nothing, or --check", file=sys.stderr)
         return 2
+    wanted = documents()
     stale = []
-    for path, text in documents().items():
+    for path, text in wanted.items():
         target = ROOT / path
         if target.is_file() and target.read_text(encoding="utf-8") == text:
             continue
@@ -61,10 +86,17 @@ def main(arguments: list[str]) -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
             print(f"wrote {path}")
+    for path in left_behind(wanted):
+        stale.append(str(path))
+        if not arguments:
+            (ROOT / path).unlink()
+            print(f"removed {path}")
     if arguments and stale:
         print(f"not current: {', '.join(stale)}; type `make docs`", file=sys.stderr)
-        return 1
-    return 0
+    broken = links.faults()
+    for fault in broken:
+        print(f"link: {fault}", file=sys.stderr)
+    return 1 if broken or (arguments and stale) else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,266 @@
+"""A page for each design and each primitive: its code, its system calls, when it wins, what it costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from handbook.drawing import drawing
+from handbook.entries import (
+    HOWS,
+    PLACES,
+    DesignNotes,
+    PrimitiveNotes,
+    notes_file,
+    read_notes,
+)
+from handbook.kept import Kept, KeptRow
+from handbook.markdown import ROOT, fenced, made_from, page, plain, table
+from handbook.recorded_figures import link, recorded, system_calls
+from handbook.settings import settings_table
+
+Entry = Mapping[str, Any]
+Calls = tuple[Path, dict[str, Any]] | None
+
+DESIGNS, PRIMITIVES = Path("docs/designs"), Path("docs/primitives")
+
+WAITS = {
+    "in_the_call": "in the call: a process or a thread sleeps in accept, receive or send",
+    "for_readiness": "for readiness: it is told which sockets would not block",
+    "for_completion": "for completion: it asks for operations and is told when they are done",
+}
+
+USUAL = {"primitive": "send_each", "receive": "recv"}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is kept of runs: the studies, and the system calls."""
+
+    studies: Sequence[Kept]
+    calls: Calls
+
+
+def documents(catalogue: Mapping[str, Any], kept: Recorded, root: Path = ROOT) -> dict[Path, str]:
+    """All these pages, the lists of them, and the drawings; by path below the root."""
+    found: dict[Path, str] = {}
+    for entry in catalogue["designs"]:
+        found[DESIGNS / f"{entry['name']}.md"] = design_page(entry, kept, root)
+    for entry in catalogue["primitives"]:
+        path = PRIMITIVES / f"{entry['name']}.md"
+        notes = read_notes("primitives", entry["name"], PrimitiveNotes, root)
+        found[path] = primitive_page(entry, notes, kept, root)
+        if notes is not None:
+            found[path.with_suffix(".svg")] = drawing(entry["name"], notes.paths)
+    found[DESIGNS / "README.md"] = _designs_list(catalogue["designs"])
+    found[PRIMITIVES / "README.md"] = _primitives_list(catalogue["primitives"], root)
+    return found
+
+
+# Designs ----------------------------------------------------------------------------------------------------
+
+
+def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
+    """Everything about a design on one page."""
+    name, path = entry["name"], DESIGNS / f"{entry['name']}.md"
+    code = Path("engine/src/designs") / f"{name}.rs"
+    notes = read_notes("designs", name, DesignNotes, root)
+    return page(
+        f"# {name}",
+        made_from(str(code), str(notes_file("designs", name)), "records/"),
+        f"**{plain(entry['summary'])}.** {module_words(root / code)}",
+        _facts(entry, [f"Waits {WAITS[entry['waits']]}.", _makes(entry)]),
+        "## When it wins",
+        notes.wins if notes else _unwritten("designs", name),
+        "## What it costs",
+        notes.costs if notes else _unwritten("designs", name),
+        _beside(notes),
+        "## Its code",
+        f"From [{code}]({link(code, path)}), without imports and tests; `{_serve(name)}` runs it.",
+        fenced("rust", code_of(root / code)),
+        "## Its system calls",
+        system_calls(kept.calls, "designs", name, path),
+        "## In recorded runs",
+        recorded(kept.studies, lambda row: row.design == name and _usual(row), path),
+        "## Its settings",
+        settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
+        "Those of every server are [here](../reference/settings.md#every-server).",
+    )
+
+
+def _usual(row: KeptRow) -> bool:
+    """Whether a row is about its design, not about how its bytes are moved."""
+    return row.primitive == USUAL["primitive"] and row.receive == USUAL["receive"]
+
+
+def _makes(entry: Entry) -> str:
+    return f"Makes a {entry['makes']} for every connection." if entry.get("makes") else ""
+
+
+def _beside(notes: DesignNotes | None) -> str:
+    if notes is None or not notes.beside:
+        return ""
+    links = ", ".join(f"[{name}]({name}.md)" for name in notes.beside)
+    return f"Hold it against {links}: what their code differs in is what they differ in."
+
+
+def _serve(name: str) -> str:
+    return f"thunderherd serve {name}"
+
+
+def _designs_list(entries: Sequence[Entry]) -> str:
+    return page(
+        "# Server designs",
+        made_from("the engine's registry of designs"),
+        "How connections are accepted and handed to whatever serves them. A page each: the code, "
+        "its system calls, "
+        "when it wins and what it costs, with figures of recorded runs.",
+        table(
+            ["design", "what it is", "waits"],
+            [
+                [
+                    f"[{each['name']}]({each['name']}.md)",
+                    plain(each["summary"]),
+                    each["waits"].replace("_", " "),
+                ]
+                for each in entries
+            ],
+        ),
+    )
+
+
+# Primitives -------------------------------------------------------------------------------------------------
+
+
+def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, root: Path = ROOT) -> str:
+    """Everything about a primitive on one page."""
+    name, path = entry["name"], PRIMITIVES / f"{entry['name']}.md"
+    code, out = Path("engine/src/primitives") / f"{name}.rs", entry["moves"] == "out"
+    option = "--primitive" if out else "--receive"
+    waits = "; ".join(way.replace("_", " ") for way in entry["waits"])
+    return page(
+        f"# {name}",
+        made_from(str(code), str(notes_file("primitives", name)), "records/"),
+        f"**{plain(entry['summary'])}.** {module_words(root / code)}",
+        _facts(
+            entry,
+            [
+                f"{'Sends' if out else 'Receives'}; works for servers and loads that wait {waits}.",
+                f"Only over TCP: {plain(entry['tcp_only'])}." if entry.get("tcp_only") else "",
+            ],
+        ),
+        "## Where each byte is copied",
+        *(_copies(name, notes) if notes else [_unwritten("primitives", name)]),
+        "## When it wins",
+        notes.wins if notes else _unwritten("primitives", name),
+        "## What it costs",
+        notes.costs if notes else _unwritten("primitives", name),
+        "## Its code",
+        f"From [{code}]({link(code, path)}), without imports and tests; "
+        f"`thunderherd serve thread_per_client {option} {name}` runs it.",
+        fenced("rust", code_of(root / code)),
+        "## Its system calls",
+        system_calls(kept.calls, "primitives", name, path),
+        "## In recorded runs",
+        recorded(
+            kept.studies,
+            lambda row: name == (row.primitive if out else row.receive) and not _plain(name),
+            path,
+        )
+        if not _plain(name)
+        else "What every study uses that says nothing else, so most contenders of all records: "
+        "[records](../../records/README.md).",
+        "## Its settings",
+        settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
+        "## Sources",
+        "\n".join(f"- [{each.name}]({each.link})" for each in notes.sources)
+        if notes
+        else plain(entry["source"]),
+    )
+
+
+def _plain(name: str) -> bool:
+    """Whether it is what is used where nothing is said."""
+    return name in USUAL.values()
+
+
+def _copies(name: str, notes: PrimitiveNotes) -> list[str]:
+    rows = [
+        [
+            plain(journey.of) if not number else "",
+            f"{PLACES[begin][0]} → {PLACES[step.to][0]}" if step.how != "discarded" else PLACES[begin][0],
+            f"**{HOWS[step.how][0]}**: {HOWS[step.how][1]}",
+            plain(step.by),
+        ]
+        for journey in notes.paths
+        for number, (begin, step) in enumerate(
+            zip([journey.begins, *(each.to for each in journey.steps)], journey.steps, strict=False)
+        )
+    ]
+    return [
+        f"![The path of the bytes with {name}]({name}.svg)",
+        table(["of", "from → to", "how", "by"], rows),
+    ]
+
+
+def _primitives_list(entries: Sequence[Entry], root: Path) -> str:
+    def rows(moves: str) -> list[list[str]]:
+        return [
+            [f"[{each['name']}]({each['name']}.md)", plain(each["summary"]), _counted(each["name"], root)]
+            for each in entries
+            if each["moves"] == moves
+        ]
+
+    heads = ["primitive", "what it is", "copies by the CPU"]
+    return page(
+        "# Primitives",
+        made_from("the engine's registry of primitives", "docs/entries/primitives/"),
+        "How the bytes of one message go into a socket and come out of it. A page each: where every "
+        "copy of the data "
+        "occurs, which is removed, the code, its system calls, when it wins and what it costs.",
+        "## Sending",
+        table(heads, rows("out")),
+        "## Receiving",
+        table(heads, rows("in")),
+    )
+
+
+def _counted(name: str, root: Path) -> str:
+    notes = read_notes("primitives", name, PrimitiveNotes, root)
+    if notes is None:
+        return "-"
+    return "; ".join(f"{plain(journey.of)}: {journey.copies}" for journey in notes.paths)
+
+
+# Of both ----------------------------------------------------------------------------------------------------
+
+
+def _facts(entry: Entry, sentences: Sequence[str]) -> str:
+    rests = ", ".join(
+        plain(each["name"]) + (f" (Linux {each['since']})" if each["since"] else "")
+        for each in entry["rests_on"]
+    )
+    told = [f"Source: {plain(entry['source'])}.", *sentences, f"Rests on {rests}." if rests else ""]
+    return " ".join(each for each in told if each)
+
+
+def _unwritten(kind: str, name: str) -> str:
+    return f"*Nobody has written that yet: it belongs into `{notes_file(kind, name)}` (CONTRIBUTING.md).*"
+
+
+def module_words(path: Path) -> str:
+    """What a file of the engine says of itself at its head."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    words = [line[3:].strip() for line in lines if line.startswith("//!")]
+    return "\n".join(words).strip()
+
+
+def code_of(path: Path) -> str:
+    """A file of the engine from its entry on, without its tests."""
+    text = path.read_text(encoding="utf-8")
+    begin = re.search(r"^pub static ENTRY", text, re.MULTILINE)
+    tests = re.search(r"^#\[cfg\(test\)\]", text, re.MULTILINE)
+    return text[begin.start() if begin else 0 : tests.start() if tests else len(text)].strip()

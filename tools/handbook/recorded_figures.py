@@ -1,0 +1,127 @@
+"""What records say about an entry, as parts of its page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from handbook.kept import Kept, KeptPair, KeptRow, KeptTable
+from handbook.markdown import plain, table
+
+NOT_RECORDED = "Not in a recorded run."
+
+WORDS = {
+    "faster": "better",
+    "slower": "worse",
+    "equivalent": "equivalent",
+    "undecided": "not separated",
+}
+"""A verdict on the first of a pair, as a page says it of an entry."""
+
+OTHER_WAY = {"faster": "slower", "slower": "faster"}
+
+Belongs = Callable[[KeptRow], bool]
+
+
+def recorded(kept: Sequence[Kept], belongs: Belongs, page: Path) -> str:
+    """All tables of records with figures of rows that belong; `page` is where it will stand, for links."""
+    parts = [
+        _part(record, each, belongs, page)
+        for record in kept
+        for each in record.figures.tables
+        if any(belongs(row) for row in each.rows)
+    ]
+    return "\n\n".join(parts) if parts else NOT_RECORDED
+
+
+def _part(record: Kept, shown: KeptTable, belongs: Belongs, page: Path) -> str:
+    figures = record.figures
+    where = f"[{figures.study}, {record.date}]({link(record.folder / 'README.md', page)})"
+    title = figures.title if shown.sweep is None else f"{figures.title}: {shown.title}"
+    head = f"### {plain(title)}\n\n{plain(shown.caption)}. From the record {where}, {plain(figures.machine)}."
+    points = shown.sweep is not None
+    rows = [
+        [
+            *([plain(row.point or "")] if points else []),
+            f"`{row.base}`" + (" (a control)" if row.is_control else ""),
+            row.shown,
+            row.span,
+            _place(row, shown),
+            _against(row, shown),
+        ]
+        for row in shown.rows
+        if belongs(row)
+    ]
+    heads = [
+        *(["at"] if points else []),
+        "contender",
+        "figure",
+        "interval",
+        "place",
+        "against the others",
+    ]
+    return f"{head}\n\n{table(heads, rows)}"
+
+
+def _place(row: KeptRow, shown: KeptTable) -> str:
+    """Its rank among those that are ranked at the same point, by estimate."""
+    peers = [
+        each.value
+        for each in shown.rows
+        if each.point == row.point and each.value is not None and not each.is_control
+    ]
+    if row.value is None or row.is_control or len(peers) < 2:
+        return "-"
+    better = sum(1 for value in peers if (value < row.value if shown.better == "less" else value > row.value))
+    return f"{better + 1} of {len(peers)}"
+
+
+def _against(row: KeptRow, shown: KeptTable) -> str:
+    """`better than A, B; not separated from C`, as the verdicts of the run are."""
+    groups: dict[str, list[str]] = {}
+    for verdict, other in _verdicts(row, shown.pairs):
+        groups.setdefault(verdict, []).append(f"`{other.partition('@')[0]}`")
+    joined = {"better": "better than", "worse": "worse than", "equivalent": "equivalent to"}
+    texts = [
+        f"{joined.get(word, 'not separated from')} {', '.join(groups[verdict])}"
+        for verdict, word in WORDS.items()
+        if verdict in groups
+    ]
+    return "; ".join(texts) or "not compared"
+
+
+def _verdicts(row: KeptRow, pairs: Sequence[KeptPair]) -> Iterator[tuple[str, str]]:
+    for pair in pairs:
+        if pair.point == row.point and pair.a == row.contender:
+            yield pair.verdict, pair.b
+        elif pair.point == row.point and pair.b == row.contender:
+            yield OTHER_WAY.get(pair.verdict, pair.verdict), pair.a
+
+
+# What strace counted ---------------------------------------------------------------------------------------
+
+
+def system_calls(kept: tuple[Path, dict[str, Any]] | None, kind: str, name: str, page: Path) -> str:
+    """The calls of an entry for one request, as strace counted them."""
+    if kept is None or name not in kept[1][kind]:
+        return NOT_RECORDED
+    file, counts = kept
+    entry = counts[kind][name]
+    if why := entry.get("absent"):
+        return f"Could not be counted on the machine of [the record]({link(file, page)}): {plain(why)}."
+    per = entry["per"]
+    rows = [[f"`{call}`", f"{number:.2f}"] for call, number in entry["calls"].items()]
+    about = (
+        f"Of all processes of the server, for one {per}, counted by strace: the difference between "
+        f"{entry['many']} and {entry['few']}, divided. `{entry['server']}`, asked by `{entry['load']}`. "
+        f"Being traced makes calls slow, so how often somebody is woken for nothing may differ without it. "
+        f"From [the record]({link(file, page)})."
+    )
+    return f"{about}\n\n{table(['system call', f'for one {per}'], rows)}"
+
+
+def link(target: Path, page: Path) -> str:
+    """A file below the root as a page links to it; both are paths below the root."""
+    return Path(os.path.relpath(target, page.parent)).as_posix()

@@ -1,0 +1,316 @@
+"""Makes records: runs studies, or takes runs that there are, and keeps of each what pages and readers
+need."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from handbook.kept import (
+    ARCHIVE,
+    FIGURES,
+    TABLE,
+    Kept,
+    KeptChart,
+    KeptFigures,
+    KeptPair,
+    KeptRow,
+    KeptTable,
+)
+from handbook.markdown import fenced, page, plain, table
+from thunderherd.charts import NamedChart, all_charts
+from thunderherd.errors import UserError
+from thunderherd.figures import ABSENT, main_of, number
+from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
+from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.results import load
+from thunderherd.tables import main_caption, make_console, print_study, study_rows
+
+FORM = 1
+
+MOST_BYTES = 1024 * 1024
+"""Of an archive: what makes it larger is left out, and the README says so."""
+
+ALWAYS = ("run.json", "summary.json", "limits.jsonl")
+RAW = "trials.jsonl"
+IN_PLACE_OF_RAW = "trials.parquet"
+IF_THERE_IS_ROOM = (
+    "counted.jsonl",
+    "with_counters.jsonl",
+    "without_counters.jsonl",
+    "profiles.jsonl",
+    "unavailable.csv",
+    "extrapolated.csv",
+)
+
+COLUMNS = 120
+LONGEST_RUN_SECONDS = 3 * 3600
+
+
+def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> None:
+    """Runs a bundled study in its quick form. Raises UserError where it fails or takes hours."""
+    command = ["run", study, "--quick", "--seed", str(seed), *options, "--out", str(directory)]
+    print(f"==> thunderherd {shlex.join(command)}", flush=True)
+    try:
+        status = subprocess.run([sys.executable, "-m", "thunderherd", *command], timeout=LONGEST_RUN_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{study}: not at its end after {LONGEST_RUN_SECONDS} s; its trials are in {directory}"
+        ) from None
+    if status.returncode:
+        raise UserError(
+            f"{study}: ended with status {status.returncode}; what there is of it is in {directory}"
+        )
+
+
+def keep(directory: Path, root: Path, date: str) -> Kept:
+    """Keeps a run below records/DATE; what was there of the same study is replaced.
+
+    Raises UserError where the directory holds no run, or none that has come to its end.
+    """
+    results = load(directory)
+    summary = results.summary
+    if summary is None or not summary.study.complete:
+        raise UserError(f"{directory} is not at its end; go on with it: thunderherd run ... --resume")
+    folder = Path("records") / date / summary.study.name
+    target = root / folder
+    target.mkdir(parents=True, exist_ok=True)
+    for old in target.iterdir():
+        old.unlink()
+    printed = _printed(summary)
+    (target / TABLE).write_text(printed, encoding="utf-8")
+    charts = [_chart(each, target) for each in _wanted(summary)]
+    figures = figures_of(summary, charts, results.run.model_dump(mode="json"))
+    (target / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    kept, left_out = archived(directory, target / ARCHIVE)
+    (target / "README.md").write_text(_readme(figures, printed, kept, left_out), encoding="utf-8")
+    return Kept(folder, figures)
+
+
+# Figures ----------------------------------------------------------------------------------------------------
+
+
+def figures_of(summary: Summary, charts: Sequence[KeptChart], run: Mapping[str, Any]) -> KeptFigures:
+    """What pages show of a run."""
+    study = summary.study
+    tables = [_main(summary)] if main_of(summary) else []
+    tables += [_sweep(summary, sweep) for sweep in summary.sweeps]
+    return KeptFigures(
+        form=FORM,
+        study=study.name,
+        title=study.title,
+        question=study.question.strip(),
+        size=study.size,
+        seed=study.seed,
+        blocks=study.blocks,
+        command=tuple(_without_out(study.command)),
+        started=study.started,
+        finished=study.finished,
+        version=str(run["version"]),
+        machine=_machine(run["machine"]),
+        tables=tuple(tables),
+        charts=tuple(charts),
+    )
+
+
+def _main(summary: Summary) -> KeptTable:
+    texts = {row.name: (row.value, row.value_span) for row in study_rows(summary)}
+    study = summary.study
+    rows = [_row(each, summary, study.metric, texts[each.name]) for each in main_of(summary)]
+    pairs = [_pair(each) for each in summary.pairs if each.sweep is None]
+    return KeptTable(
+        sweep=None,
+        title=study.title,
+        caption=main_caption(summary).rstrip("."),
+        better=study.better,
+        rows=tuple(rows),
+        pairs=tuple(pairs),
+    )
+
+
+def _sweep(summary: Summary, sweep: SweepSummary) -> KeptTable:
+    """A sweep's figures of the metric of its verdicts, or of what is shown in its place."""
+    metric = sweep.substitutes.get(sweep.metric, sweep.metric)
+    contenders = [each for each in at_points(summary, sweep).values() if each.sweep == sweep.name]
+    figures = {each.name: shown_of(summary, each, metric) for each in contenders}
+    unit = unit_for(summary, metric, figures.values())
+    digits = digits_for([unit.of(figure.value) for figure in figures.values() if figure], metric)
+    rows = []
+    for each in contenders:
+        figure = figures[each.name]
+        text = (
+            (number(unit.of(figure.value), digits), figure.span(unit, digits, ".."))
+            if figure
+            else (ABSENT, "")
+        )
+        rows.append(_row(each, summary, metric, text))
+    return KeptTable(
+        sweep=sweep.name,
+        title=sweep.title,
+        caption=caption_of(metric, unit),
+        better=sweep.better,
+        rows=tuple(rows),
+        pairs=tuple(_pair(each) for each in summary.pairs if each.sweep == sweep.name),
+    )
+
+
+def _row(each: ContenderSummary, summary: Summary, metric: str, text: tuple[str, str]) -> KeptRow:
+    figure = shown_of(summary, each, metric)
+    return KeptRow(
+        contender=each.name,
+        base=each.base,
+        point=each.point,
+        design=each.design,
+        primitive=each.primitive,
+        receive=each.receive,
+        is_control=each.control_of is not None,
+        value=figure.value if figure else None,
+        low=figure.low if figure else None,
+        high=figure.high if figure else None,
+        shown=text[0],
+        span=text[1],
+        rank=each.rank,
+        letters=each.letters,
+    )
+
+
+def _pair(pair: PairSummary) -> KeptPair:
+    return KeptPair(
+        a=pair.a,
+        b=pair.b,
+        point=pair.point,
+        verdict=pair.verdict,
+        ratio=pair.ratio,
+        low=pair.low,
+        high=pair.high,
+    )
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    """`2 CPUs (AMD EPYC), Linux 6.18.44, Debian GNU/Linux 12 (bookworm)`."""
+    cpu = machine["cpu"]
+    kernel = " ".join(str(machine["kernel"]).split()[:2]).partition("-")[0]
+    return f"{cpu['count']} CPUs ({cpu['model']}), {kernel}, {machine['distribution']}"
+
+
+# Files ------------------------------------------------------------------------------------------------------
+
+
+def _printed(summary: Summary) -> str:
+    """The table as a terminal of so many columns shows it, without colours."""
+    stream = io.StringIO()
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(COLUMNS)
+    try:
+        print_study(summary, make_console(stream))
+    finally:
+        os.environ.pop("COLUMNS")
+        if before is not None:
+            os.environ["COLUMNS"] = before
+    return "\n".join(line.rstrip() for line in stream.getvalue().strip("\n").splitlines()) + "\n"
+
+
+def _wanted(summary: Summary) -> list[NamedChart]:
+    """The charts of the main table, and of each sweep that of its verdicts."""
+    return [
+        each for each in all_charts(summary) if not each.name.startswith("sweep-") or each.name.endswith("-0")
+    ]
+
+
+def _chart(chart: NamedChart, folder: Path) -> KeptChart:
+    import vl_convert
+
+    from thunderherd.charts import vega_lite_version
+
+    specification = chart.specification()
+    specification["background"] = specification.setdefault("config", {})["background"] = "#ffffff"
+    file = f"{chart.name}.svg"
+    drawn = vl_convert.vegalite_to_svg(specification, vl_version=vega_lite_version())
+    (folder / file).write_text(str(drawn), encoding="utf-8")
+    return KeptChart(name=chart.name, title=chart.title, file=file)
+
+
+def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
+    """Packs a run; returns the files that are in it, and those that would have made it too large."""
+    there = [name for name in IF_THERE_IS_ROOM if (directory / name).is_file()]
+    kept = [name for name in ALWAYS if (directory / name).is_file()]
+    for raw in (RAW, IN_PLACE_OF_RAW):
+        if _pack(directory, archive, [*kept, raw]) <= MOST_BYTES:
+            kept.append(raw)
+            break
+    else:
+        raise UserError(
+            f"{directory}: even without its raw lines the archive is larger than {MOST_BYTES:,} bytes"
+        )
+    for name in there:
+        if _pack(directory, archive, [*kept, name]) <= MOST_BYTES:
+            kept.append(name)
+    _pack(directory, archive, kept)
+    left_out = [name for name in (RAW, *there) if name not in kept]
+    return kept, left_out
+
+
+def _pack(directory: Path, archive: Path, names: Sequence[str]) -> int:
+    """Writes the archive, the same bytes for the same files; returns its size."""
+    with tarfile.open(archive, "w:xz", preset=9) as packed:
+        for name in names:
+            content = (directory / name).read_bytes()
+            about = tarfile.TarInfo(f"run/{name}")
+            about.size = len(content)
+            packed.addfile(about, io.BytesIO(content))
+    return archive.stat().st_size
+
+
+def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: Sequence[str]) -> str:
+    typed = shlex.join(figures.command)
+    unpack = f"tar -xf {ARCHIVE}"
+    without = f" Left out, as the archive would be too large: {', '.join(left_out)}." if left_out else ""
+    return page(
+        f"# {plain(figures.title)}",
+        "*Written by `make records`; change nothing here.*",
+        plain(" ".join(figures.question.split())),
+        table(
+            ["", ""],
+            [
+                ["command", f"`{typed}`"],
+                ["seed, size", f"{figures.seed}, {figures.size}, {figures.blocks} blocks"],
+                ["from, to", f"{figures.started}, {figures.finished}"],
+                ["machine", plain(figures.machine)],
+                ["version", f"Thunderherd {figures.version}"],
+                [
+                    "files",
+                    f"[{FIGURES}]({FIGURES}): what pages show; [{ARCHIVE}]({ARCHIVE}): "
+                    f"{', '.join(kept)}.{without}",
+                ],
+            ],
+        ),
+        "The whole machine is in run.json. To look at it again, and to check every figure:",
+        fenced(
+            "sh",
+            f"{unpack}\nthunderherd table run --pairs\nthunderherd report run --output report.html"
+            f"\nthunderherd claims {figures.study} run",
+        ),
+        "## Its table",
+        fenced("text", printed),
+        "## Its charts" if figures.charts else "",
+        *(
+            f"![{chart.title}]({chart.file})\n\n`thunderherd plot run {chart.name} --output {chart.file}`"
+            for chart in figures.charts
+        ),
+    )
+
+
+def _without_out(command: Sequence[str]) -> list[str]:
+    """A command line without where its results went."""
+    words = list(command)
+    if "--out" in words:
+        place = words.index("--out")
+        del words[place : place + 2]
+    return words

@@ -1,0 +1,130 @@
+"""Makes the records that docs/ rests on (`make records`): runs studies, keeps what there is of them in
+records/DATE.
+
+.venv/bin/python tools/make_records.py                     the five sources' studies, quick, and system calls
+.venv/bin/python tools/make_records.py unp-ch30 calls      some of them
+.venv/bin/python tools/make_records.py --from DIR          a run that there is already
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+from handbook import recording, strace_counts
+from handbook.catalogued import catalogue
+from handbook.kept import CALLS, FOLDER, TABLE, kept_calls, kept_studies
+from handbook.markdown import ROOT, page, plain, table
+from thunderherd.errors import UserError
+
+STUDIES = ("unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4")
+SYSTEM_CALLS = "calls"
+
+ABOUT = """\
+Runs of the five sources' studies on a real machine, small enough for the repository. The tables of
+[docs](../docs/README.md) and the picture of the [README](../README.md) are made of the newest of each, by
+`make docs`. They are of one machine on one day: what they show of yours is what to look for, not what you
+will find."""
+
+
+def main(arguments: list[str]) -> int:
+    """Makes what is asked for; returns the exit status. What one study fails with is told, and the next is
+    run."""
+    parser = argparse.ArgumentParser(description="make records of studies")
+    parser.add_argument(
+        "parts", nargs="*", help=f"{', '.join(STUDIES)}, {SYSTEM_CALLS}; all if none is given"
+    )
+    parser.add_argument("--from", dest="directories", action="append", type=Path, default=[], metavar="DIR")
+    parser.add_argument("--seed", type=int, default=int(date.today().strftime("%Y%m%d")))
+    parser.add_argument("--date", default=date.today().isoformat())
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    given = parser.parse_args(arguments)
+    parts = given.parts or ([] if given.directories else [*STUDIES, SYSTEM_CALLS])
+    if unknown := [part for part in parts if part not in (*STUDIES, SYSTEM_CALLS)]:
+        parser.error(f"{', '.join(unknown)}? allowed: {', '.join((*STUDIES, SYSTEM_CALLS))}")
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="thunderherd-records-") as scratch:
+        for directory in given.directories:
+            failed += not _tried(partial(_kept, directory, given.date))
+        for part in parts:
+            if part == SYSTEM_CALLS:
+                failed += not _tried(partial(_count, given.date))
+                continue
+            options = [word for each in given.overrides for word in ("--set", each)]
+            failed += not _tried(partial(_run, part, given.seed, Path(scratch) / part, options, given.date))
+    (ROOT / FOLDER / "README.md").write_text(contents(), encoding="utf-8")
+    print("type `make docs` to have the pages follow")
+    return 1 if failed else 0
+
+
+def _tried(work: Callable[[], None]) -> bool:
+    try:
+        work()
+    except UserError as mistake:
+        print(f"records: {mistake}", file=sys.stderr)
+        return False
+    return True
+
+
+def _run(study: str, seed: int, directory: Path, options: list[str], day: str) -> None:
+    recording.run(study, seed, directory, options)
+    _kept(directory, day)
+
+
+def _kept(directory: Path, day: str) -> None:
+    kept = recording.keep(directory, ROOT, day)
+    print(f"kept {kept.folder}")
+
+
+def _count(day: str) -> None:
+    counts = strace_counts.count_all(catalogue())
+    file = ROOT / FOLDER / day / CALLS
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+    print(f"kept {file.relative_to(ROOT)}")
+
+
+def contents() -> str:
+    """records/README.md: the newest record of each study, and how they are made."""
+    studies = kept_studies()
+    rows = [
+        [
+            f"[{each.figures.study}]({each.folder.relative_to(FOLDER)}/README.md)",
+            each.date,
+            plain(each.figures.title),
+            f"[table]({each.folder.relative_to(FOLDER)}/{TABLE})",
+            plain(each.figures.machine),
+        ]
+        for each in studies
+    ]
+    calls = kept_calls()
+    told = (
+        f"[{calls[0].relative_to(FOLDER)}]({calls[0].relative_to(FOLDER)}): the system calls of "
+        f"every design and primitive "
+        f"for one request, counted by {calls[1]['strace']} on Linux {calls[1]['kernel']}."
+        if calls
+        else ""
+    )
+    return page(
+        "# Records",
+        "*Written by `make records`; change nothing here.*",
+        ABOUT,
+        table(["study", "date", "title", "", "machine"], rows),
+        told,
+        "`make records` makes all of them anew, on a machine that has nothing else to do; `make records "
+        'PARTS="unp-ch30 calls"` some, and `.venv/bin/python tools/make_records.py --from '
+        "results/mine` takes a run that "
+        "there is. Then `make docs` has the pages follow. Each folder's README has the command of "
+        "its run and how to look "
+        "at it again.",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
