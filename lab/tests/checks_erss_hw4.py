@@ -49,7 +49,7 @@ def the_report_has_its_charts(run: Run) -> Iterator[None]:
     for sweep, marks in (("cores", {"rule", "line"}), ("delay", {"rule"}), ("buckets", {"rule", "line"})):
         name = f"sweep-{sweep}-0"
         assert marks | {"point"} <= set(marks_of(charts[name])), name
-        figure = re.search(rf'<figure id="{name}">(.*?)</figure>', report, re.DOTALL)
+        figure = re.search(rf'<figure id="{name}" [^>]*>(.*?)</figure>', report, re.DOTALL)
         assert figure, f"no {name} in the report"
         for mark in marks | {"symbol"}:
             drawn = rf'<g class="mark-{mark} role-mark [^>]*>\s*<(path [^>]*d="M|line )'

@@ -392,7 +392,7 @@ def test_the_report_opens_in_a_browser(browser: Browser, tmp_path: Path, width: 
     assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
     assert seen.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert seen.page.locator("#crossover-dense .live svg.marks").count() == 1
-    assert seen.page.locator("section#dense p.answer").first.inner_text() == told("one")[0]
+    assert seen.page.locator("section#over-dense p.answer").first.inner_text() == told("one")[0]
     seen.page.context.close()
 
 

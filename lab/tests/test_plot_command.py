@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from synthetic_summary import summary
+from synthetic_summary import summary, trials
 
 from thunderherd import charts, running
 from thunderherd.cli import run_command
 from thunderherd.plot_command import FORMATS
 from thunderherd.records import Summary
-from thunderherd.report import render
+from thunderherd.report import Run, render_runs
 
 MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 
@@ -20,16 +20,17 @@ MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 @pytest.fixture
 def of(monkeypatch: pytest.MonkeyPatch) -> Summary:
     found = summary()
-    monkeypatch.setattr(running, "summary_of", lambda directory: found)
+    monkeypatch.setattr(running, "ended", lambda directory: (found, trials(30)))
     return found
 
 
 def test_every_chart_of_the_report_is_listed(of: Summary, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["plot", "run"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    page = render(of)
+    page = render_runs([Run(of, trials=trials(30))])
     assert len(listed) == len(set(listed)) >= 2
     assert all(f'<figure id="{name}"' in page for name in listed)
+    assert "blocks" in listed, "which is of the trials, not of the summary"
     assert page.count("<figure id=") == len(listed)
 
 

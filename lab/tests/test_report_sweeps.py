@@ -53,7 +53,7 @@ def test_every_figure_of_each_sweep_stands_in_its_table(browser: Browser, file: 
     seen = visit(browser, file)
     for sweep in of.sweeps:
         seen.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        shown = seen.page.locator(f"section#{sweep.name} table.matrix")
+        shown = seen.page.locator(f"section#over-{sweep.name} table.matrix")
         for place, matrix in enumerate(sweep_matrices(of, sweep, between=" to ")):
             texts = shown.nth(place).locator("tbody tr").all_inner_texts()
             for text, (head, cells) in zip(texts, matrix.rows, strict=True):
@@ -68,14 +68,14 @@ def test_counters_and_answers_are_there(browser: Browser, file: Path, of: Summar
     seen = visit(browser, file)
     counted = " ".join(seen.page.locator("section#counted").inner_text().split())
     assert "paper 7,200,631" in counted and "¹ this program does not count it yet" in counted
-    answer = " ".join(seen.page.locator("article#Q1").inner_text().split())
+    answer = " ".join(seen.page.locator("article#question-Q1").inner_text().split())
     assert all(sentence in answer for sentence in of.questions[0].answer)
     seen.page.context.close()
 
 
 def test_legends_are_readable_on_a_dark_ground(browser: Browser, file: Path) -> None:
-    seen = visit(browser, file, color_scheme="dark")
-    label = seen.page.locator("#sweep-pool_size-0 .live .role-legend-label text").first
+    seen = visit(browser, file, color_scheme="dark", java_script_enabled=False)
+    label = seen.page.locator("#sweep-pool_size-0 .drawn .role-legend-label text").first
     assert label.evaluate("each => getComputedStyle(each).fill") == "rgb(230, 233, 238)"
     seen.page.context.close()
 

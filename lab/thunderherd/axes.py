@@ -25,6 +25,14 @@ FIGURES = ",.12~g"
 and less than a millionth, have an exponent."""
 
 
+def decade_ticks(lowest: float, highest: float) -> list[float]:
+    """The marks of a logarithmic axis between these: 1, 2, 5 of each decade; of very many decades 1 alone."""
+    steps = (1, 2, 5) if highest < 1000 * lowest else (1,)
+    decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    return [tick for tick in ticks if lowest <= tick <= highest]
+
+
 class NumberAxis:
     """Places on the axis of these numbers.
 

@@ -1,24 +1,40 @@
 """The charts of a run, by name: what the report shows and `thunderherd plot` writes.
 
-Each is drawn when it is asked for, wide or for a telephone, from one definition.
+Each is drawn when it is asked for, wide or for a telephone, from one definition. Those of the latency's
+percentiles and of the blocks need the run's trials; all others are of its summary alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import altair
 import vl_convert
 
-from thunderherd import crossover_plot, matrices, plots
+from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
+from thunderherd.block_order import trials_seen
 from thunderherd.figures import main_of, shows_process_control, words_of
+from thunderherd.latency_curves import LatencyCurve, latency_curves
+from thunderherd.matrices import Cell, Matrix
 from thunderherd.papers import papers_of
-from thunderherd.records import WORKERS, Summary, SweepSummary
+from thunderherd.records import WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.sweep_plots import sweep_chart
 
-__all__ = ["NamedChart", "all_charts", "drawable_metrics", "main_charts", "sweep_charts", "vega_lite_version"]
+__all__ = [
+    "NamedChart",
+    "all_charts",
+    "block_charts",
+    "drawable_metrics",
+    "latency_charts",
+    "main_charts",
+    "sweep_charts",
+    "vega_lite_version",
+]
+
+Colours = Mapping[str, str] | None
+"""Of contenders, by base; None: those of the run alone (`drawing.colours_of`)."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,8 @@ class NamedChart:
     """What is to be known about its source's figures; empty where nothing is."""
     draw: Callable[[bool], Any]
     """True: for a telephone."""
+    table: Matrix | None = None
+    """The same figures as a table, where no other one has them."""
 
     def specification(self, *, narrow: bool = False) -> dict[str, Any]:
         """As Vega-Lite has it, with its data. The tests hold it against its schema; here that would take
@@ -41,15 +59,19 @@ class NamedChart:
         return found
 
 
-def all_charts(summary: Summary) -> list[NamedChart]:
-    """Those of the main table, then those of each sweep."""
+def all_charts(
+    summary: Summary, trials: Sequence[TrialRecord] = (), colours: Colours = None
+) -> list[NamedChart]:
+    """Those of the main table, those of each sweep, then what the trials themselves tell."""
     return [
-        *main_charts(summary),
-        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep)),
+        *main_charts(summary, colours),
+        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep, colours)),
+        *latency_charts(summary, trials, colours),
+        *block_charts(summary, trials, colours),
     ]
 
 
-def main_charts(summary: Summary) -> Iterator[NamedChart]:
+def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChart]:
     """Of the main table."""
     if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
@@ -61,7 +83,7 @@ def main_charts(summary: Summary) -> Iterator[NamedChart]:
             "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
             "Outlined: a control, the same design with other settings.",
             "",
-            lambda narrow: plots.process_control_chart(summary, narrow=narrow),
+            lambda narrow: plots.process_control_chart(summary, narrow=narrow, colours=colours),
         )
     if any(each.worker_connections for each in main_of(summary)):
         about = (
@@ -75,11 +97,12 @@ def main_charts(summary: Summary) -> Iterator[NamedChart]:
             "How evenly the workers of a pool were used",
             about,
             _note_on_workers(summary),
-            lambda narrow: plots.clients_per_worker_chart(summary, narrow=narrow),
+            lambda narrow: plots.clients_per_worker_chart(summary, narrow=narrow, colours=colours),
+            _workers_matrix(summary),
         )
 
 
-def sweep_charts(summary: Summary, sweep: SweepSummary) -> Iterator[NamedChart]:
+def sweep_charts(summary: Summary, sweep: SweepSummary, colours: Colours = None) -> Iterator[NamedChart]:
     """Of a sweep: where two change places, if that was asked for, then its metrics, that of its verdicts
     first."""
     if sweep.crossover is not None and sweep.crossover.points:
@@ -88,7 +111,7 @@ def sweep_charts(summary: Summary, sweep: SweepSummary) -> Iterator[NamedChart]:
             "Where they change places",
             crossover_plot.about(summary, sweep),
             "",
-            lambda narrow: crossover_plot.crossover_chart(summary, sweep, narrow=narrow),
+            lambda narrow: crossover_plot.crossover_chart(summary, sweep, narrow=narrow, colours=colours),
         )
     for place, metric in enumerate(drawable_metrics(summary, sweep)):
         yield NamedChart(
@@ -96,12 +119,64 @@ def sweep_charts(summary: Summary, sweep: SweepSummary) -> Iterator[NamedChart]:
             words_of(metric),
             _about_missing(sweep, metric),
             "",
-            _of_metric(summary, sweep, metric),
+            _of_metric(summary, sweep, metric, colours),
         )
 
 
-def _of_metric(summary: Summary, sweep: SweepSummary, metric: str) -> Callable[[bool], Any]:
-    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow)
+def _of_metric(summary: Summary, sweep: SweepSummary, metric: str, colours: Colours) -> Callable[[bool], Any]:
+    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow, colours=colours)
+
+
+def latency_charts(
+    summary: Summary, trials: Sequence[TrialRecord], colours: Colours = None
+) -> Iterator[NamedChart]:
+    """Percentile curves of the main table and of each sweep, where the load kept histograms."""
+    curves = latency_curves(summary, trials)
+    for sweep in (None, *summary.sweeps):
+        name = sweep.name if sweep is not None else None
+        if any(each.sweep == name and each.name in curves for each in summary.contenders):
+            yield NamedChart(
+                f"latency-{name}" if name else "latency",
+                sweep.title if sweep is not None else "Latency of the main table's contenders",
+                "All requests of the trials that count, put together: how long the given share of them took "
+                "at most. The tables' percentiles are of each trial by itself, with an interval over trials.",
+                "",
+                _of_latency(summary, curves, sweep, colours),
+                latency_plot.latency_matrix(summary, curves, sweep),
+            )
+
+
+def _of_latency(
+    summary: Summary, curves: Mapping[str, LatencyCurve], sweep: SweepSummary | None, colours: Colours
+) -> Callable[[bool], Any]:
+    return lambda narrow: latency_plot.latency_chart(summary, curves, sweep, narrow=narrow, colours=colours)
+
+
+def block_charts(
+    summary: Summary, trials: Sequence[TrialRecord], colours: Colours = None
+) -> Iterator[NamedChart]:
+    """The order of the trials, and a drift over the run."""
+    seen = trials_seen(summary, trials)
+    if seen:
+        yield NamedChart(
+            "blocks",
+            "Order and drift of the blocks",
+            blocks_plot.about(seen),
+            "",
+            lambda narrow: blocks_plot.blocks_chart(summary, seen, narrow=narrow, colours=colours),
+        )
+
+
+def _workers_matrix(summary: Summary) -> Matrix:
+    """The connections of each worker, the busiest first: what the chart's ticks are."""
+    pools = [(each.name, each.worker_connections) for each in main_of(summary) if each.worker_connections]
+    most = max(len(counts) for _, counts in pools)
+    rows = tuple(
+        (name, tuple(Cell(f"{count:,.1f}") for count in counts) + (Cell("-"),) * (most - len(counts)))
+        for name, counts in pools
+    )
+    heads = tuple(str(place) for place in range(1, most + 1))
+    return Matrix("connections of each worker, the busiest first, averaged over trials", "Pool", heads, rows)
 
 
 def drawable_metrics(summary: Summary, sweep: SweepSummary) -> list[str]:

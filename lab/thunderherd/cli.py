@@ -24,6 +24,7 @@ from thunderherd.knee_command import knee
 from thunderherd.lab_words import OPTION, OPTION_HELP
 from thunderherd.merge_command import merge
 from thunderherd.plot_command import plot
+from thunderherd.report_command import report
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
@@ -416,20 +417,7 @@ def explain(
     show_why(directory, a, b, per=per, as_json=as_json)
 
 
-@app.command()
-def report(
-    directory: ResultsDirectory,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="The HTML file; DIR/report.html if not given."),
-    ] = None,
-) -> None:
-    """Write the report of a run: one HTML file that works offline."""
-    from thunderherd.running import show_report
-
-    show_report(directory, output)
-
-
+app.command()(report)
 app.command()(plot)
 
 # The engine's own commands ----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,19 @@ def about(summary: Summary, sweep: SweepSummary) -> str:
     return text
 
 
-def crossover_chart(summary: Summary, sweep: SweepSummary, *, narrow: bool = False) -> alt.LayerChart:
+def crossover_chart(
+    summary: Summary,
+    sweep: SweepSummary,
+    *,
+    narrow: bool = False,
+    colours: Mapping[str, str] | None = None,
+) -> alt.LayerChart:
     """The ratio over size of a sweep that asks for its crossover. `narrow`: for a telephone."""
     found = _asked(sweep)
     width, height = (NARROW, LOW_HEIGHT) if narrow else (WIDE, HEIGHT)
     coarse = [point.size for point in found.points if point.stage == "coarse"]
     axis = NumberAxis(coarse or [point.size for point in found.points], "logarithmic", width, 1)
-    colours = colours_of(summary)
+    colours = colours or colours_of(summary)
     names = [printable(found.a), printable(found.b), NEITHER]
     x, (y, domain) = axis.encoding("size", sweep.x_label, _labels(found)), _y(found, summary)
     colour = alt.Color(

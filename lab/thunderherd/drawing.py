@@ -39,29 +39,30 @@ two of a family, which studies of two designs have, are the farthest from each o
 NARROW = 190
 """The width of a panel on a telephone."""
 
-Chart = TypeVar("Chart", alt.VConcatChart, alt.HConcatChart, alt.LayerChart)
+Chart = TypeVar("Chart", alt.ConcatChart, alt.VConcatChart, alt.HConcatChart, alt.LayerChart)
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
-def colours_of(summary: Summary) -> dict[str, str]:
-    """The colour of each contender by its base name, the same in all charts and tables of a study.
+def colours_of(*summaries: Summary) -> dict[str, str]:
+    """The colour of each contender by its base name, the same in all charts and tables of these runs.
 
     A design's family is the first whose word is in its name. Within a family colours are given in the order
-    in which the study names its contenders, and again from the first when there are more of them than
+    in which the studies name their contenders, and again from the first when there are more of them than
     colours. A control has the colour of its contender, and so has each point of a sweep. Where all are of one
     design they have the colours of the family that is none.
     """
-    baseline = next((each.base for each in summary.contenders if each.name == summary.study.baseline), None)
+    every = [each for summary in summaries for each in summary.contenders]
+    baselines = {each.base for of in summaries for each in of.contenders if each.name == of.study.baseline}
     waiting = {word: cycle(colours) for word, colours in FAMILIES.items()}
     colours: dict[str, str] = {}
-    is_one_design = len({each.design for each in summary.contenders}) == 1
-    for each in summary.contenders:
+    is_one_design = len({each.design for each in every}) == 1
+    for each in every:
         if each.control_of or each.base in colours:
             continue
         family = "" if is_one_design else next(word for word in FAMILIES if word in each.design)
-        colours[each.base] = BASELINE_COLOUR if each.base == baseline else next(waiting[family])
-    for each in summary.contenders:
+        colours[each.base] = BASELINE_COLOUR if each.base in baselines else next(waiting[family])
+    for each in every:
         if each.control_of:
             colours.setdefault(each.base, colours.get(each.control_of, BASELINE_COLOUR))
     return colours

@@ -32,9 +32,9 @@ def plot(
 ) -> None:
     """Write a chart of a run as SVG, PNG, PDF or Vega-Lite; without a name, list them."""
     from thunderherd.charts import all_charts
-    from thunderherd.running import summary_of
+    from thunderherd.running import ended
 
-    charts = {chart.name: chart for chart in all_charts(summary_of(directory))}
+    charts = {chart.name: chart for chart in all_charts(*ended(directory))}
     if name is None:
         width = max(map(len, charts), default=0)
         for each in charts.values():

@@ -32,7 +32,9 @@ PAPER_DIGITS = 2
 HERE, PAPER = "this machine", "the paper"
 
 
-def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VConcatChart:
+def process_control_chart(
+    summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
+) -> alt.VConcatChart:
     """CPU for process control: this machine with its intervals, beside the paper's figures.
 
     The paper's seconds come from another machine, hence two panels with a scale of their own each. Where one
@@ -47,7 +49,7 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
     if large and rest:
         rows.append(_Row(rest, papers, f"without {' and '.join(each.name for each in large)}"))
     drawing = _Drawing(
-        colours=colours_of(summary),
+        colours=colours or colours_of(summary),
         digits=places(summary),
         marks=notes_by_mark(summary).marks,
         per=f"{summary.study.normalise_connections:,}",
@@ -63,14 +65,16 @@ def process_control_chart(summary: Summary, *, narrow: bool = False) -> alt.VCon
     return dressed(chart)
 
 
-def clients_per_worker_chart(summary: Summary, *, narrow: bool = False) -> alt.LayerChart:
+def clients_per_worker_chart(
+    summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
+) -> alt.LayerChart:
     """How evenly the connections went to the workers of each pool: one tick a worker, 1 is an even share.
 
     The paper's are drawn as rings below the ticks; of several systems those of the last. Shares, not counts,
     make pools and runs of different lengths comparable. With `narrow` it fits a telephone.
     """
     data: list[dict[str, Any]] = []
-    colours = colours_of(summary)
+    colours = colours or colours_of(summary)
     papers = {each.base: each.runs for each in papers_of(summary, None, WORKERS)}
     for each in main_of(summary):
         if each.worker_connections:

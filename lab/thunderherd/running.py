@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
-    from thunderherd.records import Summary
+    from thunderherd.records import Summary, TrialRecord
 
 # Imports stand where they are needed: a mistake in a study's name is answered before polars and altair load.
 
@@ -133,16 +133,13 @@ def show_claims(study: str, directory: Path) -> None:
     print_claims(summary, make_console())
 
 
-def show_report(directory: Path, output: Path | None) -> None:
-    """Writes the report of a run and says where it lies."""
-    from thunderherd.report import write_report
-
-    summary_of(directory)
-    print(write_report(directory, output))
-
-
 def summary_of(directory: Path) -> Summary:
     """The summary of a run; UserError where there is no run, or none that has come to an end."""
+    return ended(directory)[0]
+
+
+def ended(directory: Path) -> tuple[Summary, Sequence[TrialRecord]]:
+    """The summary of a run that has come to an end, and its trials; UserError as `summary_of`."""
     from thunderherd.results import load
 
     results = load(directory)
@@ -152,4 +149,4 @@ def summary_of(directory: Path) -> Summary:
             f"{directory} holds a run that has not ended ({len(results.trials)} trials so far); "
             f"go on with it: `thunderherd run {study} --out {directory} --resume`"
         )
-    return results.summary
+    return results.summary, results.trials

@@ -7,14 +7,13 @@ are no numbers have an axis of names and no lines between them. As in `plots`, a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import altair as alt
 
-from thunderherd.axes import FIGURES, NumberAxis
+from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
 from thunderherd.drawing import colours_of, dressed, heading
 from thunderherd.figures import Unit, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
@@ -50,7 +49,12 @@ LEGEND_WIDTH = 26
 
 
 def sweep_chart(
-    summary: Summary, sweep: SweepSummary, name: str | None = None, *, narrow: bool = False
+    summary: Summary,
+    sweep: SweepSummary,
+    name: str | None = None,
+    *,
+    narrow: bool = False,
+    colours: Mapping[str, str] | None = None,
 ) -> alt.VConcatChart | alt.HConcatChart:
     """One metric of a sweep over its points.
 
@@ -62,6 +66,8 @@ def sweep_chart(
         A metric that the sweep shows; that of its verdicts if not given. The chart of another one is smaller.
     narrow
         For a telephone: panels one below the other.
+    colours
+        Of contenders, by base; those of this run alone if not given.
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
@@ -85,7 +91,8 @@ def sweep_chart(
     theirs = next((each.unit for each in figures), "")
     converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
-    drawing = _Drawing(summary, sweep, bases, size, size.width, name in sweep.logarithmic)
+    colours = colours or colours_of(summary)
+    drawing = _Drawing(sweep, bases, size, size.width, name in sweep.logarithmic, colours)
     rows = {HERE: ours, PAPER: papers}
     of_paper = _title_of_paper(name, theirs, unit)
     known = _common_note(figures)
@@ -98,7 +105,7 @@ def sweep_chart(
         panels = [drawing.panel(HERE, rows[HERE], title, "", known_of_ours)]
     elif papers:
         half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
-        drawing = _Drawing(summary, sweep, bases, half, size.width, name in sweep.logarithmic)
+        drawing = _Drawing(sweep, bases, half, size.width, name in sweep.logarithmic, colours)
         panels = [
             drawing.panel(HERE, ours, title, "This machine", known_of_ours),
             drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known),
@@ -223,6 +230,12 @@ def _of_the_same_size(ours: Sequence[dict[str, Any]], papers: Sequence[dict[str,
     return bool(max(own, theirs) <= SAME_SIZE * min(own, theirs))
 
 
+def _reach(rows: Sequence[dict[str, Any]]) -> list[float]:
+    """From zero to all that is drawn: given, so that the axis stays when a contender is hidden."""
+    reached = [each for row in rows for each in (row["value"], row["low"], row["high"]) if each is not None]
+    return [min([0.0, *reached]), max([0.0, *reached]) or 1.0]
+
+
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
@@ -241,18 +254,17 @@ class _Drawing:
 
     def __init__(
         self,
-        summary: Summary,
         sweep: SweepSummary,
         bases: Sequence[str],
         size: _Size,
         across: int,
         logarithmic: bool,
+        colours: Mapping[str, str],
     ) -> None:
         self.sweep, self.size = sweep, size
         self.decades = 1 if logarithmic else DECADES
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
-        colours = colours_of(summary)
         names = [printable(base) for base in bases]
         columns = max(1, across // (LEGEND_WIDTH + int(6.5 * max((len(name) for name in names), default=1))))
         legend = {
@@ -286,7 +298,8 @@ class _Drawing:
             row["beside"] = self.axis.beside(row["x"], self.places[row["base"]])
         base = alt.Chart().encode(x=self._x(), y=y, color=self.colour)
         if self.is_named:
-            base = base.encode(xOffset=alt.XOffset("name:N", sort=self.names, scale={"paddingOuter": 0.8}))
+            scale = {"paddingOuter": 0.8, "domain": self.names}
+            base = base.encode(xOffset=alt.XOffset("name:N", sort=self.names, scale=scale))
         tooltip = [
             alt.Tooltip("name:N", title="contender"),
             alt.Tooltip("place:N", title="measured on"),
@@ -335,7 +348,8 @@ class _Drawing:
         if self.is_named:
             order = [printable(point.name) for point in self.sweep.points]
             axis = {"labelAngle": 0, "ticks": False}
-            return alt.X("point:N", sort=order, title=label, axis=axis, scale={"paddingInner": 0.3})
+            scale = {"paddingInner": 0.3, "domain": order}
+            return alt.X("point:N", sort=order, title=label, axis=axis, scale=scale)
         return self.axis.encoding("beside", label)
 
     def _y(self, rows: Sequence[dict[str, Any]]) -> alt.Y:
@@ -343,19 +357,13 @@ class _Drawing:
         values = [row["value"] for row in rows]
         if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
             axis = {"grid": True, "tickCount": 5, "format": FIGURES}
-            return alt.Y("value:Q", title=None, scale={"zero": True, "nice": True}, axis=axis)
+            scale = {"domain": _reach(rows), "nice": True}
+            return alt.Y("value:Q", title=None, scale=scale, axis=axis)
         for row in rows:
             # An end at or below zero has no place on the axis; the tooltip has it.
             if row["low"] is not None and row["low"] <= 0:
                 row["low"] = min(values)
         lowest, highest = min(values) / 1.3, max(values) * 1.3
-        steps = (1, 2, 5) if highest < 1000 * lowest else (1,)
-        decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-        ticks = [step * 10.0**decade for decade in decades for step in steps]
-        axis = {
-            "grid": True,
-            "values": [tick for tick in ticks if lowest <= tick <= highest],
-            "format": FIGURES,
-        }
+        axis = {"grid": True, "values": decade_ticks(lowest, highest), "format": FIGURES}
         scale = {"type": "log", "domain": [lowest, highest], "nice": False, "clamp": True}
         return alt.Y("value:Q", title=None, scale=scale, axis=axis)

@@ -1,33 +1,145 @@
-// Replaces the drawn charts by live ones of the same form: figures appear under the pointer, and a chart can be saved.
+// The page's own script: light or dark; charts that answer to pointer and keyboard in place of the drawn ones; print.
 // Vega-Lite's expressions are interpreted (ast), so that the page may forbid eval.
 "use strict";
 (() => {
-  const narrow = window.matchMedia("(max-width: 54rem)");
+  const root = document.documentElement;
+
+  // Light or dark: kept as long as the page is open, nowhere else.
+  const theme = document.getElementById("theme");
+  theme.hidden = false;
+  theme.addEventListener("change", (event) => {
+    if (event.target.value === "auto") delete root.dataset.theme;
+    else root.dataset.theme = event.target.value;
+  });
+
+  // On paper everything is open.
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const each of opened) each.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const each of opened) each.open = false;
+  });
+
+  // Charts: each is made live when it comes near the window.
+  const telephone = window.matchMedia("(max-width: 54rem)");
   const options = {
     renderer: "svg",
     ast: true,
     actions: { export: true, source: false, compiled: false, editor: false },
   };
   const charts = JSON.parse(document.getElementById("charts").textContent);
-  const draw = async () => {
-    for (const chart of charts) {
-      const figure = document.getElementById(chart.id);
-      const place = document.createElement("div");
-      place.className = "live";
-      figure.querySelector(".live")?.remove();
-      figure.querySelector(".drawn").hidden = false;
-      figure.querySelector(".drawings").append(place);
-      try {
-        await vegaEmbed(place, narrow.matches ? chart.narrow : chart.wide, options);
-        figure.querySelector(".drawn").hidden = true;
-      } catch (error) {
-        // The drawn chart stays.
-        place.remove();
-        console.warn(error);
-      }
-    }
-    document.documentElement.dataset.charts = "live";
+
+  const button = (text, label, act) => {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.textContent = text;
+    if (label) made.setAttribute("aria-label", label);
+    made.addEventListener("click", act);
+    return made;
   };
-  narrow.addEventListener("change", draw);
-  draw();
+
+  const toggles = (chart, view) => {
+    const group = document.createElement("div");
+    group.className = "toggles";
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", "Contenders that are drawn");
+    for (const [name, colour, glyph] of chart.series) {
+      const made = button(name, "", async () => {
+        const away = made.getAttribute("aria-pressed") === "true";
+        made.setAttribute("aria-pressed", String(!away));
+        chart.away = away ? [...chart.away, name] : chart.away.filter((each) => each !== name);
+        await view.signal("hidden", chart.away).runAsync();
+      });
+      made.setAttribute("aria-pressed", String(!chart.away.includes(name)));
+      const mark = document.createElement("span");
+      mark.setAttribute("aria-hidden", "true");
+      mark.style.color = colour;
+      mark.textContent = glyph + " ";
+      made.prepend(mark);
+      group.append(made);
+    }
+    return group;
+  };
+
+  // The upright axis of each panel: its far end closer, or farther away; without a factor all as it was drawn.
+  const zoom = async (chart, view, factor) => {
+    chart.zooms.forEach((signals, panel) => {
+      if (!factor) {
+        for (const signal of signals) view.signal(signal, null);
+        return;
+      }
+      const scale = view.scale(chart.joined ? `concat_${panel}_y` : "y");
+      const [low, high] = scale.domain();
+      const end = scale.type === "log" ? low * (high / low) ** factor : low + (high - low) * factor;
+      view.signal(signals[0], [low, end]);
+    });
+    await view.runAsync();
+  };
+
+  const zooms = (chart, view) => {
+    const group = document.createElement("div");
+    group.className = "zooms";
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", "Zoom");
+    group.append(
+      button("+", "Zoom in", () => zoom(chart, view, 2 / 3)),
+      button("−", "Zoom out", () => zoom(chart, view, 3 / 2)),
+      button("Reset", "Reset the zoom", () => zoom(chart, view, 0)),
+    );
+    const hint = document.createElement("span");
+    hint.textContent = "Ctrl + wheel zooms, dragging moves, a double click resets";
+    group.append(hint);
+    return group;
+  };
+
+  const draw = async (chart) => {
+    const figure = document.getElementById(chart.id);
+    const drawn = figure.querySelector(".drawn");
+    const place = document.createElement("div");
+    const controls = document.createElement("div");
+    chart.away ??= [];
+    chart.joined = ["hconcat", "vconcat", "concat"].some((how) => how in chart.wide);
+    chart.view?.finalize();
+    place.className = "live";
+    controls.className = "controls";
+    figure.querySelector(".live")?.remove();
+    figure.querySelector(".controls")?.remove();
+    drawn.hidden = false;
+    figure.querySelector(".drawings").append(place);
+    try {
+      const { view } = await vegaEmbed(place, telephone.matches ? chart.narrow : chart.wide, options);
+      chart.view = view;
+      if (chart.series.length) controls.append(toggles(chart, view));
+      if (chart.away.length) await view.signal("hidden", chart.away).runAsync();
+      if (chart.zooms.length && !telephone.matches) controls.append(zooms(chart, view));
+      if (controls.childElementCount) figure.querySelector(".drawings").before(controls);
+      drawn.hidden = true;
+      figure.dataset.chart = "live";
+    } catch (error) {
+      // The drawn chart stays.
+      place.remove();
+      figure.dataset.chart = "drawn";
+      console.warn(error);
+    }
+  };
+
+  const named = new Map(charts.map((chart) => [chart.id, chart]));
+  const near = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        near.unobserve(entry.target);
+        draw(named.get(entry.target.id));
+      }
+    },
+    { rootMargin: "600px 0px" },
+  );
+  const watch = () => {
+    for (const chart of charts) near.observe(document.getElementById(chart.id));
+  };
+  telephone.addEventListener("change", watch);
+  watch();
+  root.dataset.charts = "live";
 })();

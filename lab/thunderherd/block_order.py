@@ -1,0 +1,130 @@
+"""The blocks of a run in the order in which they were measured: which trial came when, how far from its
+contender's usual figure it was, and which blocks count.
+
+A drift over the run, or an effect of the place within a block, would show here; blocks are randomised so that
+it falls on all contenders alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from thunderherd.records import Summary, TrialRecord
+
+__all__ = ["BlockSeen", "TrialSeen", "blocks_seen", "trials_seen"]
+
+COUNTS, KEPT, REJECTED, INCOMPLETE = (
+    "counts",
+    "counts, though noisy",
+    "rejected for outside noise",
+    "incomplete",
+)
+UNUSED = "of no look that was reached"
+
+
+@dataclass(frozen=True)
+class TrialSeen:
+    """A valid trial with a figure of what its contender is judged by."""
+
+    contender: str
+    block: int
+    position: int
+    of: int
+    """Trials of its block, repeated ones left out."""
+    value: float
+    """In the metric's own unit."""
+    ratio: float
+    """To the median of its contender's trials that count."""
+    state: str
+    """Of its block."""
+
+
+@dataclass(frozen=True)
+class BlockSeen:
+    """A block. Shares of the machine's CPU time are those of its loudest trial; None where none tells."""
+
+    number: int
+    state: str
+    order: tuple[str, ...]
+    repeated: int
+    invalid: int
+    steal_share: float | None
+    foreign_share: float | None
+
+
+def states_of(summary: Summary) -> dict[int, str]:
+    """What became of each block."""
+    trials = summary.trials
+    states = dict.fromkeys(trials.accepted_blocks, COUNTS)
+    states |= dict.fromkeys(trials.noisy_blocks_kept, KEPT)
+    states |= dict.fromkeys(trials.incomplete_blocks, INCOMPLETE)
+    return states | dict.fromkeys(trials.rejected_blocks, REJECTED)
+
+
+def trials_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[TrialSeen]:
+    """The valid trials in the order in which they ran; contenders without a positive median are left out."""
+    metrics = {each.name: each.metric for each in summary.contenders}
+    states = states_of(summary)
+    found = [
+        (trial, float(value))
+        for trial in trials
+        if trial.valid and (value := (trial.metrics or {}).get(metrics.get(trial.contender, ""))) is not None
+    ]
+    of_contender: dict[str, list[float]] = {}
+    for counting in (True, False):
+        for trial, value in found:
+            if (states.get(trial.block) in (COUNTS, KEPT)) is counting:
+                of_contender.setdefault(trial.contender, []).append(value)
+        if counting:
+            usual = {name: median(values) for name, values in of_contender.items()}
+            of_contender = {}
+    # Where no trial of a contender counts, all that it has stand for it.
+    usual = {name: median(values) for name, values in of_contender.items()} | usual
+    sizes = _sizes(trials)
+    return [
+        TrialSeen(
+            contender=trial.contender,
+            block=trial.block,
+            position=trial.position,
+            of=sizes[trial.block],
+            value=value,
+            ratio=value / usual[trial.contender],
+            state=states.get(trial.block, UNUSED),
+        )
+        for trial, value in found
+        if usual[trial.contender] > 0
+    ]
+
+
+def _sizes(trials: Sequence[TrialRecord]) -> dict[int, int]:
+    """The last place of each block."""
+    sizes: dict[int, int] = {}
+    for trial in trials:
+        sizes[trial.block] = max(sizes.get(trial.block, 1), trial.position)
+    return sizes
+
+
+def blocks_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[BlockSeen]:
+    """Every block that was begun, by number."""
+    states = states_of(summary)
+    blocks: dict[int, list[TrialRecord]] = {}
+    for trial in trials:
+        blocks.setdefault(trial.block, []).append(trial)
+    found = []
+    for number, of_block in sorted(blocks.items()):
+        heard = [trial.noise for trial in of_block if trial.noise is not None]
+        first = sorted((trial for trial in of_block if trial.attempt == 1), key=lambda trial: trial.position)
+        found.append(
+            BlockSeen(
+                number=number,
+                state=states.get(number, UNUSED),
+                order=tuple(trial.contender for trial in first),
+                repeated=len(of_block) - len(first),
+                invalid=sum(not trial.valid for trial in of_block),
+                steal_share=max((noise.steal_share for noise in heard), default=None),
+                foreign_share=max((noise.foreign_share for noise in heard), default=None),
+            )
+        )
+    return found

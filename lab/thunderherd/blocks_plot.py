@@ -1,0 +1,175 @@
+"""The order in which trials ran, and how far each was from its contender's usual figure: a drift over the run
+or a burst of noise shows here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import altair as alt
+
+from thunderherd.axes import FIGURES, decade_ticks
+from thunderherd.block_order import COUNTS, KEPT, TrialSeen
+from thunderherd.drawing import INK, MUTED, colours_of, dressed, heading, inline
+from thunderherd.figures import number, printable
+from thunderherd.records import Summary
+
+__all__ = ["MOST_TRIALS", "about", "blocks_chart"]
+
+WIDE, NARROW, HEIGHT = 880, 250, 240
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+
+MOST_TRIALS = 1_500
+"""Of more trials than this, a mark is all those of a contender in a block, whatever their points: a report
+stays small."""
+
+
+FAR_APART = 4.0
+"""Ratios that differ by more than this factor have a logarithmic axis."""
+
+
+def about(trials: Sequence[TrialSeen]) -> str:
+    """What is seen in the picture."""
+    what = (
+        "A mark is a trial, in the order in which they ran"
+        if len(trials) <= MOST_TRIALS
+        else "A mark is the median of a contender's trials in a block"
+    )
+    text = f"{what}: its figure over the median of its contender's; 1 is as usual, above it more. "
+    text += "The line is the median of each block, all contenders together."
+    if any(each.state not in (COUNTS, KEPT) for each in trials):
+        text += " Grey: a block that does not count."
+    return text
+
+
+def blocks_chart(
+    summary: Summary,
+    trials: Sequence[TrialSeen],
+    *,
+    narrow: bool = False,
+    colours: Mapping[str, str] | None = None,
+) -> alt.LayerChart:
+    """Ratios of trials to what is usual, over the run."""
+    colours = colours or colours_of(summary)
+    base_of = {each.name: each.base for each in summary.contenders}
+    measured = {each.contender for each in trials}
+    bases = list(dict.fromkeys(each.base for each in summary.contenders if each.name in measured))
+    rows = _rows(trials, base_of) if len(trials) <= MOST_TRIALS else _medians(trials, base_of)
+    names = [printable(base) for base in bases]
+    width = NARROW if narrow else WIDE
+    legend = {"title": None, "orient": "top", "columns": 1 if narrow else 5, "labelLimit": 220}
+    blocks = [each.block for each in trials]
+    x = alt.X(
+        "at:Q",
+        title="block, in the order of the run",
+        scale={"domain": [min(blocks), max(blocks) + 1], "nice": False, "zero": False},
+        axis={"grid": False, "tickMinStep": 1, "format": "d"},
+    )
+    y, bottom, top = _upright([row["ratio"] for row in rows])
+    layers = []
+    if away := _away(trials, bottom, top):
+        shade = alt.Chart(inline(away)).mark_rect(color=MUTED, opacity=0.18)
+        layers.append(shade.encode(x=x, x2="end:Q", y=y, y2="top:Q", tooltip=["block:N", "state:N"]))
+    usual = alt.Chart(inline([{"at": min(blocks), "end": max(blocks) + 1, "ratio": 1}]))
+    layers.append(usual.mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=x, x2="end:Q", y=y))
+    marks = alt.Chart(inline(rows)).mark_point(filled=True, size=26, opacity=0.8)
+    layers.append(
+        marks.encode(
+            x=x,
+            y=y,
+            color=alt.Color(
+                "name:N", scale={"domain": names, "range": [colours[base] for base in bases]}, legend=legend
+            ),
+            shape=alt.Shape(
+                "name:N",
+                scale={
+                    "domain": names,
+                    "range": [SHAPES[place % len(SHAPES)] for place in range(len(names))],
+                },
+                legend=legend,
+            ),
+            tooltip=[
+                alt.Tooltip("contender:N"),
+                alt.Tooltip("block:N"),
+                alt.Tooltip("place:N", title="place in it"),
+                alt.Tooltip("text:N", title="times the usual"),
+                alt.Tooltip("state:N", title="block"),
+            ],
+        )
+    )
+    line = alt.Chart(inline(_of_blocks(trials))).mark_line(color=INK, strokeWidth=1.6)
+    layers.append(line.encode(x=x, y=y))
+    chart = alt.LayerChart(layer=layers).properties(width=width, height=HEIGHT)
+    return dressed(chart.properties(title=heading("figure of each trial over its usual one", [], width)))
+
+
+def _upright(ratios: Sequence[float]) -> tuple[alt.Y, float, float]:
+    """The axis of ratios and its ends: logarithmic where they are far apart."""
+    bottom, top = min(0.95, *ratios) / 1.02, max(1.05, *ratios) * 1.02
+    axis = {"grid": True, "tickCount": 5, "format": FIGURES}
+    scale: dict[str, Any] = {"domain": [bottom, top], "nice": False, "zero": False, "clamp": True}
+    if top > FAR_APART * bottom:
+        scale |= {"type": "log"}
+        axis = {"grid": True, "values": decade_ticks(bottom, top), "format": FIGURES}
+    return alt.Y("ratio:Q", title="times the usual", scale=scale, axis=axis), bottom, top
+
+
+def _rows(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": printable(base_of[each.contender]),
+            "contender": printable(each.contender),
+            "at": round(each.block + (each.position - 0.5) / each.of, 4),
+            "ratio": _short(each.ratio),
+            "block": str(each.block),
+            "place": f"{each.position} of {each.of}",
+            "text": number(each.ratio, 3),
+            "state": each.state,
+        }
+        for each in trials
+    ]
+
+
+def _medians(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One row for all points of a contender in a block."""
+    alike: dict[tuple[int, str], list[TrialSeen]] = {}
+    for each in trials:
+        alike.setdefault((each.block, base_of[each.contender]), []).append(each)
+    return [
+        {
+            "name": printable(base),
+            "contender": printable(base),
+            "at": block + 0.5,
+            "ratio": _short(median([each.ratio for each in found])),
+            "block": str(block),
+            "place": f"median of {len(found)} trials",
+            "text": number(median([each.ratio for each in found]), 3),
+            "state": found[0].state,
+        }
+        for (block, base), found in alike.items()
+    ]
+
+
+def _of_blocks(trials: Sequence[TrialSeen]) -> list[dict[str, Any]]:
+    by_block: dict[int, list[float]] = {}
+    for each in trials:
+        by_block.setdefault(each.block, []).append(each.ratio)
+    return [
+        {"at": block + 0.5, "ratio": _short(median(ratios))} for block, ratios in sorted(by_block.items())
+    ]
+
+
+def _away(trials: Sequence[TrialSeen], bottom: float, top: float) -> list[dict[str, Any]]:
+    """The blocks that do not count."""
+    states = {each.block: each.state for each in trials if each.state not in (COUNTS, KEPT)}
+    return [
+        {"at": block, "end": block + 1, "ratio": bottom, "top": top, "block": str(block), "state": state}
+        for block, state in sorted(states.items())
+    ]
+
+
+def _short(value: float) -> float:
+    """To four digits: a chart shows no more."""
+    return float(f"{value:.4g}") if math.isfinite(value) else value

@@ -1,0 +1,52 @@
+"""Latency as percentile curves: the requests of all trials that count, put together.
+
+Percentiles of several trials are never averaged: their histograms are added, and the percentile is that of
+the sum. That is another figure than the estimate over trials in `summary.json`, where each trial is one
+observation; it has no interval, and shows the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thunderherd.histograms import merged, percentile_curve
+from thunderherd.records import Summary, TrialRecord
+
+__all__ = ["SHARES", "LatencyCurve", "latency_curves"]
+
+STEPS_A_DECADE = 10
+DECADES = 6
+SHARES = tuple(1 - 10 ** (-step / STEPS_A_DECADE) for step in range(1, STEPS_A_DECADE * DECADES + 1))
+"""Closer to each other the nearer they are to 1: ten to each further nine."""
+
+
+@dataclass(frozen=True)
+class LatencyCurve:
+    """Of one contender: shares of its requests, and the seconds within which they were answered."""
+
+    contender: str
+    requests: int
+    trials: int
+    points: tuple[tuple[float, float], ...]
+
+
+def latency_curves(summary: Summary, trials: Sequence[TrialRecord]) -> dict[str, LatencyCurve]:
+    """By contender, of the valid trials of accepted blocks. A contender is left out where one of its load
+    processes kept no histogram, or too few requests were timed for a curve."""
+    accepted = {*summary.trials.accepted_blocks}
+    kept: dict[str, list[list[str | None]]] = {}
+    for trial in trials:
+        if trial.valid and trial.block in accepted:
+            of_loads = [load.latency.histogram if load.latency else None for load in trial.loads]
+            kept.setdefault(trial.contender, []).append(of_loads)
+    curves: dict[str, LatencyCurve] = {}
+    for name, of_trials in kept.items():
+        texts = [text for of_loads in of_trials for text in of_loads]
+        if not texts or None in texts:
+            continue
+        together = merged(text for text in texts if text is not None)
+        points = [(share, nanoseconds / 1e9) for share, nanoseconds in percentile_curve(together, SHARES)]
+        if len(points) > 1:
+            curves[name] = LatencyCurve(name, together.get_total_count(), len(of_trials), tuple(points))
+    return curves

@@ -1,0 +1,176 @@
+"""Latency as percentile curves: a line for each contender; of a sweep, a panel for each point.
+
+The axis of shares is stretched towards 1, each further nine as wide as the one before: the slow requests
+are what such a curve is looked at for. Both axes are logarithmic.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from thunderherd.axes import FIGURES, decade_ticks
+from thunderherd.drawing import colours_of, dressed, heading, inline
+from thunderherd.figures import Unit, decimals, number, printable, unit_of
+from thunderherd.latency_curves import LatencyCurve
+from thunderherd.matrices import Cell, Matrix
+from thunderherd.records import ContenderSummary, Summary, SweepSummary
+
+__all__ = ["latency_chart", "latency_matrix"]
+
+WIDE, NARROW, HEIGHT = 880, 250, 300
+PANEL, PANEL_HEIGHT, COLUMNS, MOST_PANELS = 240, 190, 3, 9
+
+TOLD = {0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %", 0.99999: "99.999 %"}
+"""The shares that have a mark on the axis, and those of the table."""
+
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
+"""Of lines that follow on each other: the colour alone tells nobody apart."""
+
+
+def latency_chart(
+    summary: Summary,
+    curves: Mapping[str, LatencyCurve],
+    sweep: SweepSummary | None = None,
+    *,
+    narrow: bool = False,
+    colours: Mapping[str, str] | None = None,
+) -> alt.VConcatChart | alt.ConcatChart:
+    """The curves of the main table, or of a sweep."""
+    shown = _shown(summary, curves, sweep)
+    colours = colours or colours_of(summary)
+    bases = list(dict.fromkeys(each.base for each in shown))
+    unit = _unit(curves[each.name] for each in shown)
+    rows = [row for each in shown for row in _rows(each, curves[each.name], unit)]
+    names = [printable(base) for base in bases]
+    scale = {"domain": names, "range": [colours[base] for base in bases]}
+    legend = {"title": None, "orient": "top", "columns": 1 if narrow else 5, "labelLimit": 220}
+    dashes = {"domain": names, "range": [DASHES[place % len(DASHES)] for place in range(len(names))]}
+    colour = alt.Color("name:N", scale=scale, legend=legend)
+    dash = alt.StrokeDash("name:N", scale=dashes, legend=legend)
+    points = _panels(sweep, shown)
+    width = NARROW if narrow else PANEL if len(points) > 1 else WIDE
+    height = PANEL_HEIGHT if narrow or len(points) > 1 else HEIGHT
+    panels = []
+    for point in points:
+        mine = [row for row in rows if sweep is None or row["point"] == point]
+        x, y = _axes(rows, unit, width)
+        chart = alt.Chart(inline(mine)).encode(x=x, y=y, color=colour, strokeDash=dash)
+        line = chart.mark_line(strokeWidth=1.8).encode(description=alt.Description("name:N"), detail="name:N")
+        hover = chart.mark_point(size=40, opacity=0, filled=True).encode(tooltip=_tooltip())
+        title = f"latency of requests ({unit.name})"
+        if sweep is not None:
+            title = f"{sweep.x_label}: {point}"
+        panel = alt.layer(line, hover).properties(width=width, height=height)
+        panels.append(panel.properties(title=heading(printable(title), [], width)))
+    if len(panels) == 1 or narrow:
+        return dressed(alt.vconcat(*panels, spacing=22))
+    return dressed(alt.concat(*panels, columns=COLUMNS, spacing=26))
+
+
+def latency_matrix(
+    summary: Summary, curves: Mapping[str, LatencyCurve], sweep: SweepSummary | None = None
+) -> Matrix:
+    """The same figures as a table: the percentiles that have a mark on the axis."""
+    shown = _shown(summary, curves, sweep)
+    unit = _unit(curves[each.name] for each in shown)
+    rows = []
+    for each in shown:
+        curve = curves[each.name]
+        near = {share: _at(curve, share) for share in TOLD}
+        digits = decimals([unit.of(value) for value in near.values() if value])
+        cells = tuple(
+            Cell("-" if value is None else number(unit.of(value), digits)) for value in near.values()
+        )
+        where = f" at {each.point}" if sweep is not None else ""
+        rows.append((f"{each.base}{where}", (*cells, Cell(f"{curve.requests:,}"))))
+    return Matrix(
+        f"latency ({unit.name}) within which this share of all requests was answered",
+        "Contender",
+        (*TOLD.values(), "Requests"),
+        tuple(rows),
+        ("-: fewer than ten requests lie beyond it",) if any("-" in str(row) for row in rows) else (),
+    )
+
+
+def _at(curve: LatencyCurve, share: float) -> float | None:
+    return next(
+        (seconds for found, seconds in curve.points if math.isclose(found, share, rel_tol=1e-9)), None
+    )
+
+
+def _shown(
+    summary: Summary, curves: Mapping[str, LatencyCurve], sweep: SweepSummary | None
+) -> list[ContenderSummary]:
+    name = sweep.name if sweep is not None else None
+    return [each for each in summary.contenders if each.sweep == name and each.name in curves]
+
+
+def _panels(sweep: SweepSummary | None, shown: Sequence[ContenderSummary]) -> list[str]:
+    """The points that have a panel; of too many, such as are evenly apart, the ends among them."""
+    if sweep is None:
+        return [""]
+    points = list(dict.fromkeys(printable(each.point or "") for each in shown))
+    if len(points) <= MOST_PANELS:
+        return points
+    return [points[round(place * (len(points) - 1) / (MOST_PANELS - 1))] for place in range(MOST_PANELS)]
+
+
+def _unit(curves: Any) -> Unit:
+    """One for all: that of the longest median."""
+    middles = [curve.points[len(curve.points) // 2][1] for curve in curves]
+    return unit_of("latency_p50_seconds", 1, [max(middles)], {})
+
+
+def _rows(each: ContenderSummary, curve: LatencyCurve, unit: Unit) -> list[dict[str, Any]]:
+    digits = decimals([unit.of(seconds) for _, seconds in curve.points])
+    return [
+        {
+            "name": printable(each.base),
+            "point": printable(each.point or ""),
+            "beyond": 1 / (1 - share),
+            "value": unit.of(seconds),
+            "share": f"{100 * share:.5g} % of {curve.requests:,} requests",
+            "text": f"within {number(unit.of(seconds), digits)} {unit.name}",
+        }
+        for share, seconds in curve.points
+    ]
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("name:N", title="contender"),
+        alt.Tooltip("share:N", title="answered"),
+        alt.Tooltip("text:N", title="latency"),
+    ]
+
+
+def _axes(rows: Sequence[Mapping[str, Any]], unit: Unit, width: int) -> tuple[alt.X, alt.Y]:
+    ends = [1.0, max(row["beyond"] for row in rows)]
+    marks = {round(1 / (1 - share)): label for share, label in TOLD.items()}
+    labels = json.dumps({str(mark): label for mark, label in marks.items()})
+    x_axis = {
+        "values": [mark for mark in marks if mark <= ends[1] * 1.0001],
+        "labelExpr": f"({labels})[format(datum.value, 'd')]",
+        "grid": True,
+        "labelOverlap": "greedy",
+    }
+    values = [row["value"] for row in rows]
+    ends_of_y = [min(values) / 1.15, max(values) * 1.15]
+    x = alt.X(
+        "beyond:Q",
+        title="share of requests answered" if width > NARROW else "share answered",
+        axis=x_axis,
+        scale={"type": "log", "domain": ends, "nice": False},
+    )
+    y = alt.Y(
+        "value:Q",
+        title=unit.name,
+        axis={"grid": True, "values": decade_ticks(*ends_of_y), "format": FIGURES},
+        scale={"type": "log", "domain": ends_of_y, "nice": False},
+    )
+    return x, y

@@ -1,0 +1,138 @@
+"""What a chart becomes in a browser: contenders can be hidden, and its axes can be zoomed and moved.
+
+A page has buttons in place of the chart's legend, which a keyboard reaches; `Series` says what they show. The
+same chart on paper or in a file has neither.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["HIDDEN", "LiveChart", "Series", "live"]
+
+HIDDEN = "hidden"
+"""The chart's parameter: the names of contenders that are not drawn."""
+
+GLYPHS = {
+    "circle": "●",
+    "square": "■",
+    "triangle-up": "▲",
+    "diamond": "◆",
+    "triangle-down": "▼",
+    "cross": "✚",
+    "triangle-right": "▶",
+    "triangle-left": "◀",
+}
+LINE, BLOCK = "━", "■"
+
+WHEEL = "wheel![event.ctrlKey || event.altKey]"
+"""With a key, since a page is scrolled by the wheel alone."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A contender of a chart, as its button shows it."""
+
+    name: str
+    colour: str
+    glyph: str
+
+
+@dataclass(frozen=True)
+class LiveChart:
+    """A specification of Vega-Lite, and what the page offers beside it."""
+
+    specification: dict[str, Any]
+    series: tuple[Series, ...]
+    zooms: tuple[tuple[str, ...], ...]
+    """Of each panel the signals that hold what is zoomed, that of the upright axis first."""
+
+
+def live(specification: dict[str, Any], description: str, *, zoomed: bool = True) -> LiveChart:
+    """The same chart, made to be handled. `description` is what a screen reader says of it."""
+    found = copy.deepcopy(specification)
+    found["description"] = description
+    series, zooms = _series(found), []
+    if len(series) > 1:
+        found["params"] = [{"name": HIDDEN, "value": []}]
+    for place, panel in enumerate(_panels(found)):
+        layers = panel.get("layer", [panel])
+        for layer in layers:
+            if len(series) > 1:
+                _let_hide(layer)
+        if zoomed and (fields := _fields(layers[0])):
+            name = f"zoom{place}"
+            select = {"type": "interval", "encodings": [*fields], "zoom": WHEEL, "clear": "dblclick"}
+            layers[0].setdefault("params", []).append({"name": name, "select": select, "bind": "scales"})
+            zooms.append(tuple(f"{name}_{field}" for field in fields.values()))
+            for layer in layers:
+                _clip(layer)
+    return LiveChart(found, tuple(series) if len(series) > 1 else (), tuple(zooms))
+
+
+def _panels(specification: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The parts that have axes of their own."""
+    for how in ("hconcat", "vconcat", "concat"):
+        if how in specification:
+            for part in specification[how]:
+                yield from _panels(part)
+            return
+    yield specification
+
+
+def _named(layer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The encodings by which a layer tells contenders apart, and which have a legend."""
+    encodings = layer.get("encoding", {})
+    found = (encodings.get(channel) for channel in ("color", "shape", "strokeDash"))
+    return [each for each in found if each and each.get("field") == "name"]
+
+
+def _series(specification: dict[str, Any]) -> list[Series]:
+    """Of the first panel that has them: name, colour and shape of each contender."""
+    for panel in _panels(specification):
+        layers = [each.get("encoding", {}) for each in panel.get("layer", [panel])]
+        colours = _ranges(layers, "color")
+        shapes = _ranges(layers, "shape")
+        other = LINE if _ranges(layers, "strokeDash") else BLOCK
+        if colours:
+            return [
+                Series(name, colour, GLYPHS.get(shapes.get(name, ""), other))
+                for name, colour in colours.items()
+            ]
+    return []
+
+
+def _ranges(encodings: list[dict[str, Any]], channel: str) -> dict[str, str]:
+    """By contender, what a channel shows it as."""
+    for each in encodings:
+        found = each.get(channel) or {}
+        scale = found.get("scale") or {}
+        if found.get("field") == "name" and "domain" in scale:
+            return dict(zip(scale["domain"], scale["range"], strict=True))
+    return {}
+
+
+def _let_hide(layer: dict[str, Any]) -> None:
+    if encodings := _named(layer):
+        layer.setdefault("transform", []).append({"filter": f"indexof({HIDDEN}, datum.name) < 0"})
+        for each in encodings:
+            each["legend"] = None
+
+
+def _fields(layer: dict[str, Any]) -> dict[str, str]:
+    """The axes that can be zoomed, those of quantities, with their fields; none of a chart whose upright axis
+    is one of names."""
+    encodings = layer.get("encoding", {})
+    of = {axis: encodings.get(axis, {}) for axis in ("y", "x")}
+    fields = {axis: each["field"] for axis, each in of.items() if each.get("type") == "quantitative"}
+    return fields if "y" in fields else {}
+
+
+def _clip(layer: dict[str, Any]) -> None:
+    """What is zoomed out of the panel is not drawn over its axes."""
+    mark = layer.get("mark")
+    if isinstance(mark, dict) and mark.get("type") != "text":
+        mark["clip"] = True

@@ -1,0 +1,310 @@
+"""What the report shows of one run, ready for its template: texts, tables, charts.
+
+Everything is of the summary, but the percentile curves and the order of the blocks, which are of the trials,
+and the flame graphs, which are of the run's directory.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+from markupsafe import Markup
+
+from thunderherd import (
+    claim_tables,
+    counter_tables,
+    matrices,
+    paper_counters_matrix,
+    repeated_runs,
+    tables,
+)
+from thunderherd.answer import answer
+from thunderherd.at_a_glance import machine_in_short, weighty
+from thunderherd.bounds_view import bounds_in_words
+from thunderherd.charts import (
+    NamedChart,
+    block_charts,
+    drawable_metrics,
+    latency_charts,
+    main_charts,
+    sweep_charts,
+    vega_lite_version,
+)
+from thunderherd.crossover_words import sentences
+from thunderherd.figures import (
+    interval_span,
+    interval_value,
+    main_of,
+    places,
+    printable,
+    shows_process_control,
+    words_of,
+)
+from thunderherd.limits_tables import legend, limit_rows
+from thunderherd.live_charts import live
+from thunderherd.matrices import Matrix
+from thunderherd.noise_view import noise_view
+from thunderherd.papers import papers_of
+from thunderherd.perf_stat import perf_stat_legend, perf_stats
+from thunderherd.records import Interval, Summary, SweepSummary, TrialRecord
+from thunderherd.slope_matrix import slope_matrix
+from thunderherd.study import typed
+from thunderherd.validity_view import validity_view
+from thunderherd.where_counted import why_lines
+from thunderherd.why_view import why_view
+
+__all__ = ["DrawnChart", "Run", "run_view"]
+
+MOST_SWEEPS = 6
+"""That are named among the parts; the others follow the last of them."""
+
+SHOWN_FIRST, SHOWN_NOTES = 10, 2
+"""How much of the ranking, and how many notes, are seen before anything is unfolded."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that a report shows. Without its directory and trials, what they alone tell is left out."""
+
+    summary: Summary
+    directory: Path | None = None
+    trials: Sequence[TrialRecord] = ()
+
+
+def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+    """The names that the template of a run uses. `prefix` begins what names its parts in the page."""
+    summary, directory = run.summary, run.directory
+    main = [_chart(each, prefix) for each in main_charts(summary, colours)]
+    sweeps = [_sweep(summary, sweep, colours, prefix) for sweep in summary.sweeps]
+    latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
+    blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
+    view = {
+        "prefix": prefix,
+        "shown_first": SHOWN_FIRST,
+        "shown_notes": SHOWN_NOTES,
+        "summary": summary,
+        "answer": answer(summary),
+        "short_machine": machine_in_short(summary),
+        "weighty": weighty(summary),
+        "validity": validity_view(summary, run.trials),
+        "latency": latency,
+        "blocks": blocks,
+        "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
+        "title": printable(summary.study.title),
+        "per": tables.per_connections(summary),
+        "caption": tables.main_caption(summary),
+        "beside": printable("; ".join(summary.study.remarks)),
+        "heading": tables.heading_of(summary),
+        "has_control": shows_process_control(summary),
+        "rows": tables.study_rows(summary, between=" to "),
+        "more": _more_rows(summary),
+        "pairs": tables.pair_rows(summary, between=" to "),
+        "pairs_legend": tables.pairs_legend(summary),
+        "legend": tables.legend(summary),
+        "notes": tables.table_notes(summary).texts,
+        "verdicts": tables.verdict_counts(summary),
+        "claims": tables.claim_counts(summary),
+        "claims_legend": claim_tables.claims_legend(),
+        "questions_legend": claim_tables.questions_legend(),
+        "trials": tables.trial_counts(summary),
+        "run": tables.run_line(summary),
+        "bounds": bounds_in_words(summary),
+        "why": why_view(summary, directory),
+        "noise": noise_view(summary),
+        "limits": limit_rows(summary.limits, ()) if summary.limits else [],
+        "limits_legend": legend(summary.limits) if summary.limits else "",
+        "warnings": tables.warnings(summary),
+        "machine": list(_flat(summary.machine)),
+        "settings": [
+            *_flat(summary.study.settings),
+            *_flat({each.name: each.settings for each in summary.contenders}),
+        ],
+        "replay": _replay(summary, directory),
+        "charts": main,
+        "sweeps": sweeps,
+        "sweeps_legend": matrices.sweeps_legend(summary),
+        "main_further": matrices.main_further(summary, between=" to "),
+        "main_runs": repeated_runs.main_runs(summary),
+        "counted_title": printable(paper_counters_matrix.counted_title(summary)),
+        "counted": paper_counters_matrix.counted_matrices(summary, between=" to "),
+        "counter_tables": counter_tables.counter_tables(summary, between=" to "),
+        "counter_tables_legend": counter_tables.counters_legend(summary),
+        "perf_stats": perf_stats(summary),
+        "perf_stats_legend": perf_stat_legend(summary),
+        "counted_legend": paper_counters_matrix.counted_legend(summary),
+    }
+    return view | {"parts": _parts(view)}
+
+
+def _parts(view: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Where a reader may go from the first screen: the anchors of what is there, with their words."""
+    summary: Summary = view["summary"]
+    parts = [
+        ("designs", "Designs", view["rows"]),
+        *((f"over-{sweep.name}", sweep.title, True) for sweep in view["sweeps"][:MOST_SWEEPS]),
+        ("claims", "Claims", summary.claims),
+        ("questions", "Questions", summary.questions),
+        ("counters", "Counters", view["counter_tables"]),
+        ("why", "Why", view["why"]),
+        ("latency-curves", "Latency", view["latency"]),
+        ("comparisons", "Comparisons", view["pairs"]),
+        ("validity", "Order and validity", True),
+        ("limits", "Limits", view["limits"] or view["bounds"]),
+        ("machine", "Machine", True),
+        ("replay", "Run it again", True),
+    ]
+    return [(anchor, words) for anchor, words, is_there in parts if is_there]
+
+
+# Charts ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DrawnChart:
+    """A chart drawn as SVG, in which vl-convert escapes every text, and what the page's script draws in its
+    place."""
+
+    id: str
+    title: str
+    about: str
+    note: str
+    table: Matrix | None
+    svg: Markup
+    live: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """A sweep as the report shows it: the chart of its verdicts' metric first, then those of further ones."""
+
+    name: str
+    title: str
+    about: str
+    charts: list[DrawnChart]
+    crossover: list[str]
+    matrices: list[Matrix]
+    slopes: Matrix | None
+    runs: repeated_runs.Runs | None
+    why: list[str]
+
+
+def _sweep(summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], prefix: str) -> _Sweep:
+    missing = [name for name in matrices.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)]
+    return _Sweep(
+        name=sweep.name,
+        title=printable(sweep.title),
+        about=_about(summary, sweep) + _not_drawn(sweep, missing),
+        charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours)],
+        crossover=[printable(each) for each in sentences(summary, sweep)],
+        matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
+        slopes=slope_matrix(summary, sweep, between=" to "),
+        runs=repeated_runs.sweep_runs(summary, sweep),
+        why=why_lines(summary, sweep),
+    )
+
+
+def _not_drawn(sweep: SweepSummary, names: Iterable[str]) -> str:
+    """Which metrics have no chart since this machine does not tell them."""
+    said = [f"{words_of(name)} ({why})" for name in names if (why := sweep.unavailable.get(name))]
+    return f" Not to be had here, and not drawn: {'; '.join(said)}." if said else ""
+
+
+def _about(summary: Summary, sweep: SweepSummary) -> str:
+    """What stands above a sweep's chart."""
+    text = "A mark is this machine's figure, the bar its interval"
+    if summary.study.repetitions:
+        text = "A mark is the mean of this machine's runs, the bar their standard deviation, a dot is a run"
+    text += f"; {sweep.better} is better."
+    if len(sweep.contenders) > 1 and all(point.number is not None for point in sweep.points):
+        text += (
+            " At a point the contenders stand a little apart, so that their bars can be told from each other."
+        )
+    if sweep.remarks:
+        text = f"Beside each figure: {'; '.join(sweep.remarks)}. {text}"
+    if sweep.trial == "whole_life":
+        text += " Counted from the start of each program to its end, without a warm-up."
+    if any(papers_of(summary, sweep.name, name) for name in matrices.metrics_of(sweep)):
+        text += " Open marks and dashes: the paper's figures, from another machine."
+    return text
+
+
+def _chart(chart: NamedChart, prefix: str) -> DrawnChart:
+    drawn = chart.specification()
+    said = f"{chart.title}. {chart.about}".strip()
+    wide, narrow = live(drawn, said), live(chart.specification(narrow=True), said, zoomed=False)
+    return DrawnChart(
+        id=f"{prefix}{chart.name}",
+        title=chart.title,
+        about=chart.about,
+        note=chart.note,
+        table=chart.table,
+        svg=Markup(vl_convert.vegalite_to_svg(drawn, vl_version=vega_lite_version())),
+        live={
+            "wide": wide.specification,
+            "narrow": narrow.specification,
+            "series": [[each.name, each.colour, each.glyph] for each in wide.series],
+            "zooms": [list(each) for each in wide.zooms],
+        },
+    )
+
+
+# Tables ---------------------------------------------------------------------------------------------------
+
+
+def _more_rows(summary: Summary) -> list[tuple[str, list[tuple[str, str]]]]:
+    """For each contender what else was measured: figures with their intervals."""
+    digits = places(summary)
+    return [
+        (
+            each.name,
+            [
+                _with_span(each.client_cpu_seconds, digits),
+                _with_span(each.machine_cpu_seconds, digits),
+                _with_span(each.connections_per_second, 0),
+                _with_span(each.voluntary_switches_per_connection, 2),
+            ],
+        )
+        for each in main_of(summary)
+    ]
+
+
+def _with_span(interval: Interval | None, digits: int) -> tuple[str, str]:
+    return interval_value(interval, digits), interval_span(interval, digits)
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as `name.name`, text. Without a value: what is said about it stands under
+    `unavailable`.
+    """
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{name}.")
+        elif isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif value is not None and value != "":
+            yield name, ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _replay(summary: Summary, directory: Path | None) -> list[tuple[str, str]]:
+    """What to type, each command with what it does."""
+    study = summary.study
+    words = typed(study.asked_for or study.name, study.size, study.overrides)
+    again = shlex.join([*words, "--seed", str(study.seed)])
+    other = shlex.join(words)
+    where = shlex.quote(str(directory)) if directory else "DIR"
+    return [
+        ("the same order of trials", again),
+        ("another order, as a check", other),
+        ("the claims", f"thunderherd claims {shlex.quote(study.name)} {where}"),
+        (
+            "the data, in Python",
+            f"import thunderherd; thunderherd.load({json.dumps(str(directory or 'DIR'))}).frame()",
+        ),
+    ]

@@ -1,0 +1,87 @@
+"""Which trials and blocks count, for readers: what was invalid and why, what was rejected, and whether the
+verdicts would be others if nothing had been rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thunderherd.block_order import BlockSeen, blocks_seen
+from thunderherd.figures import count, printable, share_in_percent
+from thunderherd.records import Summary, TrialRecord
+from thunderherd.tables import trial_counts
+
+__all__ = ["ValidityView", "validity_view"]
+
+
+@dataclass(frozen=True)
+class BlockRow:
+    """A block, as texts."""
+
+    number: str
+    state: str
+    invalid: str
+    stolen: str
+    others: str
+    order: str
+
+
+@dataclass(frozen=True)
+class ValidityView:
+    """What counts of a run, and why not the rest."""
+
+    lines: tuple[str, ...]
+    reasons: tuple[tuple[str, str], ...]
+    """What was given up or invalid, and why."""
+    blocks: tuple[BlockRow, ...]
+
+
+def validity_view(summary: Summary, trials: Sequence[TrialRecord]) -> ValidityView:
+    """Of a run; without its trials the blocks are not told one by one."""
+    counts = summary.trials
+    lines = [f"Trials: {trial_counts(summary)}."]
+    lines.append(
+        f"Blocks that count: {len(counts.accepted_blocks)}; rejected for outside noise, never for their "
+        f"outcome: {_listed(counts.rejected_blocks)}; noisy, but kept since no more may be rejected: "
+        f"{_listed(counts.noisy_blocks_kept)}; incomplete: {_listed(counts.incomplete_blocks)}."
+    )
+    if counts.rejected_blocks:
+        lines.append(_both_analyses(summary))
+    given_up = [(f"{name}, given up", why) for name, why in counts.given_up.items()]
+    invalid = [(count(times, "invalid trial"), why) for why, times in counts.invalid_reasons.items()]
+    return ValidityView(
+        tuple(lines),
+        tuple((printable(what), printable(why)) for what, why in [*given_up, *invalid]),
+        tuple(map(_row, blocks_seen(summary, trials))),
+    )
+
+
+def _both_analyses(summary: Summary) -> str:
+    """Whether rejecting blocks changed a verdict: both analyses are kept."""
+    kept = {(pair.a, pair.b): pair.verdict for pair in summary.pairs_all_blocks}
+    changed = [
+        f"{pair.a} against {pair.b}: {pair.verdict}, else {kept[pair.a, pair.b]}"
+        for pair in summary.pairs
+        if (pair.a, pair.b) in kept and kept[pair.a, pair.b] != pair.verdict
+    ]
+    if not changed:
+        return f"With the rejected blocks kept, all of {count(len(kept), 'verdict')} are the same."
+    return f"With the rejected blocks kept, {len(changed)} of {count(len(kept), 'verdict')} differ: " + (
+        f"{'; '.join(changed)}."
+    )
+
+
+def _listed(blocks: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(blocks))) or "none"
+
+
+def _row(block: BlockSeen) -> BlockRow:
+    repeated = f" ({block.repeated} repeated)" if block.repeated else ""
+    return BlockRow(
+        number=str(block.number),
+        state=block.state,
+        invalid=f"{block.invalid}{repeated}",
+        stolen=share_in_percent(block.steal_share),
+        others=share_in_percent(block.foreign_share),
+        order=printable(", ".join(block.order)),
+    )
