@@ -10,11 +10,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine import find_engine
-from thunderherd.schemas import knee_schema, limits_schema, summary_schema, trial_schema
+from thunderherd.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -39,11 +38,6 @@ def documents() -> dict[Path, str]:
             for name, schema in schemas.items()
         },
     }
-
-
-def as_text(schema: dict[str, Any]) -> str:
-    """A schema as its file holds it."""
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:

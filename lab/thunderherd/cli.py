@@ -23,6 +23,7 @@ from thunderherd.errors import UserError
 from thunderherd.knee_command import knee
 from thunderherd.lab_words import OPTION, OPTION_HELP
 from thunderherd.plot_command import plot
+from thunderherd.summary_command import summary
 from thunderherd.table_command import table
 
 PROGRAM = "thunderherd"
@@ -379,6 +380,7 @@ def claims(study: StudyName, directory: ResultsDirectory) -> None:
 
 
 app.command()(table)
+app.command()(summary)
 
 
 @app.command()

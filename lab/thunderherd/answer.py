@@ -1,0 +1,359 @@
+"""What a run answers, short enough for the first screen of a report: who is best, by how much against whom in
+which metric, how sure that is; and the ranking.
+
+Everything comes from the summary. A contender's places are those that the verdicts leave open: from one more
+than the number of contenders that are shown to be better, to all but those that are shown to be worse. Whom
+these blocks do not tell apart share places, which does not make them equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from thunderherd import crossover_words
+from thunderherd.figures import (
+    ABSENT,
+    count,
+    main_of,
+    number,
+    percent,
+    printable,
+    ratio_digits,
+    span,
+    words_of,
+)
+from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
+from thunderherd.metrics import metric
+from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
+
+__all__ = [
+    "PLACES",
+    "Answer",
+    "Ranked",
+    "answer",
+    "places_of",
+    "sweep_answer",
+]
+
+MOST_NAMED = 4
+"""Contenders that a sentence names; of more it says how many there are."""
+
+PLACES = (
+    "Places: those that the verdicts leave open, from behind all that are shown to be better to before all "
+    "that are shown to be worse. Sharing one does not make equal."
+)
+BY_ESTIMATE = "In the order of the estimates: not all of them were compared with each other."
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A contender of the main table with its place; texts."""
+
+    place: str
+    """`3`; `1–4` where these are left open."""
+    name: str
+    value: str
+    span: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run comes to. `further` has what its other tables come to, each with its heading."""
+
+    sentence: str
+    further: tuple[tuple[str, str], ...]
+    heading: str
+    """Of the ranking's figures; empty without a main table."""
+    ranking: tuple[Ranked, ...]
+    is_judged: bool
+    """Whether the ranking has places; else it has the order of the estimates."""
+    about: str
+    """What the places mean."""
+
+
+def answer(summary: Summary) -> Answer:
+    """What the run answers: by its main table, or by its first sweep where it has none."""
+    of_sweeps = [
+        (printable(sweep.title), said) for sweep in summary.sweeps if (said := sweep_answer(summary, sweep))
+    ]
+    first = _of_main(summary)
+    if not first and of_sweeps:
+        first = f"{of_sweeps[0][0]}: {of_sweeps[0][1]}"
+        of_sweeps = of_sweeps[1:]
+    sentence = first or "Nothing can be said: no two contenders have valid trials in the same blocks."
+    if not summary.study.complete and not summary.study.repetitions:
+        sentence = f"Not all planned blocks were run. {sentence}"
+    places = places_of(summary)
+    return Answer(
+        sentence=printable(sentence),
+        further=tuple(of_sweeps),
+        heading=_heading(summary),
+        ranking=tuple(_ranking(summary, places)),
+        is_judged=bool(places),
+        about=PLACES if places else BY_ESTIMATE if _ranked(summary) else "",
+    )
+
+
+# The main table ---------------------------------------------------------------------------------------------
+
+
+def places_of(summary: Summary) -> dict[str, tuple[int, int]]:
+    """The first and last place that the verdicts leave to each contender of the main table, controls left
+    out. Empty where nothing is judged, or not all were compared with each other."""
+    ranked = _ranked(summary)
+    if summary.study.repetitions or not any(each.letters for each in ranked):
+        return {}
+    pairs = [pair for pair in summary.pairs if pair.sweep is None]
+    return _places([each.name for each in ranked], pairs)
+
+
+def _ranked(summary: Summary) -> list[ContenderSummary]:
+    """The contenders of the main table that have a rank, best estimate first."""
+    return sorted((each for each in main_of(summary) if each.rank), key=lambda each: each.rank or 0)
+
+
+def _places(names: Sequence[str], pairs: Iterable[PairSummary]) -> dict[str, tuple[int, int]]:
+    better, worse = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+    for pair in pairs:
+        if pair.a in better and pair.b in better and pair.verdict in ("faster", "slower"):
+            ahead, behind = (pair.a, pair.b) if pair.verdict == "faster" else (pair.b, pair.a)
+            better[behind] += 1
+            worse[ahead] += 1
+    return {name: (better[name] + 1, len(names) - worse[name]) for name in names}
+
+
+def _of_main(summary: Summary) -> str:
+    """The answer of the main table; empty where it has none."""
+    ranked, places = _ranked(summary), places_of(summary)
+    words = words_of(summary.study.metric)
+    if len(ranked) > 1 and summary.study.repetitions:
+        return (
+            f"The best mean of {words} is that of {ranked[0].name}; size {summary.study.size} repeats every "
+            "trial and judges nothing."
+        )
+    if not places:
+        return _by_pairs(summary, words)
+    first = [each.name for each in ranked if places[each.name][0] == 1]
+    others = [each.name for each in ranked if places[each.name][0] > 1]
+    if not others:
+        return _none_ahead(summary, first, words)
+    leads = (_lead(summary.pairs, name, others[0]) for name in first)
+    lead = next((found for found in leads if found and found.is_shown), None)
+    by = f"; {lead.said(words, next_one=True)}" if lead else ""
+    if len(first) == 1:
+        return f"{first[0]} is the best of {len(ranked)} in {words}{by}."
+    return (
+        f"{len(first)} of {len(ranked)} share the first place in {words}, not separated from each other: "
+        f"{_listed(first)}{by}."
+    )
+
+
+def _none_ahead(summary: Summary, names: Sequence[str], words: str) -> str:
+    """What is said where nobody is shown to be better than another."""
+    if len(names) == 1:
+        return f"{names[0]} alone has figures of {words}: there is nothing to compare it with."
+    apart = _lead(summary.pairs, names[0], names[-1])
+    if apart is None:
+        return f"None of {_listed(names)} is shown to be better than another in {words}."
+    if len(names) == 2 and apart.pair.verdict == "equivalent":
+        band = f"{summary.study.equivalence_percent:g}"
+        return f"{names[0]} and {names[1]} are equivalent within {band} % in {words}: {apart.said(words)}."
+    smallest = apart.pair.smallest_detectable_percent
+    found = (
+        f", where {number(smallest, 1)} % would have been found four times out of five" if smallest else ""
+    )
+    return (
+        f"None of {count(len(names), 'contender')} is shown to be better than another in {words}; of the two "
+        f"farthest apart, {apart.said(words)}{found}."
+    )
+
+
+def _by_pairs(summary: Summary, words: str) -> str:
+    """Where not all were compared with each other: what the declared comparisons found."""
+    pairs = [pair for pair in summary.pairs if pair.sweep is None]
+    if not pairs:
+        return ""
+    shown = [pair for pair in pairs if pair.verdict in ("faster", "slower")]
+    leads = [_Lead(pair, pair.verdict == "faster") for pair in shown]
+    decided = "; ".join(lead.said(words_of(lead.pair.metric)) for lead in leads[:MOST_NAMED])
+    if not decided:
+        return f"None of {count(len(pairs), 'comparison')} in {words} found a difference."
+    more = f"; and {len(leads) - MOST_NAMED} more" if len(leads) > MOST_NAMED else ""
+    return (
+        f"{len(leads)} of {count(len(pairs), 'comparison')} in {words} found a difference: {decided}{more}."
+    )
+
+
+@dataclass(frozen=True)
+class _Lead:
+    """A comparison, seen from one of the two: how much better that one is."""
+
+    pair: PairSummary
+    of_a: bool
+
+    @property
+    def ahead(self) -> str:
+        return self.pair.a if self.of_a else self.pair.b
+
+    @property
+    def behind(self) -> str:
+        return self.pair.b if self.of_a else self.pair.a
+
+    @property
+    def is_shown(self) -> bool:
+        return self.pair.verdict == ("faster" if self.of_a else "slower")
+
+    @property
+    def ratio(self) -> float:
+        """The cost of the other to that of this one: above 1, this one is the better."""
+        assert self.pair.ratio is not None, "a lead is of a comparison that could be made"
+        return 1 / self.pair.ratio if self.of_a else self.pair.ratio
+
+    @property
+    def interval(self) -> str:
+        """`95.8 % interval 1.14 to 1.30`, of the ratio."""
+        ends = self.pair.low, self.pair.high
+        if self.of_a:
+            ends = self.pair.high and 1 / self.pair.high, self.pair.low and 1 / self.pair.low
+        text = span(*ends, ratio_digits(self.ratio, ends[1]))
+        return f"{percent(self.pair.confidence)} interval {text}"
+
+    @property
+    def figure(self) -> str:
+        return number(self.ratio, ratio_digits(self.ratio))
+
+    def said(self, words: str, *, next_one: bool = False) -> str:
+        """`b has 1.21 times the server CPU per connection of a (95.8 % interval 1.14 to 1.30)`; of a rate the
+        better one has the more."""
+        ahead, behind = _base(self.ahead), _base(self.behind)
+        times = f"has {self.figure} times the {words} of"
+        if metric(self.pair.metric).better == "more":
+            return f"{ahead} {times} {'the next, ' if next_one else ''}{behind} ({self.interval})"
+        return f"{f'the next, {behind},' if next_one else behind} {times} {ahead} ({self.interval})"
+
+
+def _base(name: str) -> str:
+    """A contender of a sweep's point without the point."""
+    return name.partition("@")[0]
+
+
+def _lead(pairs: Iterable[PairSummary], ahead: str, behind: str) -> _Lead | None:
+    """The comparison of these two, if there is one that could be made."""
+    for pair in pairs:
+        if {pair.a, pair.b} == {ahead, behind} and pair.ratio:
+            return _Lead(pair, pair.a == ahead)
+    return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`; of many the first, and how many more."""
+    shown = [*names] if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1]]
+    last = shown.pop() if len(shown) == len(names) else f"{len(names) - len(shown)} more"
+    return f"{', '.join(shown)} and {last}" if shown else last
+
+
+def _heading(summary: Summary) -> str:
+    """What the ranking's figures are, with their unit."""
+    name = summary.study.metric
+    figures = [shown_of(summary, each, name) for each in _ranked(summary)]
+    if not figures:
+        return ""
+    caption = caption_of(name, unit_for(summary, name, figures))
+    return f"{caption[:1].upper()}{caption[1:]}"
+
+
+def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterator[Ranked]:
+    ranked, name = _ranked(summary), summary.study.metric
+    figures = {each.name: shown_of(summary, each, name) for each in ranked}
+    unit = unit_for(summary, name, figures.values())
+    digits = digits_for([unit.of(figure.value) for figure in figures.values() if figure], name)
+    # Who can be ahead stands ahead; of those that can be alike, the best estimate.
+    for each in sorted(ranked, key=lambda each: (places.get(each.name, (0, 0))[0], each.rank or 0)):
+        figure, (first, last) = figures[each.name], places.get(each.name, (each.rank or 0,) * 2)
+        yield Ranked(
+            place=str(first) if first == last else f"{first}–{last}",
+            name=each.name,
+            value=ABSENT if figure is None else number(unit.of(figure.value), digits),
+            span="" if figure is None else figure.span(unit, digits, " to "),
+        )
+
+
+# Sweeps -----------------------------------------------------------------------------------------------------
+
+
+def sweep_answer(summary: Summary, sweep: SweepSummary) -> str:
+    """What a sweep comes to, as a sentence; empty where it compares nothing."""
+    if sweep.crossover is not None:
+        return crossover_words.sentences(summary, sweep)[0]
+    words = words_of(sweep.metric)
+    if summary.study.repetitions:
+        return _of_means(summary, sweep, words)
+    firsts = {point.name: first for point in sweep.points if (first := _first_at(summary, sweep, point.name))}
+    if not firsts:
+        return ""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for point, (names, _) in firsts.items():
+        groups.setdefault(names, []).append(point)
+    said = [_group(names, points, len(firsts), firsts) for names, points in groups.items()]
+    return f"In {words}, {'; '.join(said)}."
+
+
+def _first_at(
+    summary: Summary, sweep: SweepSummary, point: str
+) -> tuple[tuple[str, ...], _Lead | None] | None:
+    """Who is not beaten at a point, and by how much the one that is alone there leads the next; None where
+    nobody is compared."""
+    pairs = [pair for pair in summary.pairs if (pair.sweep, pair.point) == (sweep.name, point) and pair.ratio]
+    names = list(dict.fromkeys(each for pair in pairs for each in (pair.a, pair.b)))
+    first = [name for name, (place, _) in _places(names, pairs).items() if place == 1]
+    if not names or not first:
+        return None
+    lead = None
+    if len(first) == 1:
+        leads = [_Lead(pair, pair.a == first[0]) for pair in pairs if first[0] in (pair.a, pair.b)]
+        lead = min(leads, key=lambda each: each.ratio)
+    return tuple(map(_base, first)), lead
+
+
+def _group(
+    names: tuple[str, ...],
+    points: Sequence[str],
+    of: int,
+    firsts: Mapping[str, tuple[tuple[str, ...], _Lead | None]],
+) -> str:
+    every = "at both points" if of == 2 else f"at all {of} points"
+    where = every if len(points) == of > 1 else _at(points)
+    if len(names) > 1:
+        return f"{_listed(names)} are not separated {where}"
+    leads = [lead for point in points if (lead := firsts[point][1])]
+    least = min(leads, key=lambda each: each.ratio)
+    place = next(point for point in points if firsts[point][1] is least)
+    beside = f", at {place}" if len(points) > 1 else ""
+    least_of = "at least " if len(points) > 1 else ""
+    return (
+        f"{names[0]} is the best {where}, {least_of}{least.figure} times as good as {_base(least.behind)} "
+        f"({least.interval}{beside})"
+    )
+
+
+def _at(points: Sequence[str]) -> str:
+    return f"at {_listed(points)}"
+
+
+def _of_means(summary: Summary, sweep: SweepSummary, words: str) -> str:
+    """Of repeated runs: whose mean is the best at which points. Nothing is judged."""
+    contenders, sign = at_points(summary, sweep), -1 if sweep.better == "more" else 1
+    best: dict[str, list[str]] = {}
+    for point in sweep.points:
+        figures = {
+            base: figure.value
+            for base in sweep.contenders
+            if (figure := shown_of(summary, contenders.get((base, point.name)), sweep.metric))
+        }
+        if len(figures) > 1:
+            best.setdefault(min(figures, key=lambda base: sign * figures[base]), []).append(point.name)
+    if not best:
+        return ""
+    said = "; ".join(f"{base} has it {_at(points)}" for base, points in best.items())
+    return f"The best mean of {words}: {said}. Runs are repeated and nothing is judged."
