@@ -20,7 +20,7 @@ from handbook.kept import kept_calls, kept_studies
 from handbook.markdown import ROOT
 from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine import find_engine
-from thunderherd.schemas import knee_schema, limits_schema, summary_schema, trial_schema
+from thunderherd.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
 
 OWNED = ("docs/designs", "docs/primitives")
 """Folders in which there is nothing but what is written here: what is left of an entry that has gone is
@@ -55,11 +55,6 @@ def schemas() -> dict[str, dict[str, Any]]:
         "study": study_reference.schema(),
         "doctor": diagnosis.schema(),
     }
-
-
-def as_text(schema: dict[str, Any]) -> str:
-    """A schema as its file holds it."""
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def left_behind(wanted: dict[Path, str]) -> list[Path]:

@@ -102,7 +102,7 @@ def test_they_are_made_after_all_others_and_never_mixed_with_them(rig: Rig) -> N
     lines = (rig.directory / "counted.jsonl").read_text().splitlines()
     assert {json.loads(line)["kind"] for line in lines} == {"trial"} and len(lines) == 6
     for file in ("counted.jsonl", "unavailable.csv", "extrapolated.csv"):
-        assert file in (rig.directory / "README.txt").read_text() and (rig.directory / file).exists()
+        assert file in (rig.directory / "README.md").read_text() and (rig.directory / file).exists()
     counting = summary.counting
     assert counting is not None and {each.contender for each in counting.contenders} == NAMES
     for each in counting.contenders:

@@ -135,7 +135,7 @@ def test_pairs_are_made_after_all_others_and_their_ratio_is_told(make: Callable[
         assert server is not None and client is not None and server.pairs == 6
         assert math.isclose(server.value, 1.5) and server.low is not None and server.confidence >= 0.95
         assert math.isclose(client.value, 1.0)
-    readme = (rig.directory / "README.txt").read_text()
+    readme = (rig.directory / "README.md").read_text()
     for file in ("with_counters.jsonl", "without_counters.jsonl"):
         assert file in readme and len((rig.directory / file).read_text().splitlines()) == 18
 

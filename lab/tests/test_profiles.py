@@ -202,7 +202,7 @@ def test_they_are_made_after_all_others_and_never_mixed_with_them(rig: Rig) -> N
             "sock_def_readable",
         ]
     for name in ("profiles.jsonl", "profiles/"):
-        assert name in (rig.directory / "README.txt").read_text()
+        assert name in (rig.directory / "README.md").read_text()
 
 
 def test_the_folded_stacks_are_all_samples_that_count(rig: Rig) -> None:

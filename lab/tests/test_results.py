@@ -144,7 +144,7 @@ def test_other_peoples_files_are_not_mixed_with(small_study: Study, tmp_path: Pa
 def test_an_empty_directory_will_do(small_study: Study, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     RunDirectory.create(tmp_path / "new", info(small_study)).close()
-    assert (tmp_path / "new" / "README.txt").exists()
+    assert (tmp_path / "new" / "run.json").exists()
 
 
 def test_two_runs_do_not_write_into_one_directory(run: Path) -> None:

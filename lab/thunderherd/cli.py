@@ -25,6 +25,8 @@ from thunderherd.lab_words import OPTION, OPTION_HELP
 from thunderherd.merge_command import merge
 from thunderherd.plot_command import plot
 from thunderherd.report_command import report
+from thunderherd.summary_command import summary
+from thunderherd.table_command import table
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
@@ -380,16 +382,8 @@ def claims(study: StudyName, directory: ResultsDirectory) -> None:
     show_claims(study, directory)
 
 
-@app.command()
-def table(
-    directory: ResultsDirectory,
-    pairs: Annotated[bool, typer.Option("--pairs", help="The table of all comparisons, too.")] = False,
-    counters: Annotated[bool, typer.Option("--counters", help="All that was counted of each side.")] = False,
-) -> None:
-    """Print the table of a run again."""
-    from thunderherd.running import show_table
-
-    show_table(directory, pairs=pairs, counters=counters)
+app.command()(table)
+app.command()(summary)
 
 
 @app.command()

@@ -119,7 +119,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
             1e9 * each.tally.requests / each.elapsed_ns for each in results
         ),
         errors=dict(sorted(errors.items())),
-        latency=Latency(starts=latencies[0].starts, **together.model_dump()) if together else None,
+        latency=Latency.model_validate({"from": latencies[0].starts, **together.model_dump()}) if together else None,
         scheduled=_schedule(results),
         valid=_valid(results),
         reasons=list(_reasons(results)),
@@ -166,7 +166,7 @@ def _schedule(results: Sequence[LoadResult]) -> MergedSchedule | None:
         name: _times([own for each in parts if (own := _of(each, name)) is not None])
         for name in ("service_time", "send_lag", "connection_wait")
     }
-    return MergedSchedule(**counts, **times)
+    return MergedSchedule.model_validate({**counts, **times})
 
 
 def _of(schedule: Scheduled, name: str) -> Times | None:

@@ -28,6 +28,8 @@ SchemaNumber = Literal[4]
 SCHEMA: SchemaNumber = 4
 """The version of both shapes."""
 
+SUMMARY_SCHEMA = "summary.schema.json"
+
 
 # One trial
 
@@ -443,6 +445,9 @@ class TrialCounts(Record):
 class Summary(Record):
     """`summary.json`: every figure of the printed table and of the report."""
 
+    schema_file: str = Field(
+        default=SUMMARY_SCHEMA, alias="$schema", description="this schema, which lies beside it"
+    )
     schema_version: SchemaNumber = Field(default=SCHEMA, alias="schema")
     study: StudySummary
     machine: dict[str, Any]

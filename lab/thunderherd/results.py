@@ -11,7 +11,7 @@ profiles/       the same folded, and as flame graphs
 recordings/     copies of the files that loads name (`recordings`)
 unavailable.csv, extrapolated.csv  what is to be known of that table's cells
 summary.json    every figure of the printed table and the report
-README.txt      what these files are
+README.md       what these files are, and how to open them (`results_folder`, which writes more)
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ import polars
 from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
-from thunderherd.metrics import METRICS, in_order, metric
 from thunderherd.noise_form import SOFTIRQ_RATES
 from thunderherd.profiled_trial import ProfiledTrial
 from thunderherd.records import (
@@ -44,6 +43,7 @@ from thunderherd.records import (
     Summary,
     TrialRecord,
 )
+from thunderherd.trial_columns import LISTS, Column, Kind, trial_columns
 
 __all__ = [
     "ClaimSummary",
@@ -68,41 +68,6 @@ Trial = TypeVar("Trial", bound=TrialRecord)
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
-
-README = """\
-Results of Thunderherd.
-
-run.json        what was run: the study with every default filled in, seed, machine, command line
-trials.jsonl    the raw observations: one JSON object a line, one line a trial (schema: trial.schema.json
-                in Thunderherd's docs/reference)
-trials.parquet  the same as a table: one row a trial, one column a metric; times in seconds
-trials.csv      the same table as text; where server.completions is 0 or empty, server.copied_share is of the
-                server's whole life. An empty cell is never zero: unavailable.csv says why it is empty, and of
-                a trial that is not valid its column invalid_reasons. A figure may be extrapolated:
-                extrapolated.csv
-unavailable.csv    by contender and column of trials.csv, why cells are empty, and in how many valid trials
-extrapolated.csv   by trial and counter, the share of the time in which it was counted where that was not all
-                of it, since events took turns on the CPU's counters; and the columns of trials.csv that rest
-                on it, all of them extrapolated. No line: there is none
-limits.jsonl    the machine's limits, measured before the first trial: the engine's lines, one a round, and
-                last what else the machine did meanwhile
-FILE.csv        where the study says so: the columns of its source's own CSV, a line for each configuration
-counted.jsonl   where more was counted, in trials of their own: these, in the form of trials.jsonl; of their
-                figures only the counts are used
-with_counters.jsonl, without_counters.jsonl
-                where trials counted events of the processor: pairs of trials, with all counters and without,
-                in the form of trials.jsonl; only how one differs from the other is used
-profiles.jsonl  where both sides were sampled, in trials of their own: these, in the form of trials.jsonl,
-                with the call stacks of their windows
-profiles/       the same stacks, folded (NAME.folded of a server, NAME.clients.folded), and their flame
-                graphs (.svg, for a browser)
-recordings/     where loads replay files: these, up to 10,000,000 bytes each, named with the beginning of
-                their SHA-256, which run.json has with the path of each
-summary.json    estimates, intervals, verdicts and claims (schema: summary.schema.json)
-report.html     the report, once it was written: one file, for a browser
-
-In Python: thunderherd.load("this directory").frame() is the table as a polars data frame.
-"""
 
 
 class RunInfo(Record):
@@ -152,7 +117,6 @@ class RunDirectory:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise UserError(f"{path} exists and is not empty; choose another directory with --out")
         path.mkdir(parents=True, exist_ok=True)
-        write_text(path / "README.txt", README)
         descriptor = _open_for_appending(path)
         # Last: a directory with a run.json is one that can be resumed.
         write_text(path / RUN, info.model_dump_json(by_alias=True, indent=2) + "\n")
@@ -348,8 +312,14 @@ def _first(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
 
 
-LISTS = ("worker_connections", SOFTIRQ_RATES)
-"""The columns that hold a list in each row; in the CSV they are JSON texts."""
+TYPES: dict[Kind, Any] = {
+    "text": polars.String,
+    "whole": polars.Int64,
+    "real": polars.Float64,
+    "true or false": polars.Boolean,
+    "list of real": polars.List(polars.Float64),
+    "list of whole": polars.List(polars.Int64),
+}
 
 
 @dataclass(frozen=True)
@@ -374,19 +344,12 @@ class Results:
 
     def columns(self) -> dict[str, Any]:
         """The columns of `frame()` and their types: what each trial has, then one for each metric."""
-        text, whole, real, yes_or_no = polars.String, polars.Int64, polars.Float64, polars.Boolean
-        first = {
-            "study": text, "contender": text, "base": text, "sweep": text, "point": text, "design": text,
-            "primitive": text, "receive": text, "workload": text, "block": whole, "position": whole,
-            "attempt": whole, "seed": whole, "started": text, "wall_seconds": real, "valid": yes_or_no,
-            "invalid_reasons": text, "used": yes_or_no, "trial": text, "cpu_scope": text,
-            "time_wait_before": whole, "steal_share": real, "foreign_share": real, "throttled": whole,
-            "retransmitted": whole, SOFTIRQ_RATES: polars.List(real),
-        }  # fmt: skip
-        measured = in_order([*METRICS, *(name for trial in self.trials for name in trial.metrics or ())])
-        counters = self.run.study.get("measure", {}).get("counters", {})
-        metrics = {name: whole if metric(name, counters).whole else real for name in measured}
-        return {**first, **metrics, "worker_connections": polars.List(whole)}
+        return {each.name: TYPES[each.kind] for each in self.described_columns()}
+
+    def described_columns(self) -> list[Column]:
+        """The same with their units and meanings."""
+        told = (name for trial in self.trials for name in trial.metrics or ())
+        return trial_columns(told, self.run.study.get("measure", {}).get("counters", {}))
 
     @cached_property
     def _contenders(self) -> dict[str, dict[str, Any]]:

@@ -28,6 +28,7 @@ from thunderherd.noted_cells import write_noted_cells
 from thunderherd.profiling import profile_run, profiled
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.results import Results, RunDirectory, RunInfo, default_directory, write_text
+from thunderherd.results_folder import write_folder
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.sites import sites_of
 from thunderherd.statistics import block_order
@@ -114,6 +115,7 @@ def _open(
     kept = recordings.copies(study)
     run = RunDirectory.create(path, info)
     recordings.write_copies(kept, path)
+    write_folder(Results(path, info, run.trials, None))
     first = study.looks[0].blocks
     points = len(study.contenders) - len(study.main)
     what = f"{len(study.contenders)} contenders"
@@ -359,6 +361,7 @@ class _Run:
         write_noted_cells(self.study, Results(self.directory.path, info, self.directory.trials, summary))
         if self.study.source_csv and (text := source_csv.text_of(self.study, summary)):
             write_text(self.directory.path / self.study.source_csv.file, text)
+        write_folder(Results(self.directory.path, info, self.directory.trials, summary))
         return summary
 
     def _with_profiles(self, summary: Summary) -> Summary:

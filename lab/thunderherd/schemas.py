@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -38,3 +39,8 @@ def published(
     written, or of what is read (`validation`)."""
     schema = model.model_json_schema(mode=mode, by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": title}
+
+
+def as_text(schema: dict[str, Any]) -> str:
+    """A schema as its file holds it."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

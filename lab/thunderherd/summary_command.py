@@ -1,0 +1,33 @@
+"""The command `summary`: a run on one short page of Markdown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["summary"]
+
+
+def summary(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")],
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Also write anew what makes DIR tell what it is: summary.md, README.md, tables."
+        ),
+    ] = False,
+) -> None:
+    """Print a run's answer on one short page of Markdown, for a pull request."""
+    from thunderherd.running import summary_of
+    from thunderherd.summary_page import summary_page
+
+    found = summary_of(directory)
+    if write:
+        from thunderherd.results import load
+        from thunderherd.results_folder import write_folder
+
+        write_folder(load(directory))
+    sys.stdout.write(summary_page(found))

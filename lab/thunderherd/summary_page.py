@@ -1,0 +1,97 @@
+"""A run on one short page of Markdown: for a pull request, a chat, the top of its results folder.
+
+At most `MOST_LINES` lines; what is left out is counted, and lies in `summary.json`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from thunderherd.answer import Answer, answer
+from thunderherd.at_a_glance import machine_in_short, weighty
+from thunderherd.figures import count
+from thunderherd.grids import Grid
+from thunderherd.records import Summary
+from thunderherd.study import typed
+from thunderherd.table_formats import markdown_grid, markdown_line, markdown_text
+from thunderherd.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
+
+__all__ = ["MOST_LINES", "replay_words", "summary_page"]
+
+MOST_LINES = 40
+MOST_RANKED, MOST_TABLES, MOST_NOTES = 12, 4, 3
+LONGEST_NOTE = 240
+"""Characters; what is longer is cut."""
+
+
+def summary_page(summary: Summary) -> str:
+    """The page: question, answer, ranking, verdicts, warnings, machine, and how to run it again."""
+    found = answer(summary)
+    parts = [
+        f"## {markdown_text(summary.study.title)}",
+        markdown_line(summary.study.question),
+        f"**{markdown_text(found.sentence)}**",
+        _listed([f"{title}: {said}" for title, said in found.further], MOST_TABLES, "table"),
+        _ranking(found),
+        "\n".join(f"- **{head}:** {text}" for head, text in _facts(summary)),
+        f"Again: {_code(replay_words(summary))}",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def replay_words(summary: Summary) -> str:
+    """What to type for the same trials in the same order."""
+    study = summary.study
+    words = typed(study.asked_for or study.name, study.size, study.overrides)
+    return shlex.join([*words, "--seed", str(study.seed)])
+
+
+def _ranking(found: Answer) -> str:
+    """The ranking; of many the first."""
+    if not found.ranking:
+        return ""
+    rows = [[each.place, each.name, each.value, each.span] for each in found.ranking]
+    heads = ["place" if found.is_judged else "order", "contender", found.heading, "interval"]
+    left = len(rows) - MOST_RANKED
+    more = f"\n\nand {count(left, 'contender')} more" if left > 0 else ""
+    return markdown_grid(Grid.of(heads, rows[:MOST_RANKED], 2)) + more
+
+
+def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Heads with their texts, as Markdown."""
+    yield "Verdicts", markdown_text(verdict_counts(summary))
+    if claims := claim_counts(summary):
+        yield "Claims of the source", markdown_text(claims)
+    yield "Trials", markdown_text(f"{trial_counts(summary)}; {run_line(summary)}")
+    grave = weighty(summary)
+    if grave:
+        yield "Mind", markdown_text(" ".join(grave))
+    notes = [_shortened(note) for note in warnings(summary)]
+    for note in notes[:MOST_NOTES]:
+        yield "Note", markdown_text(note)
+    if len(notes) > MOST_NOTES:
+        yield "Notes", f"{len(notes) - MOST_NOTES} more in `summary.json`"
+    if machine := machine_in_short(summary):
+        yield "Machine", markdown_text("; ".join(machine))
+
+
+def _listed(texts: Sequence[str], most: int, what: str) -> str:
+    lines = [f"- {markdown_line(_shortened(text))}" for text in texts[:most]]
+    if len(texts) > most:
+        lines.append(f"- and {count(len(texts) - most, what)} more")
+    return "\n".join(lines)
+
+
+def _shortened(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= LONGEST_NOTE else words[: LONGEST_NOTE - 1].rpartition(" ")[0] + " …"
+
+
+def _code(text: str) -> str:
+    """A text as code, whatever back quotes are in it."""
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{pad}{' '.join(text.split())}{pad}{fence}"

@@ -1,0 +1,130 @@
+"""The command `table`: the tables of a run, printed, or one of them as Markdown, LaTeX or CSV."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from thunderherd.errors import UserError
+
+if TYPE_CHECKING:
+    from thunderherd.grids import NamedTable
+
+__all__ = ["table"]
+
+FORMATS = ("text", "markdown", "latex", "csv")
+ENDINGS = {"txt": "text", "md": "markdown", "tex": "latex", "csv": "csv"}
+
+
+def table(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One table; a format without a name: the first.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="text, markdown (GitHub's), latex (booktabs), or csv (unrounded)."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="Not to stdout; its ending is a format (md, tex, csv)."
+        ),
+    ] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="The table of all comparisons, too.")] = False,
+    counters: Annotated[bool, typer.Option("--counters", help="All that was counted of each side.")] = False,
+) -> None:
+    """Print the tables of a run again, or one of them by name, for a report: Markdown, LaTeX or CSV."""
+    from thunderherd.running import show_table, summary_of
+
+    if name is None and form is None and output is None:
+        show_table(directory, pairs=pairs, counters=counters)
+        return
+    for option, given in (("--pairs", pairs), ("--counters", counters)):
+        if given:
+            raise UserError(
+                f"table: {option} belongs to the tables as printed; here its name does: {option[2:]}"
+            )
+    chosen = _format(form, output)
+
+    from thunderherd.named_tables import all_tables
+
+    summary = summary_of(directory)
+    found = {each.name: each for each in all_tables(summary)}
+    if not found:
+        raise UserError(f"table: {directory} holds a run without any table")
+    if name is None:
+        name = next(iter(found))
+        if len(found) > 1:
+            print(f"table: {name}; others: {', '.join(list(found)[1:])}", file=sys.stderr)
+    if name not in found:
+        from thunderherd.study_file import unknown
+
+        raise UserError(f"table: {unknown('table', name, list(found))}")
+    if chosen == "text" and output is None:
+        _print(found[name], sys.stdout)
+    else:
+        _write(_text(found[name], chosen, summary.study.name), output)
+
+
+def _format(typed: str | None, output: Path | None) -> str:
+    """What was typed, else what the file's ending says, else plain text."""
+    ending = ENDINGS.get(output.suffix[1:].lower()) if output is not None else None
+    found = typed or ending or "text"
+    if found not in FORMATS:
+        raise UserError(f"table: --format {found}; allowed: {', '.join(FORMATS)}")
+    if typed and ending and ending != typed:
+        raise UserError(f"table: --format {typed} and --output {output} contradict each other; leave one out")
+    return found
+
+
+def _text(table: NamedTable, form: str, study: str) -> str:
+    from thunderherd import table_formats
+
+    if form == "csv":
+        return table_formats.as_csv(table.data())
+    if form == "markdown":
+        return table_formats.as_markdown(table.title, table.sections())
+    if form == "latex":
+        return table_formats.as_latex(table.title, table.sections(), f"{study}-{table.name}")
+    text = io.StringIO()
+    _print(table, text)
+    return text.getvalue()
+
+
+def _print(table: NamedTable, stream: IO[str]) -> None:
+    """As a terminal has it: long texts are folded."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from thunderherd.layout import make_console, prose, show_table
+
+    console = make_console(stream)
+    for section in table.sections():
+        prose(console, section.caption or table.title, style="bold")
+        made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for head, is_figure in zip(section.grid.heads, section.grid.figures, strict=True):
+            made.add_column(Text(head), justify="right" if is_figure else "left", overflow="fold")
+        for row in section.grid.rows:
+            made.add_row(*(Text("-" if field is None else str(field)) for field in row))
+        show_table(console, made)
+        for note in section.notes:
+            prose(console, note)
+        console.print()
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"table: {output} cannot be written: {error.strerror}; choose another place with --output"
+        ) from None
+    print(output)
