@@ -119,7 +119,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
             1e9 * each.tally.requests / each.elapsed_ns for each in results
         ),
         errors=dict(sorted(errors.items())),
-        latency=Latency.model_validate({"from": latencies[0].starts, **together.model_dump()}) if together else None,
+        latency=together and Latency.model_validate({"from": latencies[0].starts, **together.model_dump()}),
         scheduled=_schedule(results),
         valid=_valid(results),
         reasons=list(_reasons(results)),
