@@ -110,6 +110,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
     errors = Counter[str]()
     for each in results:
         errors.update(each.tally.errors)
+    latency = {"from": latencies[0].starts, **together.model_dump()} if together else None
     return MergedLoads(
         loads=len(results),
         workload=results[0].workload,
@@ -119,7 +120,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
             1e9 * each.tally.requests / each.elapsed_ns for each in results
         ),
         errors=dict(sorted(errors.items())),
-        latency=together and Latency.model_validate({"from": latencies[0].starts, **together.model_dump()}),
+        latency=None if latency is None else Latency.model_validate(latency),
         scheduled=_schedule(results),
         valid=_valid(results),
         reasons=list(_reasons(results)),
