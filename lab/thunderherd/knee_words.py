@@ -67,8 +67,13 @@ def _of_design(design: DesignKnee) -> str:
     text = (
         f"{name}: up to {rate_in_words(design.rate or 0)} requests a second "
         f"({percent(design.confidence or 0)} interval: {interval_in_words(design)}; "
-        f"{count(design.blocks, 'block')})"
+        f"{count(design.blocks, 'block')}"
     )
+    if design.stage == "confirmation":
+        text += f" at rates around it, after a search that came to {rate_in_words(design.searched_rate or 0)}"
+    text += ")"
+    if design.unconfirmed:
+        text += f"; not confirmed: {design.unconfirmed}"
     if design.between_rates:
         text += (
             f"; in {design.between_rates} of them the next rate was more than it keeps up with, so that the "
