@@ -15,6 +15,7 @@ import vl_convert
 from thunderherd import crossover_plot, matrices, plots
 from thunderherd.figures import main_of, shows_process_control, words_of
 from thunderherd.papers import papers_of
+from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records import WORKERS, Summary, SweepSummary
 from thunderherd.sweep_plots import sweep_chart
 
@@ -50,7 +51,7 @@ def all_charts(summary: Summary) -> list[NamedChart]:
 
 
 def main_charts(summary: Summary) -> Iterator[NamedChart]:
-    """Of the main table."""
+    """Of the main table, and what all sweeps over a rate come to together."""
     if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
     ):
@@ -76,6 +77,15 @@ def main_charts(summary: Summary) -> Iterator[NamedChart]:
             about,
             _note_on_workers(summary),
             lambda narrow: plots.clients_per_worker_chart(summary, narrow=narrow),
+        )
+    if over_rate(summary):
+        yield NamedChart(
+            "latency-over-rate",
+            "Latency over rate",
+            "Every design at the rates at which it was asked. A figure is missing where its server did not "
+            "keep up, or the load failed to measure it.",
+            "",
+            lambda narrow: rate_chart(summary, narrow=narrow),
         )
 
 

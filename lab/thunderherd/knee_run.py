@@ -151,7 +151,8 @@ def _answer(
     for run in runs[1:]:
         known = confirmed(known, _known(stages, run.stage, goal, math.comb(len(study.sweeps), 2))[1])
     pairs, designs = known
-    notes = list(dict.fromkeys(note for run in runs for note in run.summary.study.notes))
+    notes = list(last.study.notes)
+    notes += [f"again: {note}" for run in runs[1:] for note in run.summary.study.notes if note not in notes]
     if capacities:
         told = ", ".join(f"{name} {rate:,.0f}" for name, rate in capacities.items())
         notes.insert(0, f"rates are shares of what a closed loop came to, in requests a second: {told}")

@@ -118,20 +118,21 @@ def print_knees(summary: KneeSummary, console: Console) -> None:
 
 def _curve(summary: KneeSummary, design: DesignKnee) -> Table:
     table = Table(box=None, pad_edge=False, title=f"\n{design.name}", title_justify="left")
-    for heading in ("rate", METRICS[summary.metric].short, "interval", "kept up"):
+    for heading in ("rate", METRICS[summary.metric].short, "interval", "kept up", ""):
         table.add_column(heading, justify="right")
     for row in _rows(design):
         table.add_row(*row)
     return table
 
 
-def _rows(design: DesignKnee) -> Iterator[tuple[str, str, str, str]]:
+def _rows(design: DesignKnee) -> Iterator[tuple[str, str, str, str, str]]:
     for point in design.points:
         latency = "-" if point.latency_seconds is None else seconds_in_words(point.latency_seconds)
         known = point.low is not None and point.high is not None
         interval = (
             f"{seconds_in_words(point.low or 0)} to {seconds_in_words(point.high or 0)}" if known else ""
         )
-        yield f"{point.rate:,}", latency, interval, f"{point.trials - point.overloaded} of {point.trials}"
+        kept_up = f"{point.trials - point.overloaded} of {point.trials}"
+        yield f"{point.rate:,}", latency, interval, kept_up, "again" if point.stage == "confirmation" else ""
     for rate, why in design.left_out.items():
-        yield f"{rate:,}", "-", "", f"left out: {why}"
+        yield f"{rate:,}", "-", "", f"left out: {why}", ""
