@@ -16,8 +16,8 @@ from thunderherd.engine_lines import Check
 from thunderherd.errors import UserError
 from thunderherd.knee_form import DesignKnee, KneePoint, KneeSummary
 from thunderherd.knee_plot import write_pictures
-from thunderherd.knee_study import Asked, goal_of, knee_study, probe_study
-from thunderherd.knee_summary import knees
+from thunderherd.knee_study import Asked, confirmation_study, goal_of, knee_study, probe_study
+from thunderherd.knee_summary import around, confirmed, knees
 from thunderherd.knee_words import print_knees, sentences
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study, load_study
@@ -168,7 +168,9 @@ def searched(offered: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> tu
 
 
 def trials_of(
-    searched: tuple[Study, TrialRecord], capacities: dict[str, float], lost: tuple[str, ...] = ()
+    searched: tuple[Study, TrialRecord],
+    capacities: dict[str, float],
+    lost: tuple[str, ...] = (),
 ) -> list[TrialRecord]:
     """Eight blocks in which 99th percentiles are those of M/M/1, and a server at its capacity does not keep
     up."""
@@ -228,3 +230,78 @@ def test_above_a_rate_at_which_the_load_itself_failed_nothing_is_known(
     pairs, (epoll, _) = knees(study, trials_of(searched, capacities, (named[rates[1]],)), 0.002)
     assert (epoll.outcome, pairs) == (None, [])
     assert "the load did not measure its server" in (epoll.why or "")
+
+
+# The second run ---------------------------------------------------------------------------------------------
+
+
+def second(
+    offered: Catalogue,
+    searched: tuple[Study, TrialRecord],
+    ends: dict[str, tuple[int, int]],
+    folder: Path,
+) -> tuple[Study, TrialRecord]:
+    """The study of rates around knees, with the same pattern of a trial."""
+    file = folder / "confirm.toml"
+    file.write_text(confirmation_study(asked(rates="2k..10k", blocks=8), offered, ends))
+    quiet = ["noise.foreign_percent=100", "noise.steal_percent=100"]
+    return load_study(str(file), "quick", quiet, offered), searched[1]
+
+
+def test_a_knee_is_looked_for_again_around_where_it_was_found(
+    offered: Catalogue, searched: tuple[Study, TrialRecord], tmp_path: Path
+) -> None:
+    """The answer is that of the second run's trials, with narrower gaps between its rates."""
+    capacities = {"epoll": 11_000.0, "prefork": 7_000.0}
+    search = knees(searched[0], trials_of(searched, capacities), 0.002)
+    ends = around(search[1])
+    for each in search[1]:
+        low, high = ends[each.name]
+        tried = [point.rate for point in each.points]
+        assert each.rate and each.low and each.high and low in tried and high in tried
+        assert low < each.low and each.high < high and tried.index(high) - tried.index(low) <= 2
+    again_study = second(offered, searched, ends, tmp_path)
+    rates = sorted({int(each.load.settings["rate"]) for each in again_study[0].contenders})
+    assert all(any(low <= rate <= high for low, high in ends.values()) for rate in rates)
+    again = knees(again_study[0], trials_of(again_study, capacities), 0.002, family=1)
+    (pair,), designs = confirmed(search, again)
+    for each, first in zip(designs, search[1], strict=True):
+        true = capacities[each.name] * 1.009 - math.log(100) / 0.002
+        assert (each.stage, each.searched_rate, each.unconfirmed) == ("confirmation", first.rate, None)
+        assert each.rate == pytest.approx(true, rel=0.02)
+        assert abs((each.rate or 0) - true) <= abs((first.rate or 0) - true)
+        assert [point.rate for point in each.points] == sorted(point.rate for point in each.points)
+        assert {point.stage for point in each.points} == {"search", "confirmation"}
+    assert pair == again[0][0]
+    assert "at rates around it, after a search that came to" in sentences_of(designs)[0]
+
+
+def test_what_the_second_run_does_not_find_again_is_said(
+    offered: Catalogue, searched: tuple[Study, TrialRecord], tmp_path: Path
+) -> None:
+    capacities = {"epoll": 11_000.0, "prefork": 7_000.0}
+    search = knees(searched[0], trials_of(searched, capacities), 0.002)
+    again_study = second(offered, searched, around(search[1]), tmp_path)
+    faster = knees(again_study[0], trials_of(again_study, {"epoll": 11_000.0, "prefork": 50_000.0}), 0.002)
+    (pair,), (epoll, prefork) = confirmed(search, faster)
+    assert (epoll.stage, prefork.stage, prefork.rate) == ("confirmation", "search", search[1][1].rate)
+    assert prefork.unconfirmed == "in trials at rates around it, all met the goal"
+    assert pair == search[0][0], "both sides of a pair are of one run"
+    assert "not confirmed: in trials" in sentences_of([prefork])[0]
+
+
+def test_only_knees_are_looked_for_again(searched: tuple[Study, TrialRecord], offered: Catalogue) -> None:
+    search = knees(searched[0], trials_of(searched, {"epoll": 50_000.0, "prefork": 7_000.0}), 0.002)
+    assert list(around(search[1])) == ["prefork"]
+    text = confirmation_study(asked(rates="2k..10k", blocks=8), offered, around(search[1]))
+    assert [sweep["name"] for sweep in tomllib.loads(text)["sweeps"]] == ["prefork"]
+    assert confirmed(search, ([], []))[1] == search[1]
+
+
+def sentences_of(designs: list[DesignKnee]) -> list[str]:
+    return sentences(
+        KneeSummary(
+            workload="bytes", metric="latency_p99_seconds", goal_seconds=0.002, alpha=0.05,
+            equivalence_percent=3.0, seed=1, command=[], capacities=None, notes=[], pairs=[], designs=designs,
+        )
+    )  # fmt: skip

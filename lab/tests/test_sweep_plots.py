@@ -11,8 +11,9 @@ import synthetic_sweeps
 import vl_convert
 from test_plots import rows, svg_texts
 
-from thunderherd import drawing
+from thunderherd import charts, drawing
 from thunderherd.axes import NumberAxis
+from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records import Axis, Summary, SweepSummary
 from thunderherd.report import render
 from thunderherd.sweep_plots import sweep_chart
@@ -282,3 +283,58 @@ def test_names_of_a_study_are_texts_of_the_chart() -> None:
     drawn = sweep_chart(of, sweep("pool_size", of))
     assert "<script" not in vl_convert.vegalite_to_svg(drawn.to_dict())
     assert any(hostile in text for text in svg_texts(drawn))
+
+
+def at_rates() -> Summary:
+    """The synthetic run as if its first two sweeps were over a rate, and latencies."""
+    of = synthetic_sweeps.summary()
+    metric = "latency_p99_seconds"
+    pools = sweep("pool_size", of).model_copy(update={"key": "load.settings.rate", "metric": metric})
+    kept = [each for each in of.contenders if each.sweep == pools.name]
+    here, there = (
+        [
+            each.model_copy(
+                update={
+                    "sweep": name,
+                    "metrics": {**each.metrics, metric: each.metrics[pools_metric]},
+                }
+            )
+            for each in kept
+            if (each.base == "prefork") == is_first
+        ]
+        for name, is_first in (("one", True), ("other", False))
+    )
+    sweeps = [pools.model_copy(update={"name": name}) for name in ("one", "other")]
+    return of.model_copy(update={"sweeps": sweeps, "contenders": [*here, *there]})
+
+
+pools_metric = sweep("pool_size").metric
+
+
+@pytest.mark.parametrize("narrow", NARROW)
+def test_designs_at_rates_have_one_chart_together(narrow: bool) -> None:
+    of = at_rates()
+    assert [each.name for each in over_rate(of)] == ["one", "other"]
+    found = rows(rate_chart(of, narrow=narrow))
+    for each in of.contenders:
+        own = each.metrics["latency_p99_seconds"]
+        row = next(
+            row for row in found if (row["design"], row["rate"]) == (each.base, float(each.point or 0))
+        )
+        assert row["low"] <= row["value"] <= row["high"]
+        assert row["low"] > 0
+        assert row["value"] / found[0]["value"] == pytest.approx(
+            own.value / of.contenders[0].metrics["latency_p99_seconds"].value
+        )
+    assert "latency-over-rate" in [each.name for each in charts.all_charts(of)]
+    assert over_rate(of.model_copy(update={"sweeps": of.sweeps[:1]})) == []
+    assert over_rate(synthetic_sweeps.summary()) == []
+
+
+def test_a_deviation_larger_than_its_mean_does_not_spoil_a_logarithm() -> None:
+    of = at_rates()
+    first, *rest = of.contenders
+    wide = first.metrics["latency_p99_seconds"].model_copy(update={"low": -1.0})
+    first = first.model_copy(update={"metrics": {**first.metrics, "latency_p99_seconds": wide}})
+    found = rows(rate_chart(of.model_copy(update={"contenders": [first, *rest]})))
+    assert all(row["low"] > 0 for row in found)

@@ -19,6 +19,7 @@ from thunderherd.figures import main_of, shows_process_control, words_of
 from thunderherd.latency_curves import LatencyCurve, latency_curves
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.papers import papers_of
+from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records import WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.sweep_plots import sweep_chart
 
@@ -72,7 +73,7 @@ def all_charts(
 
 
 def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChart]:
-    """Of the main table."""
+    """Of the main table, and what all sweeps over a rate come to together."""
     if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
     ):
@@ -99,6 +100,15 @@ def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChar
             _note_on_workers(summary),
             lambda narrow: plots.clients_per_worker_chart(summary, narrow=narrow, colours=colours),
             _workers_matrix(summary),
+        )
+    if over_rate(summary):
+        yield NamedChart(
+            "latency-over-rate",
+            "Latency over rate",
+            "Every design at the rates at which it was asked. A figure is missing where its server did not "
+            "keep up, or the load failed to measure it.",
+            "",
+            lambda narrow: rate_chart(summary, narrow=narrow, colours=colours),
         )
 
 

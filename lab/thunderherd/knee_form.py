@@ -12,6 +12,9 @@ from thunderherd.knee import Verdict as KneeVerdict
 SchemaNumber = Literal[1]
 SCHEMA: SchemaNumber = 1
 
+Stage = Literal["search", "confirmation"]
+"""Of a search, the run between far rates, and that of rates around the knees which the first has found."""
+
 
 class _Found(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,6 +31,7 @@ class KneePoint(_Found):
     high: float | None
     trials: int = Field(description="that count")
     overloaded: int = Field(description="of these, those whose server did not keep up with the rate")
+    stage: Stage = Field(default="search", description="the run that has it")
 
 
 class DesignKnee(_Found):
@@ -51,6 +55,16 @@ class DesignKnee(_Found):
         description="rates that say nothing, as the load did not measure its server there, and why"
     )
     why: str | None = Field(description="why it cannot be told, where it cannot")
+    stage: Stage = Field(
+        default="search",
+        description="whose trials the answer rests on; a confirmation's did not choose its rates",
+    )
+    searched_rate: float | None = Field(
+        default=None, description="of a knee that is confirmed, what the search had come to"
+    )
+    unconfirmed: str | None = Field(
+        default=None, description="why a knee is the search's, though others around it were tried"
+    )
 
 
 class KneePair(_Found):

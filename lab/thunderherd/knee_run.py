@@ -3,6 +3,7 @@
 ```
 DIR/probe.toml, DIR/probe/   a short closed loop, where no rates are given: between which rates to look
 DIR/knee.toml, DIR/knee/     the designs at their rates, in blocks
+DIR/confirm.toml, DIR/confirm/   the same at rates close around the knees that this finds; not with --quick
 DIR/knee.json                the answer (docs/reference/knee.schema.json)
 DIR/knee.svg, DIR/knee.png   latency over rate
 ```
@@ -10,10 +11,11 @@ DIR/knee.svg, DIR/knee.png   latency over rate
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from thunderherd.errors import UserError
 from thunderherd.knee_study import (
@@ -21,6 +23,7 @@ from thunderherd.knee_study import (
     OPEN,
     Asked,
     Goal,
+    confirmation_study,
     goal_of,
     knee_study,
     probe_study,
@@ -31,9 +34,18 @@ from thunderherd.stages import SIZE, Stages
 if TYPE_CHECKING:
     from thunderherd.catalogue import Catalogue
     from thunderherd.knee_form import KneeSummary
+    from thunderherd.knee_summary import Known
     from thunderherd.records import Summary
+    from thunderherd.study import Study
 
 ANSWER = "knee.json"
+
+
+class _Run(NamedTuple):
+    """A run at several rates: its stage and its summary."""
+
+    stage: str
+    summary: Summary
 
 
 def find_knees(
@@ -68,8 +80,13 @@ def find_knees(
         seed, capacities = summary.study.seed, _capacities(directory / "probe")
         text = knee_study(asked, offered, capacities)
     last = stages.stage("knee", text, seed)
-    found = _answer(stages, goal, last, capacities)
-    _show(found, last, directory)
+    first_run, ends = _Run("knee", last), {} if asked.quick else _ends(stages, goal)
+    runs = [first_run]
+    if ends:
+        again = confirmation_study(asked, offered, ends)
+        runs.append(_Run("confirm", stages.stage("confirm", again, last.study.seed)))
+    found = _answer(stages, goal, runs, capacities)
+    _show(found, runs, directory)
     return 0 if all(each.outcome is not None for each in found.designs) else 1
 
 
@@ -104,17 +121,38 @@ def _capacities(run: Path) -> dict[str, float]:
     return found
 
 
-def _answer(stages: Stages, goal: Goal, last: Summary, capacities: dict[str, float] | None) -> KneeSummary:
-    """The answer, which is written too."""
-    from thunderherd.knee_form import KneeSummary
+def _ends(stages: Stages, goal: Goal) -> dict[str, tuple[int, int]]:
+    """Between which rates knees are to be looked for again."""
+    from thunderherd.knee_summary import around
+
+    return around(_known(stages, "knee", goal)[1][1])
+
+
+def _known(stages: Stages, stage: str, goal: Goal, family: int | None = None) -> tuple[Study, Known]:
+    """What the trials of a stage tell."""
     from thunderherd.knee_summary import knees
-    from thunderherd.results import load, write_text
+    from thunderherd.results import load
     from thunderherd.study import load_study
 
-    directory = stages.directory
-    study = load_study(str(directory / "knee.toml"), SIZE, stages.fixed, stages.catalogue)
-    pairs, designs = knees(study, load(directory / "knee").trials, goal.seconds)
+    study = load_study(str(stages.directory / f"{stage}.toml"), SIZE, stages.fixed, stages.catalogue)
+    return study, knees(study, load(stages.directory / stage).trials, goal.seconds, family=family)
+
+
+def _answer(
+    stages: Stages, goal: Goal, runs: Sequence[_Run], capacities: dict[str, float] | None
+) -> KneeSummary:
+    """The answer, which is written too."""
+    from thunderherd.knee_form import KneeSummary
+    from thunderherd.knee_summary import confirmed
+    from thunderherd.results import write_text
+
+    directory, last = stages.directory, runs[0].summary
+    study, known = _known(stages, runs[0].stage, goal)
+    for run in runs[1:]:
+        known = confirmed(known, _known(stages, run.stage, goal, math.comb(len(study.sweeps), 2))[1])
+    pairs, designs = known
     notes = list(last.study.notes)
+    notes += [f"again: {note}" for run in runs[1:] for note in run.summary.study.notes if note not in notes]
     if capacities:
         told = ", ".join(f"{name} {rate:,.0f}" for name, rate in capacities.items())
         notes.insert(0, f"rates are shares of what a closed loop came to, in requests a second: {told}")
@@ -135,8 +173,8 @@ def _answer(stages: Stages, goal: Goal, last: Summary, capacities: dict[str, flo
     return found
 
 
-def _show(found: KneeSummary, last: Summary, directory: Path) -> None:
-    """Prints the answer; writes the report of the run, and the picture."""
+def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
+    """Prints the answer; writes the reports of the runs, and the picture."""
     from thunderherd.knee_plot import write_pictures
     from thunderherd.knee_words import print_knees
     from thunderherd.report import write_report
@@ -145,11 +183,11 @@ def _show(found: KneeSummary, last: Summary, directory: Path) -> None:
     console = make_console()
     try:
         # First, as in `run`: whoever reads the answer may leave early (`| head`).
-        report = write_report(directory / "knee")
+        reports = [write_report(directory / run.stage) for run in runs]
         pictures = write_pictures(found, directory)
     finally:
         print_knees(found, console)
     console.print(f"Answer    {directory / ANSWER}", soft_wrap=True)
     if pictures:
         console.print(f"Picture   {', '.join(map(str, pictures))}", soft_wrap=True)
-    console.print(f"Report    {report}", soft_wrap=True)
+    console.print(f"Report    {', '.join(map(str, reports))}", soft_wrap=True)

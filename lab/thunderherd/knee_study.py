@@ -1,8 +1,9 @@
 """The studies that a search for knees runs, as TOML: made from what the user typed.
 
 The first asks each design in a short closed loop how many requests a second it answers at all; the rates of
-the second are shares of that. Where the user gives the rates there is no first. Both are whole study files,
-so that `thunderherd run` runs either again.
+the second are shares of that. Where the user gives the rates there is no first. The third has rates close
+around the knees that the second has found. Each is a whole study file, so that `thunderherd run` runs it
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from thunderherd.quantity import NoQuantity, in_units, parse_quantity
 from thunderherd.study_file import unknown
 from thunderherd.toml_text import toml_text
 
-__all__ = ["ALPHA", "Asked", "Goal", "goal_of", "knee_study", "probe_study", "requests_per_second"]
+__all__ = [
+    "ALPHA",
+    "Asked",
+    "Goal",
+    "confirmation_study",
+    "goal_of",
+    "knee_study",
+    "probe_study",
+    "requests_per_second",
+]
 
 TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 """Units of a goal, in nanoseconds."""
@@ -39,6 +49,8 @@ NEAREST = 0.3
 """The lowest."""
 DENSER = 1.6
 """Rates lie denser towards the capacity, where latency rises: the power that says how much."""
+CONFIRMING = 5
+"""Rates around a knee, at which it is looked for again."""
 MOST_MILLISECONDS = 60_000
 PROBES = 3
 WARM_UP_SHARE = 0.25
@@ -123,28 +135,52 @@ def knee_study(asked: Asked, catalogue: Catalogue, capacities: Mapping[str, floa
 
     Raises UserError for rates that are none, or at which a percentile would take too long.
     """
-    goal, tables = goal_of(asked), _contenders(asked, catalogue)
-    words = METRICS[goal.metric].words
+    tables = _contenders(asked, catalogue)
     points = asked.points or (5 if asked.quick else 8)
     rates = {
         each["name"]: _rates(asked, catalogue, points, (capacities or {}).get(each["name"]))
         for each in tables
     }
+    return _study(asked, catalogue, tables, rates, "knee")
+
+
+def confirmation_study(asked: Asked, catalogue: Catalogue, around: Mapping[str, tuple[int, int]]) -> str:
+    """The designs for which a knee was found, at rates between these two, which lie to both sides of it."""
+    tables = [each for each in _contenders(asked, catalogue) if each["name"] in around]
+    rates = {name: _between(low, high) for name, (low, high) in around.items()}
+    return _study(asked, catalogue, tables, rates, "knee-confirmation")
+
+
+def _between(low: int, high: int) -> list[int]:
+    """Whole rates, evenly on logarithms; fewer where there are not as many between the two."""
+    steps = (each / (CONFIRMING - 1) for each in range(CONFIRMING))
+    return sorted({max(1, round(low * (high / low) ** step)) for step in steps})
+
+
+def _study(
+    asked: Asked,
+    catalogue: Catalogue,
+    tables: Sequence[dict[str, Any]],
+    rates: Mapping[str, Sequence[int]],
+    name: str,
+) -> str:
+    goal = goal_of(asked)
+    words = METRICS[goal.metric].words
     milliseconds = _milliseconds(asked, goal, min(min(each) for each in rates.values()))
     study = {
         **_common_tables(asked, catalogue, tables),
-        "name": "knee",
+        "name": name,
         "title": f"The highest rate at which {goal.option} of the latency is at most {goal.text}",
         "question": f"Up to which rate is the {words} of each design at most {goal.text}?",
         "measure": {"metric": goal.metric, "overload": "counts", "limits_milliseconds": 0, "alpha": ALPHA},
         "load": _load(asked, OPEN, milliseconds),
-        "sizes": {"quick": {"repetitions": _blocks(asked, len(tables))}},
+        "sizes": {"quick": {"repetitions": _blocks(asked, len(asked.designs))}},
         "sweeps": [
             {
                 "name": table["name"],
                 "title": f"{table['name']} at rates up to what it can do",
                 "key": "load.settings.rate",
-                "values": rates[table["name"]],
+                "values": list(rates[table["name"]]),
                 "axis": "logarithmic",
                 "x_label": "requests that are due per second",
                 "metrics": ["latency_p50_seconds", "service_time_p50_seconds", "share_of_offered"],

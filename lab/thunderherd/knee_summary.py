@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from thunderherd.knee import AtRate, RateRange, compare_knees, knee, knee_of_block
 from thunderherd.knee_form import DesignKnee, KneePair, KneePoint
@@ -16,11 +17,15 @@ from thunderherd.study import Contender, Study, Sweep
 RATE = "rate"
 """The setting of the load that is swept."""
 
+BESIDE = 1.05
+"""A rate that was tried lies beside a knee's interval, not at its end, from this factor on."""
+
 Known = tuple[list[KneePair], list[DesignKnee]]
 
 
-def knees(study: Study, trials: Sequence[TrialRecord], goal: float) -> Known:
-    """All pairs of designs, and each design, by the blocks that count. `goal` in seconds."""
+def knees(study: Study, trials: Sequence[TrialRecord], goal: float, *, family: int | None = None) -> Known:
+    """All pairs of designs, and each design, by the blocks that count. `goal` in seconds; `family` is the
+    number of pairs that were declared, where these are not all of them."""
     selection = select(study, trials)
     blocks = {block.number: block for block in blocks_of(trials)}
     counted = [blocks[number] for number in selection.counted()]
@@ -32,8 +37,8 @@ def knees(study: Study, trials: Sequence[TrialRecord], goal: float) -> Known:
         if found[1]:
             ranges[found[0].name] = found[1]
     alpha, band = study.measure.alpha, 1 + study.measure.equivalence_percent / 100
-    family = math.comb(len(study.sweeps), 2)
-    pairs = compare_knees(ranges, alpha=alpha, equivalence_ratio=band, family=family) if ranges else []
+    declared = family or math.comb(len(study.sweeps), 2)
+    pairs = compare_knees(ranges, alpha=alpha, equivalence_ratio=band, family=declared) if ranges else []
     return [
         KneePair(
             a=pair.a, b=pair.b, ratio=pair.ratio, low=pair.low, high=pair.high, confidence=pair.confidence,
@@ -41,6 +46,56 @@ def knees(study: Study, trials: Sequence[TrialRecord], goal: float) -> Known:
         )
         for pair in pairs
     ], designs  # fmt: skip
+
+
+def around(designs: Sequence[DesignKnee]) -> dict[str, tuple[int, int]]:
+    """Between which rates each knee that was found is to be looked for again: those that were tried next to
+    its interval. A chord between them may be far off the curve, which does not leave them."""
+    found = {}
+    for each in designs:
+        if each.rate is None:
+            continue
+        tried = [point.rate for point in each.points]
+        low, high = (each.low or 0.0) / BESIDE, (each.high or math.inf) * BESIDE
+        ends = (
+            max((rate for rate in tried if rate <= low), default=tried[0]),
+            min((rate for rate in tried if rate >= high), default=tried[-1]),
+        )
+        if ends[1] - ends[0] > 1:
+            found[each.name] = ends
+    return found
+
+
+def confirmed(search: Known, again: Known) -> Known:
+    """The answer of both runs: of a knee that the second has found again that of the second, whose rates were
+    chosen by other trials than its own. Pairs likewise, where both of its designs are so."""
+    later = {each.name: each for each in again[1]}
+    designs = [_of_both(each, later.get(each.name)) for each in search[1]]
+    by_name = {(pair.a, pair.b): pair for pair in again[0]}
+    sure = {each.name for each in designs if each.stage == "confirmation"}
+    pairs = [by_name.get((pair.a, pair.b), pair) if {pair.a, pair.b} <= sure else pair for pair in search[0]]
+    return pairs, designs
+
+
+def _of_both(first: DesignKnee, later: DesignKnee | None) -> DesignKnee:
+    if later is None:
+        return first
+    nearer = [point.model_copy(update={"stage": "confirmation"}) for point in later.points]
+    update: dict[str, Any] = {
+        "points": sorted([*first.points, *nearer], key=lambda point: point.rate),
+        "left_out": first.left_out | later.left_out,
+    }
+    if later.outcome == "one":
+        return later.model_copy(
+            update=update | {"stage": "confirmation", "searched_rate": first.rate, "why": None}
+        )
+    why = {
+        "none": "in trials at rates around it, the lowest did not meet the goal either",
+        "all": "in trials at rates around it, all met the goal",
+        "unclear": "the blocks of trials at rates around it do not agree",
+        None: f"trials at rates around it tell nothing: {later.why}",
+    }[later.outcome]
+    return first.model_copy(update=update | {"unconfirmed": why})
 
 
 def _design(

@@ -67,8 +67,13 @@ def _of_design(design: DesignKnee) -> str:
     text = (
         f"{name}: up to {rate_in_words(design.rate or 0)} requests a second "
         f"({percent(design.confidence or 0)} interval: {interval_in_words(design)}; "
-        f"{count(design.blocks, 'block')})"
+        f"{count(design.blocks, 'block')}"
     )
+    if design.stage == "confirmation":
+        text += f" at rates around it, after a search that came to {rate_in_words(design.searched_rate or 0)}"
+    text += ")"
+    if design.unconfirmed:
+        text += f"; not confirmed: {design.unconfirmed}"
     if design.between_rates:
         text += (
             f"; in {design.between_rates} of them the next rate was more than it keeps up with, so that the "
@@ -113,20 +118,21 @@ def print_knees(summary: KneeSummary, console: Console) -> None:
 
 def _curve(summary: KneeSummary, design: DesignKnee) -> Table:
     table = Table(box=None, pad_edge=False, title=f"\n{design.name}", title_justify="left")
-    for heading in ("rate", METRICS[summary.metric].short, "interval", "kept up"):
+    for heading in ("rate", METRICS[summary.metric].short, "interval", "kept up", ""):
         table.add_column(heading, justify="right")
     for row in _rows(design):
         table.add_row(*row)
     return table
 
 
-def _rows(design: DesignKnee) -> Iterator[tuple[str, str, str, str]]:
+def _rows(design: DesignKnee) -> Iterator[tuple[str, str, str, str, str]]:
     for point in design.points:
         latency = "-" if point.latency_seconds is None else seconds_in_words(point.latency_seconds)
         known = point.low is not None and point.high is not None
         interval = (
             f"{seconds_in_words(point.low or 0)} to {seconds_in_words(point.high or 0)}" if known else ""
         )
-        yield f"{point.rate:,}", latency, interval, f"{point.trials - point.overloaded} of {point.trials}"
+        kept_up = f"{point.trials - point.overloaded} of {point.trials}"
+        yield f"{point.rate:,}", latency, interval, kept_up, "again" if point.stage == "confirmation" else ""
     for rate, why in design.left_out.items():
-        yield f"{rate:,}", "-", "", f"left out: {why}"
+        yield f"{rate:,}", "-", "", f"left out: {why}", ""

@@ -103,14 +103,12 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
     latencies = [each.latency for each in results if each.latency is not None]
     if len({each.starts for each in latencies}) > 1:
         raise UserError("these latencies begin at different moments, and cannot be put together")
-    together = _times(latencies)
     windows = [each.window for each in results if each.window is not None]
     tallies = [each.tally for each in results]
     timed = len(windows) == len(results)
     errors = Counter[str]()
     for each in results:
         errors.update(each.tally.errors)
-    latency = {"from": latencies[0].starts, **together.model_dump()} if together else None
     return MergedLoads(
         loads=len(results),
         workload=results[0].workload,
@@ -120,12 +118,17 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
             1e9 * each.tally.requests / each.elapsed_ns for each in results
         ),
         errors=dict(sorted(errors.items())),
-        latency=None if latency is None else Latency.model_validate(latency),
+        latency=_latency(latencies),
         scheduled=_schedule(results),
         valid=_valid(results),
         reasons=list(_reasons(results)),
         differing=_differing(results),
     )  # fmt: skip
+
+
+def _latency(parts: Sequence[Latency]) -> Latency | None:
+    times = _times(parts)
+    return Latency.model_validate(times.model_dump() | {"from": parts[0].starts}) if times else None
 
 
 def _rate(window: Window) -> float:
@@ -167,7 +170,7 @@ def _schedule(results: Sequence[LoadResult]) -> MergedSchedule | None:
         name: _times([own for each in parts if (own := _of(each, name)) is not None])
         for name in ("service_time", "send_lag", "connection_wait")
     }
-    return MergedSchedule.model_validate({**counts, **times})
+    return MergedSchedule.model_validate(counts | times)
 
 
 def _of(schedule: Scheduled, name: str) -> Times | None:

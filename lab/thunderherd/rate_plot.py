@@ -1,0 +1,83 @@
+"""Latency over rate, all designs of a run in one panel: its sweeps over the rate of an open load together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import altair as alt
+
+from thunderherd.axes import FIGURES
+from thunderherd.drawing import colours_of, dressed, heading, inline
+from thunderherd.figures import number, printable, words_of
+from thunderherd.matrices import at_points, digits_for, shown_of, unit_for
+from thunderherd.open_loop import is_latency
+from thunderherd.records import Summary, SweepSummary
+
+__all__ = ["over_rate", "rate_chart"]
+
+RATE = "load.settings.rate"
+WIDE, NARROW, HEIGHT = 880, 250, 320
+
+
+def over_rate(summary: Summary) -> list[SweepSummary]:
+    """The sweeps over a rate whose first metric is one and the same latency; none where there is only one,
+    whose own chart shows it."""
+    found = [each for each in summary.sweeps if each.key == RATE and is_latency(each.metric)]
+    alike = [each for each in found if each.metric == found[0].metric]
+    return alike if len(alike) > 1 else []
+
+
+def rate_chart(
+    summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
+) -> alt.LayerChart:
+    """Both axes logarithmic; a design has no mark at a rate of which it has no figure. `colours`: of
+    contenders, by base; those of the run alone if not given."""
+    sweeps = over_rate(summary)
+    metric, label = sweeps[0].metric, sweeps[0].x_label
+    figures = {
+        (base, point.number): shown
+        for sweep in sweeps
+        for (base, name), contender in at_points(summary, sweep).items()
+        for point in sweep.points
+        if point.name == name and point.number is not None
+        if (shown := shown_of(summary, contender, metric)) is not None
+    }
+    unit = unit_for(summary, metric, figures.values())
+    digits = digits_for([unit.of(each.value) for each in figures.values()], metric)
+    # A logarithm has no zero: where a deviation reaches below it, the line is left out to that side.
+    ends = {
+        key: (each.low if each.low and each.low > 0 else each.value, each.high or each.value)
+        for key, each in figures.items()
+    }
+    rows = [
+        {
+            "design": printable(base), "rate": rate, "value": unit.of(each.value),
+            "low": unit.of(ends[base, rate][0]), "high": unit.of(ends[base, rate][1]),
+            "spoken": f"{base} at {rate:,.0f}: {number(unit.of(each.value), digits)} {unit.name}",
+        }
+        for (base, rate), each in figures.items()
+    ]  # fmt: skip
+    bases = list(dict.fromkeys(base for base, _ in figures))
+    colours = colours or colours_of(summary)
+    x = alt.X(
+        "rate:Q", title=label, scale={"type": "log", "nice": False}, axis={"format": FIGURES, "tickCount": 8}
+    )
+    y = alt.Y("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
+    colour = alt.Color(
+        "design:N",
+        scale={"domain": [printable(base) for base in bases], "range": [colours[base] for base in bases]},
+        legend={"title": None, "orient": "top"},
+    )
+    base = alt.Chart(inline(rows)).encode(x=x, color=colour)
+    layers = [
+        base.mark_rule(strokeWidth=1.6, opacity=0.6).encode(y=alt.Y("low:Q", title=unit.name), y2="high:Q"),
+        base.mark_line(strokeWidth=1.4).encode(y=y),
+        base.mark_point(filled=True, size=50, opacity=1).encode(
+            y=y, description="spoken:N", tooltip="spoken:N"
+        ),
+    ]
+    width = NARROW if narrow else WIDE
+    is_mean = any(each.is_mean for each in figures.values())
+    around = "means of runs, upright lines a standard deviation" if is_mean else "upright lines are intervals"
+    title = heading(f"{words_of(metric)} over rate", [around], width)
+    return dressed(alt.LayerChart(layer=layers).properties(width=width, height=HEIGHT, title=title))
