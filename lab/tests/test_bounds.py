@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
+from bounded import CALLED, LIMITS, SENT, bound
 from conftest import MEASURE
 from small_studies import head
 
@@ -19,7 +19,7 @@ from thunderherd.bounds_view import bounds_in_words
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
-from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits
+from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics import METRICS
 from thunderherd.records import ContenderSummary, Interval
 from thunderherd.report import render
@@ -29,76 +29,9 @@ from thunderherd.study import Study, bundled_studies, load_study
 from thunderherd.tables import print_study
 
 
-def figure(limit: str, value: float, *, size: int | None = None, place: Any = "one_cpu") -> LimitFigure:
-    return LimitFigure(
-        limit=limit, place=place, bytes=size, unit="bytes_per_second" if limit == "memcpy" else "nanoseconds",
-        value=value, low=None, high=None, confidence=1.0, rounds=1, best=value,
-    )  # fmt: skip
-
-
-LIMITS = MachineLimits(
-    cpus=[0, 1],
-    settings={},
-    figures=[
-        figure("memcpy", 10e9, size=1024),
-        figure("memcpy", 40e9, size=4096),
-        figure("memcpy", 20e9, size=16384),
-        figure("system_call", 200),
-        figure("tcp_connection", 50_000),
-        figure("tcp_transfer", 2_000, size=1),
-        figure("pipe_round_trip", 5_000),
-        figure("pipe_round_trip", 45_000, place="two_cpus"),
-        figure("fork_exit_wait", 100_000),
-        figure("thread_creation", 20_000),
-    ],
-)
-
-
 @pytest.fixture
 def study(small_study: Study) -> Study:
     return small_study
-
-
-def bound(
-    study: Study,
-    metric: str,
-    figures: Mapping[str, float],
-    *,
-    name: str = "iterative",
-    cpus: tuple[int, ...] = (0, 1),
-    lab: Mapping[str, Any] | None = None,
-    load: Mapping[str, Any] | None = None,
-    limits: MachineLimits | None = LIMITS,
-    **of_contender: Any,
-) -> BoundSummary | None:
-    """The one bound of a contender with these figures; of_contender is changed in the study beforehand."""
-    contender = study.contender(name)
-    changes = {
-        "lab": contender.lab.model_copy(update=dict(lab or {})),
-        "load": contender.load.model_copy(update=dict(load or {})),
-        **of_contender,
-    }
-    changed = study.model_copy(
-        update={
-            "contenders": tuple(
-                each.model_copy(update=changes) if each.name == name else each for each in study.contenders
-            ),
-            "measure": study.measure.model_copy(update={"metric": metric}),
-        }
-    )
-    summary = next(each for each in summarise(study, [], {}, seed=1).contenders if each.name == name)
-    intervals = {each: Interval(value=value, low=None, high=None) for each, value in figures.items()}
-    found = best_of_bounds(changed, [summary.model_copy(update={"metrics": intervals})], limits, cpus)
-    assert len(found) <= 1
-    return found[0] if found else None
-
-
-SENT = {
-    "client.bytes_sent": 10.0,
-    "client.send_calls": 1.0,
-    "server.bytes_sent": 4096e3,
-    "server.send_calls": 1e3,
-}
 
 
 def test_payload_is_copied_twice_in_blocks_as_large_as_a_send(study: Study) -> None:
@@ -178,95 +111,6 @@ def test_a_round_trip_is_bounded_where_one_client_waits_and_both_sleep(study: St
     assert bound(study, "latency_p50_seconds", figures, load=alone, spins=True) is None
 
 
-CALLED = {
-    "server.send_calls_per_request": 1.0,
-    "server.receive_calls_per_request": 2.0,
-    "connections": 1000.0,
-    "requests": 1000.0,
-}
-
-
-def test_system_calls_that_were_counted_are_paid_for(study: Study) -> None:
-    metric = "server_cpu_per_connection"
-    found = bound(study, metric, {metric: 50e-6, **CALLED})
-    # One send, two receives, accept and close: 5 x 200 ns.
-    assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-6))
-    assert found.share == pytest.approx(0.02) and "5 calls (accept, receive, send, close)" in found.why
-    twice = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
-    assert twice is not None and twice.bound == pytest.approx(8 * 200e-9), (
-        "accept and close once, the rest twice"
-    )
-    assert bound(study, metric, {metric: 50e-6}) is None, "its calls were not counted"
-    assert bound(study, metric, {metric: 50e-6, **CALLED}, calls=False) is None, "a ring makes none for each"
-
-
-OF_TCP = LIMITS.model_copy(
-    update={
-        "figures": [*LIMITS.figures, figure("tcp_exchange", 10_000), figure("tcp_accept_close", 7_000)],
-    }
-)
-
-
-def test_a_server_receives_and_sends_and_accepts_and_closes_at_least(study: Study) -> None:
-    metric = "server_cpu_per_connection"
-
-    def of(limits: MachineLimits = OF_TCP, **changes: Any) -> BoundSummary:
-        found = bound(
-            study, metric, {metric: 50e-6, **CALLED} | changes.pop("but", {}), limits=limits, **changes
-        )
-        assert found is not None
-        return found
-
-    # Half an exchange, an acceptance, and of five calls the one that is in neither.
-    found = of()
-    assert (found.limit, found.bound) == ("tcp_exchange", pytest.approx(5e-6 + 7e-6 + 200e-9))
-    assert found.why == (
-        "a byte received and one sent by a bare connection, 5 µs; a bare connection accepted and closed, "
-        "7 µs; its 1 other call, each at the 200 ns of an empty one"
-    )
-    thrice = of(but={"requests": 3000.0})
-    assert thrice.bound == pytest.approx(3 * 5.2e-6 + 7e-6) and "5 µs, 3 times;" in thrice.why
-    # Without TCP, without a send for each request, or where several requests may come in one receive.
-    assert of(lab={"kind": "unix"}).limit == "system_call"
-    accepted = pytest.approx(7e-6 + 2.5 * 200e-9)
-    seldom = of(but={"server.send_calls_per_request": 0.5})
-    assert (seldom.limit, seldom.bound) == ("tcp_accept_close", accepted)
-    pipelined = of(load={"settings": {**study.load.settings, "pipeline": 4}})
-    assert (pipelined.limit, pipelined.bound) == ("tcp_accept_close", pytest.approx(7e-6 + 3 * 200e-9))
-    # A ring's kernel does the same work, but is not entered for each part of it.
-    ring = of(calls=False)
-    assert ring.bound == pytest.approx(5e-6 + 7e-6 - 4 * 200e-9) and "other calls" not in ring.why
-    # With what it makes; of a request of a connection that is kept; of all connections of a task's clock.
-    forked = of(name="fork_per_client", but={metric: 500e-6})
-    assert (forked.limit, forked.bound) == ("fork_exit_wait", pytest.approx(100e-6 + 12.2e-6))
-    metric = "server_cpu_per_request"
-    kept = of(but={"connections": 0.0})
-    assert (kept.limit, kept.bound) == ("tcp_exchange", pytest.approx(5.2e-6))
-    metric = "server.task_clock"
-    assert of(but={metric: 0.1}).bound == pytest.approx(1000 * 12.2e-6)
-
-
-def test_server_cpu_of_a_request_is_its_share_of_that(study: Study) -> None:
-    metric = "server_cpu_per_request"
-    found = bound(study, metric, {metric: 50e-6, **CALLED, "requests": 2000.0})
-    assert found is not None and found.bound == pytest.approx(4 * 200e-9), "three calls, and half of two"
-    kept = {name: value for name, value in CALLED.items() if name != "connections"}
-    calls = bound(study, metric, {metric: 50e-6, **kept})
-    assert calls is not None and calls.bound == pytest.approx(3 * 200e-9)
-    forked = bound(study, metric, {metric: 500e-6, **CALLED, "requests": 2000.0}, name="fork_per_client")
-    assert forked is not None and forked.bound == pytest.approx(50e-6 + 4 * 200e-9)
-    assert bound(study, metric, {metric: 50e-6, **kept}, calls=False) is None
-
-
-def test_what_is_made_for_every_connection_is_paid_for(study: Study) -> None:
-    metric = "server_cpu_per_connection"
-    found = bound(study, metric, {metric: 125e-6, **CALLED}, name="fork_per_client")
-    assert found is not None
-    assert (found.limit, found.share) == ("fork_exit_wait", pytest.approx(101 / 125))
-    thread = bound(study, metric, {metric: 42e-6, **CALLED}, makes="thread")
-    assert thread is not None and (thread.limit, thread.share) == ("thread_creation", pytest.approx(0.5))
-
-
 def test_process_control_is_at_least_what_is_made(study: Study) -> None:
     control = Interval(value=0.8, low=None, high=None)
     summaries = {
@@ -282,14 +126,6 @@ def test_process_control_is_at_least_what_is_made(study: Study) -> None:
     )
     text = bounds_in_words(summarise(study, [], {}, seed=1).model_copy(update={"bounds": found}))[0].text
     assert f"process control, fork_per_client: of 0.800 s per {shown:,} connections the bound" in text
-
-
-def test_a_task_clock_is_at_least_its_system_calls(study: Study) -> None:
-    metric = "server.task_clock"
-    found = bound(study, metric, {metric: 0.1, **CALLED}, name="fork_per_client")
-    assert found is not None and (found.limit, found.bound) == ("system_call", pytest.approx(1e-3))
-    life = bound(study, metric, {metric: 0.1, **CALLED}, trial="whole_life")
-    assert life is not None and "its start and its end have no price" in life.why
 
 
 def test_what_says_the_same_in_another_way_is_bounded_likewise(study: Study) -> None:

@@ -85,6 +85,8 @@ SAID_IN_THE_LAB = {
     ("bounds", "memcpy"): "what bounds bytes a second",
     ("bounds", "tcp_connection"): "what bounds connections a second",
     ("bounds", "tcp_transfer"): "what bounds requests a second over connections that are kept",
+    ("bounds", "tcp_exchange"): "what bounds a server's CPU time for a request",
+    ("bounds", "tcp_accept_close"): "what bounds a server's CPU time for a connection",
     ("bounds", "pipe_round_trip"): "what bounds round trips",
     ("bounds", "fork_exit_wait"): "what a design that makes a process for every connection pays",
     ("bounds", "thread_creation"): "likewise, a thread",

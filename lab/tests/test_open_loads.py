@@ -164,7 +164,9 @@ def test_clients_that_use_up_their_cpus_are_told_of(study: Study, closed: TrialR
     contender = study.contender("closed")
     pinned = contender.model_copy(update={"lab": contender.lab.model_copy(update={"client_cpus": (1,)})})
     (load,) = closed.loads
-    own = {"validity": None, "elapsed_ns": 1_000_000, "system_ns": 0}
+    # What they use behind the last reply is in their figure, and in the time that it is held against.
+    times = {"elapsed_ns": 900_000, "counted_from_ns": 1, "counted_to_ns": 1_000_001}
+    own = {"validity": None, "system_ns": 0, **times}
     for used, told in ((960_000, 1), (940_000, 0)):
         result = load.model_copy(update={**own, "user_ns": used})
         assert len(list(validity_warnings(Observation(pinned, loads=[result])))) == told

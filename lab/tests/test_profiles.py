@@ -23,7 +23,7 @@ from thunderherd.explained import network_part
 from thunderherd.explanation_form import Difference, Explanation, Range
 from thunderherd.flame_graphs import file_name
 from thunderherd.profile_form import ContenderProfile, ProfilingSummary, Share, SideProfile
-from thunderherd.profile_view import copying_sentences
+from thunderherd.profile_view import copying_sentences, where_drawn
 from thunderherd.profiled_trial import SideSamples, read_profile
 from thunderherd.profiles import differential_pairs
 from thunderherd.progress import PlainProgress
@@ -276,6 +276,7 @@ def test_what_the_engine_refuses_ends_no_run(rig: Rig, monkeypatch: pytest.Monke
 def test_flame_graphs_that_cannot_be_drawn_are_a_note(rig: Rig) -> None:
     """The engine's stand-in draws none."""
     summary = rig.run()
+    assert where_drawn(summary, rig.directory) == ""
     notes = [note for note in summary.study.notes if note.startswith("no flame graph")]
     assert len(notes) == 1 and "the server of prefork" in notes[0] and "`flame` failed" in notes[0]
     assert profiles_of(summary).differentials == []
@@ -388,6 +389,9 @@ def test_where_large_replies_go_is_found(real_run: Path) -> None:
 
 def test_its_files_are_there_and_are_what_they_say(real_run: Path) -> None:
     folder = real_run / "profiles"
+    summary = thunderherd.load(real_run).summary
+    assert summary is not None
+    assert where_drawn(summary, real_run) == f"{folder}: flame graphs of where CPU time goes (.svg)"
     names = {path.name for path in folder.iterdir()}
     assert {"prefork.folded", "prefork.svg", "prefork.clients.folded", "prefork.clients.svg"} <= names
     assert {"iterative-against-prefork.svg", "prefork-against-iterative.svg"} <= names

@@ -468,7 +468,7 @@ def _task_clock(case: _Case) -> Bound | str:
         return served
     words = f"{served.why}; of {opened:,.0f} connection{'' if opened == 1 else 's'}"
     if case.contender.trial == "whole_life":
-        words += "; its start and its end have no price"
+        words += "; its start, its end and what it computes have no price"
     return served._replace(value=served.value * opened, why=words)
 
 

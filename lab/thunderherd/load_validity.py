@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from thunderherd.engine_lines import Check, LoadResult
 from thunderherd.metrics import is_of_clients
-from thunderherd.observation import Observation
+from thunderherd.observation import Observation, counted_seconds
 
 COUNTED_ELSEWHERE = "errors"
 """The check that the tally makes too."""
@@ -49,9 +49,8 @@ def validity_warnings(seen: Observation) -> Iterator[str]:
             yield "the client was the slower end (its busiest thread had no time left): rates are its own"
     clients = seen.contender.lab.client_cpus
     if clients and seen.loads and all(result.validity is None for result in seen.loads):
-        elapsed_ns = max(result.elapsed_ns for result in seen.loads)
         used_ns = sum(result.user_ns + result.system_ns for result in seen.loads)
-        if used_ns > BUSIEST_CLIENTS * elapsed_ns * len(clients):
+        if used_ns > BUSIEST_CLIENTS * counted_seconds(seen.loads) * 1e9 * len(clients):
             yield (
                 f"the clients used more than {BUSIEST_CLIENTS:.0%} of their CPUs: they may be the slower "
                 "end, and rates are then their own; give them more (lab.client_cpus)"

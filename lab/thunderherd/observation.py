@@ -223,23 +223,14 @@ class Observation:
         return elapsed_seconds(self.loads)
 
     def _client_seconds(self) -> float:
-        """The time in which the clients' counters came to what they are: from the first exec to the last
-        exit, or from before the first reading of a load process to after the last of one. Processes do not
-        start at one moment, and what they use behind their last reply is counted, too."""
-        if self.client_lives:
-            spans = [(each.started_monotonic_ns, each.elapsed_ns) for each in self.client_lives]
-            known = [(began, began + lasted) for began, lasted in spans if began is not None]
-            if len(known) < len(spans):  # lines of an older engine
-                return max(lasted for _, lasted in spans) / 1e9
-        else:
-            known = [
-                (
-                    each.counted_from_ns or each.started_monotonic_ns,
-                    each.counted_to_ns or each.ended_monotonic_ns,
-                )
-                for each in self.loads
-            ]
-        return (max(ended for _, ended in known) - min(began for began, _ in known)) / 1e9
+        """The time in which the clients' counters came to what they are; lives do not begin at one moment."""
+        if not self.client_lives:
+            return counted_seconds(self.loads)
+        spans = [(each.started_monotonic_ns, each.elapsed_ns) for each in self.client_lives]
+        began = [start for start, _ in spans if start is not None]
+        if len(began) < len(spans):  # lines of an older engine
+            return max(lasted for _, lasted in spans) / 1e9
+        return (max((start or 0) + lasted for start, lasted in spans) - min(began)) / 1e9
 
     def _held_per_connection(self) -> dict[str, Number | None]:
         """What the server's memory grew by from its rest before the load to a moment near the window's end,
@@ -443,6 +434,13 @@ def elapsed_seconds(loads: Sequence[LoadResult]) -> float:
     spans = [load.window or load for load in loads]
     first = min(span.started_monotonic_ns for span in spans)
     return (max(span.ended_monotonic_ns for span in spans) - first) / 1e9
+
+
+def counted_seconds(loads: Sequence[LoadResult]) -> float:
+    """From before the first reading of what load processes use and count to after the last: what they use
+    behind their last reply is in it."""
+    began = min(load.counted_from_ns or load.started_monotonic_ns for load in loads)
+    return (max(load.counted_to_ns or load.ended_monotonic_ns for load in loads) - began) / 1e9
 
 
 def workers_in_window(before: Sequence[int] | None, after: Sequence[int] | None) -> list[int] | None:

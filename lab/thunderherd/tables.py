@@ -51,7 +51,7 @@ from thunderherd.matrices import (
 )
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
-from thunderherd.profile_view import not_sampled
+from thunderherd.profile_view import not_sampled, where_drawn
 from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
 from thunderherd.rungs import cpu_cost_lines, main_substitute
 from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
@@ -368,7 +368,8 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
         following = f"thunderherd claims {name} {where}" if has_claims else f"thunderherd report {where}"
         why = f"thunderherd explain {where}" if summary.explanations or summary.profiles else ""
         counters = f"thunderherd table {where} --counters" if asks_for_counters(summary) else ""
-        facts += [("Results", str(directory)), ("Counters", counters), ("Why", why), ("Next", following)]
+        texts = (str(directory), counters, where_drawn(summary, directory), why, following)
+        facts += zip(("Results", "Counters", "Profiles", "Why", "Next"), texts, strict=True)
     print_facts(console, facts)
 
 
