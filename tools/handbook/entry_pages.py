@@ -84,7 +84,7 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         "## Its system calls",
         system_calls(kept.calls, "designs", name, path),
         "## In recorded runs",
-        recorded(kept.studies, lambda row: row.design == name and _usual(row), path),
+        recorded(kept.studies, name, lambda row: row.design if _usual(row) else None, path),
         "## Its settings",
         settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
         "Those of every server are [here](../reference/settings.md#every-server).",
@@ -165,14 +165,7 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
         "## Its system calls",
         system_calls(kept.calls, "primitives", name, path),
         "## In recorded runs",
-        recorded(
-            kept.studies,
-            lambda row: name == (row.primitive if out else row.receive) and not _plain(name),
-            path,
-        )
-        if not _plain(name)
-        else "What every study uses that says nothing else, so most contenders of all records: "
-        "[records](../../records/README.md).",
+        recorded(kept.studies, name, lambda row: row.primitive if out else row.receive, path),
         "## Its settings",
         settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
         "## Sources",
@@ -180,11 +173,6 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
         if notes
         else plain(entry["source"]),
     )
-
-
-def _plain(name: str) -> bool:
-    """Whether it is what is used where nothing is said."""
-    return name in USUAL.values()
 
 
 def _copies(name: str, notes: PrimitiveNotes) -> list[str]:
