@@ -111,7 +111,7 @@ def _journey(journey: Journey, top: int, width: int) -> str:
 
 
 def _lanes(journey: Journey) -> Sequence[str]:
-    """Those of its places; program and kernel always, since that the program has no part in it is worth seeing."""
+    """Those of its places; program and kernel always: that a program has no part in it is worth seeing."""
     has_device = any(PLACES[place][1] == "device" for place in _places(journey))
     return LANES if has_device else LANES[:-1]
 

@@ -206,9 +206,10 @@ def _primitives_list(entries: Sequence[Entry], root: Path) -> str:
     return page(
         "# Primitives",
         made_from("the engine's registry of primitives", "docs/entries/primitives/"),
-        "How the bytes of one message go into a socket and come out of it. A page each: where every "
-        "copy of the data "
-        "occurs, which is removed, the code, its system calls, when it wins and what it costs.",
+        "How the bytes of one message go into a socket and come out of it. A page each: where every copy of the "
+        "data occurs, which is removed, the code, its system calls, when it wins and what it costs.",
+        "What is sent over loopback lies in the receive queue of the peer at last; that takes it from there "
+        "by a primitive of its own, whose copies come on top.",
         "## Sending",
         table(heads, rows("out")),
         "## Receiving",
