@@ -115,9 +115,8 @@ def _designs_list(entries: Sequence[Entry]) -> str:
     return page(
         "# Server designs",
         made_from("the engine's registry of designs"),
-        "How connections are accepted and handed to whatever serves them. A page each: the code, "
-        "its system calls, "
-        "when it wins and what it costs, with figures of recorded runs.",
+        "How connections are accepted and handed to whatever serves them. A page each: the code, its "
+        "system calls, when it wins and what it costs, with figures of recorded runs.",
         table(
             ["design", "what it is", "waits"],
             [
@@ -206,8 +205,8 @@ def _primitives_list(entries: Sequence[Entry], root: Path) -> str:
     return page(
         "# Primitives",
         made_from("the engine's registry of primitives", "docs/entries/primitives/"),
-        "How the bytes of one message go into a socket and come out of it. A page each: where every copy of the "
-        "data occurs, which is removed, the code, its system calls, when it wins and what it costs.",
+        "How the bytes of one message go into a socket and come out of it. A page each: where every copy of "
+        "the data occurs, which is removed, the code, its system calls, when it wins and what it costs.",
         "What is sent over loopback lies in the receive queue of the peer at last; that takes it from there "
         "by a primitive of its own, whose copies come on top.",
         "## Sending",
