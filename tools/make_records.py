@@ -19,7 +19,7 @@ from pathlib import Path
 
 from handbook import recording, strace_counts
 from handbook.catalogued import catalogue
-from handbook.kept import CALLS, FOLDER, TABLE, kept_calls, kept_studies
+from handbook.kept import CALLS, DATE, FOLDER, TABLE, kept_calls, kept_studies
 from handbook.markdown import ROOT, page, plain, table
 from thunderherd.errors import UserError
 
@@ -48,6 +48,8 @@ def main(arguments: list[str]) -> int:
     parts = given.parts or ([] if given.directories else [*STUDIES, SYSTEM_CALLS])
     if unknown := [part for part in parts if part not in (*STUDIES, SYSTEM_CALLS)]:
         parser.error(f"{', '.join(unknown)}? allowed: {', '.join((*STUDIES, SYSTEM_CALLS))}")
+    if not DATE.fullmatch(given.date):
+        parser.error(f"--date {given.date}? allowed: a day such as {date.today().isoformat()}")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="thunderherd-records-") as scratch:
         for directory in given.directories:
@@ -105,9 +107,9 @@ def contents() -> str:
     ]
     calls = kept_calls()
     told = (
-        f"[{calls[0].relative_to(FOLDER)}]({calls[0].relative_to(FOLDER)}): the system calls of "
-        f"every design and primitive "
-        f"for one request, counted by {calls[1]['strace']} on Linux {calls[1]['kernel']}."
+        f"[{calls[0].relative_to(FOLDER)}]({calls[0].relative_to(FOLDER)}): the system calls of every "
+        f"design and primitive for one request, counted by {calls[1]['strace']} on Linux "
+        f"{calls[1]['kernel']}."
         if calls
         else ""
     )
@@ -119,10 +121,8 @@ def contents() -> str:
         told,
         "`make records` makes all of them anew, on a machine that has nothing else to do; `make records "
         'PARTS="unp-ch30 calls"` some, and `.venv/bin/python tools/make_records.py --from '
-        "results/mine` takes a run that "
-        "there is. Then `make docs` has the pages follow. Each folder's README has the command of "
-        "its run and how to look "
-        "at it again.",
+        "results/mine` takes a run that there is. Then `make docs` has the pages follow. Each folder's "
+        "README has the command of its run and how to look at it again.",
     )
 
 

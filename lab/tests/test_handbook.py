@@ -70,7 +70,7 @@ def test_what_is_said_of_copies_is_what_the_engine_says() -> None:
             looped = [journey for journey in notes.paths if "loopback" in journey.of]
             assert [journey.copies for journey in looped] == [1], entry["name"]
         ends = {journey.steps[-1].to for journey in notes.paths}
-        assert ends <= ({"card", "receive_queue"} if entry["moves"] == "out" else {"program", "nothing"})
+        assert ends <= ({"card", "peer_queue"} if entry["moves"] == "out" else {"program", "nothing"})
 
 
 def test_a_page_without_notes_and_without_records_says_what_is_missing(tmp_path: Path) -> None:

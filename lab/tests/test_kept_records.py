@@ -160,16 +160,17 @@ def pair(a: str, b: str, verdict: str, point: str | None = None) -> KeptPair:
 
 def on_page(shown: KeptTable, design: str) -> str:
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
-    return recorded([kept], lambda each: each.design == design, Path("docs/designs/x.md"))
+    return recorded([kept], design, lambda each: each.design, Path("docs/designs/x.md"))
 
 
 def test_a_verdict_is_told_from_the_entrys_side() -> None:
     rows = (row("a", 1.0), row("b", 2.0), row("c", 3.0), row("d", 1.5, is_control=True))
     pairs = (pair("a", "b", "faster"), pair("c", "b", "slower"), pair("b", "d", "undecided"))
-    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", rows=rows, pairs=pairs)
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs)
     assert "| 2 of 3 | better than `c`; worse than `a`; not separated from `d` |" in on_page(shown, "b")
     assert "| `d` (a control) | 1.5 | 1..2 | - | not separated from `b` |" in on_page(shown, "d")
-    more = shown.model_copy(update={"better": "more"})
+    more = shown.model_copy(update={"better": "more", "remarks": ("all was copied",)})
+    assert "CPU; more is better. To know: all was copied. From the record" in on_page(more, "a")
     assert "| 3 of 3 | better than `b` |" in on_page(more, "a")
 
 
@@ -178,16 +179,22 @@ def test_points_of_a_sweep_are_compared_at_the_same_point() -> None:
         row(f"{name}@s={at}", value, at) for at in ("1", "2") for name, value in (("a", 1.0), ("b", 2.0))
     )
     pairs = (pair("a@s=1", "b@s=1", "equivalent", "1"), pair("a@s=2", "b@s=2", "faster", "2"))
-    shown = KeptTable(sweep="s", title="over s", caption="CPU", better="less", rows=rows, pairs=pairs)
+    shown = KeptTable(
+        sweep="s", title="over s", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs
+    )
     page = on_page(shown, "b")
     assert "| 1 | `b` | 2.0 | 1..2 | 2 of 2 | equivalent to `a` |" in page
     assert "| 2 | `b` | 2.0 | 1..2 | 2 of 2 | worse than `a` |" in page
 
 
+def test_a_table_that_compares_something_else_is_not_shown() -> None:
+    rows = (row("a", 1.0), row("b", 2.0, design="a"))
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
+    assert on_page(shown, "a") == NOT_RECORDED
+
+
 def test_who_was_in_no_run_is_told_so() -> None:
-    assert (
-        recorded(KEPT, lambda each: each.design == "nobody", Path("docs/designs/nobody.md")) == NOT_RECORDED
-    )
+    assert recorded(KEPT, "nobody", lambda each: each.design, Path("docs/designs/nobody.md")) == NOT_RECORDED
     assert system_calls(None, "designs", "epoll", Path("docs/designs/epoll.md")) == NOT_RECORDED
     assert system_calls(kept_calls(), "designs", "nobody", Path("docs/designs/x.md")) == NOT_RECORDED
 

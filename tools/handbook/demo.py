@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from handbook.kept import TABLE, Kept
-from handbook.markdown import ROOT, between, fenced
+from handbook.markdown import ROOT, between, fenced, plain
 from handbook.recorded_figures import link
 
 STUDY, MARK, PICTURE = "unp-ch30", "demo", "process-control"
@@ -31,13 +31,12 @@ def sample(kept: Kept, page: Path, root: Path = ROOT) -> str:
     """Where the record is from, its table, and its picture."""
     figures = kept.figures
     parts = [
-        f"One run of it, with `--seed {figures.seed}`, on {figures.machine}, ended with this; your "
-        f"figures will be "
-        f"others ([the whole record]({link(kept.folder / 'README.md', page)})):",
+        f"One run of it, with `--seed {figures.seed}`, on {figures.machine}, ended with this; your figures "
+        f"will be others ([the whole record]({link(kept.folder / 'README.md', page)})):",
         fenced("text", _shortened((root / kept.folder / TABLE).read_text(encoding="utf-8"))),
     ]
     parts += [
-        f"![{chart.title}]({link(kept.folder / chart.file, page)})"
+        f"![{plain(chart.title)}]({link(kept.folder / chart.file, page)})"
         for chart in figures.charts
         if chart.name == PICTURE
     ]

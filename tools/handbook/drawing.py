@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import accumulate
 from xml.sax.saxutils import escape
 
-from handbook.entries import HOWS, PLACES, Journey
+from handbook.entries import HOWS, PLACES, Journey, Place
 
 LANES = ("program", "kernel", "device")
 """Whose hands bytes may be in, from above; a drawing without devices has no lane for them."""
@@ -41,9 +42,9 @@ def drawing(name: str, journeys: Sequence[Journey]) -> str:
     """All journeys of an entry, one below the other, each in lanes of its own."""
     most = max(len(journey.steps) for journey in journeys)
     width = MARGIN + (most + 1) * BOX_WIDTH + most * GAP + 16
-    part = HEAD + len(LANES) * LANE_HEIGHT
-    height = part * len(journeys)
-    parts = [_journey(journey, number * part, width) for number, journey in enumerate(journeys)]
+    tops = [0, *accumulate(HEAD + len(_lanes(journey)) * LANE_HEIGHT for journey in journeys)]
+    height = tops[-1]
+    parts = [_journey(journey, top, width) for journey, top in zip(journeys, tops, strict=False)]
     words = " ".join(in_words(journey) for journey in journeys)
     return "\n".join(
         [
@@ -75,13 +76,13 @@ def _journey(journey: Journey, top: int, width: int) -> str:
         journey.copies, f"{journey.copies} copies by the CPU"
     )
     lines = [f'<text class="title" x="8" y="{top + 24}">{escape(journey.of)}: {copies}</text>']
-    for number, lane in enumerate(LANES):
+    for number, lane in enumerate(_lanes(journey)):
         middle = _middle(lane, top)
         lines.append(f'<text class="lane" x="8" y="{middle + 4}">{lane}</text>')
         if number:
             y = middle - LANE_HEIGHT // 2
             lines.append(f'<line class="rule" x1="8" x2="{width - 8}" y1="{y}" y2="{y}"/>')
-    places = [journey.begins, *(step.to for step in journey.steps)]
+    places = _places(journey)
     spots = [
         (MARGIN + number * (BOX_WIDTH + GAP), _middle(PLACES[place][1], top))
         for number, place in enumerate(places)
@@ -107,6 +108,16 @@ def _journey(journey: Journey, top: int, width: int) -> str:
         first = to_y - 8 - 14 * (len(words) - 1) if above else to_y + 18
         lines += _words(words, (begin[0] + to_x) // 2, first, colour)
     return "\n".join(lines)
+
+
+def _lanes(journey: Journey) -> Sequence[str]:
+    """Those of its places; program and kernel always: that a program has no part in it is worth seeing."""
+    has_device = any(PLACES[place][1] == "device" for place in _places(journey))
+    return LANES if has_device else LANES[:-1]
+
+
+def _places(journey: Journey) -> list[Place]:
+    return [journey.begins, *(step.to for step in journey.steps)]
 
 
 def _middle(lane: str, top: int) -> int:

@@ -17,7 +17,9 @@ from thunderherd.errors import UserError
 
 FOLDER = Path("docs/entries")
 
-Place = Literal["program", "buffer", "page_cache", "pipe", "send_queue", "receive_queue", "card", "nothing"]
+Place = Literal[
+    "program", "buffer", "page_cache", "pipe", "send_queue", "peer_queue", "receive_queue", "card", "nothing"
+]
 How = Literal["copied", "by_reference", "mapped", "dma", "discarded"]
 
 PLACES: dict[Place, tuple[str, str]] = {
@@ -26,6 +28,7 @@ PLACES: dict[Place, tuple[str, str]] = {
     "page_cache": ("page cache", "kernel"),
     "pipe": ("pipe", "kernel"),
     "send_queue": ("send queue of the socket", "kernel"),
+    "peer_queue": ("receive queue of the peer", "kernel"),
     "receive_queue": ("receive queue of the socket", "kernel"),
     "card": ("network card", "device"),
     "nothing": ("nowhere", "kernel"),

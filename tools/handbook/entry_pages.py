@@ -84,7 +84,7 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         "## Its system calls",
         system_calls(kept.calls, "designs", name, path),
         "## In recorded runs",
-        recorded(kept.studies, lambda row: row.design == name and _usual(row), path),
+        recorded(kept.studies, name, lambda row: row.design if _usual(row) else None, path),
         "## Its settings",
         settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
         "Those of every server are [here](../reference/settings.md#every-server).",
@@ -115,9 +115,8 @@ def _designs_list(entries: Sequence[Entry]) -> str:
     return page(
         "# Server designs",
         made_from("the engine's registry of designs"),
-        "How connections are accepted and handed to whatever serves them. A page each: the code, "
-        "its system calls, "
-        "when it wins and what it costs, with figures of recorded runs.",
+        "How connections are accepted and handed to whatever serves them. A page each: the code, its "
+        "system calls, when it wins and what it costs, with figures of recorded runs.",
         table(
             ["design", "what it is", "waits"],
             [
@@ -165,14 +164,7 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
         "## Its system calls",
         system_calls(kept.calls, "primitives", name, path),
         "## In recorded runs",
-        recorded(
-            kept.studies,
-            lambda row: name == (row.primitive if out else row.receive) and not _plain(name),
-            path,
-        )
-        if not _plain(name)
-        else "What every study uses that says nothing else, so most contenders of all records: "
-        "[records](../../records/README.md).",
+        recorded(kept.studies, name, lambda row: row.primitive if out else row.receive, path),
         "## Its settings",
         settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
         "## Sources",
@@ -180,11 +172,6 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
         if notes
         else plain(entry["source"]),
     )
-
-
-def _plain(name: str) -> bool:
-    """Whether it is what is used where nothing is said."""
-    return name in USUAL.values()
 
 
 def _copies(name: str, notes: PrimitiveNotes) -> list[str]:
@@ -218,9 +205,10 @@ def _primitives_list(entries: Sequence[Entry], root: Path) -> str:
     return page(
         "# Primitives",
         made_from("the engine's registry of primitives", "docs/entries/primitives/"),
-        "How the bytes of one message go into a socket and come out of it. A page each: where every "
-        "copy of the data "
-        "occurs, which is removed, the code, its system calls, when it wins and what it costs.",
+        "How the bytes of one message go into a socket and come out of it. A page each: where every copy of "
+        "the data occurs, which is removed, the code, its system calls, when it wins and what it costs.",
+        "What is sent over loopback lies in the receive queue of the peer at last; that takes it from there "
+        "by a primitive of its own, whose copies come on top.",
         "## Sending",
         table(heads, rows("out")),
         "## Receiving",

@@ -70,6 +70,8 @@ class KeptTable(_Form):
     title: str
     caption: str
     better: str
+    remarks: tuple[str, ...]
+    """What belongs beside each of its figures, as how much was copied of what was sent without copying."""
     rows: tuple[KeptRow, ...]
     pairs: tuple[KeptPair, ...]
 

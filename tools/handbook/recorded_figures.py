@@ -24,14 +24,18 @@ OTHER_WAY = {"faster": "slower", "slower": "faster"}
 
 Belongs = Callable[[KeptRow], bool]
 
+Kind = Callable[[KeptRow], str | None]
+"""What a contender is of a kind of entry; None: it is about something else."""
 
-def recorded(kept: Sequence[Kept], belongs: Belongs, page: Path) -> str:
-    """All tables of records with figures of rows that belong; `page` is where it will stand, for links."""
+
+def recorded(kept: Sequence[Kept], name: str, of: Kind, page: Path) -> str:
+    """All tables of records that compare entries of a kind, with the figures of one; `page` is where it will
+    stand, for links."""
     parts = [
-        _part(record, each, belongs, page)
+        _part(record, each, lambda row: of(row) == name, page)
         for record in kept
         for each in record.figures.tables
-        if any(belongs(row) for row in each.rows)
+        if len({of(row) for row in each.rows} - {None}) > 1 and any(of(row) == name for row in each.rows)
     ]
     return "\n\n".join(parts) if parts else NOT_RECORDED
 
@@ -39,8 +43,12 @@ def recorded(kept: Sequence[Kept], belongs: Belongs, page: Path) -> str:
 def _part(record: Kept, shown: KeptTable, belongs: Belongs, page: Path) -> str:
     figures = record.figures
     where = f"[{figures.study}, {record.date}]({link(record.folder / 'README.md', page)})"
+    remarks = "".join(f"To know: {plain(each)}. " for each in shown.remarks)
     title = figures.title if shown.sweep is None else f"{figures.title}: {shown.title}"
-    head = f"### {plain(title)}\n\n{plain(shown.caption)}. From the record {where}, {plain(figures.machine)}."
+    head = (
+        f"### {plain(title)}\n\n{plain(shown.caption)}; {shown.better} is better. {remarks}"
+        f"From the record {where}, {plain(figures.machine)}."
+    )
     points = shown.sweep is not None
     rows = [
         [

@@ -51,7 +51,7 @@ IF_THERE_IS_ROOM = (
 )
 
 COLUMNS = 120
-LONGEST_RUN_SECONDS = 3 * 3600
+LONGEST_RUN_SECONDS = 3600
 
 
 def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> None:
@@ -128,8 +128,9 @@ def _main(summary: Summary) -> KeptTable:
     return KeptTable(
         sweep=None,
         title=study.title,
-        caption=main_caption(summary).rstrip("."),
+        caption=_capital(main_caption(summary).partition(";")[0]),
         better=study.better,
+        remarks=tuple(study.remarks),
         rows=tuple(rows),
         pairs=tuple(pairs),
     )
@@ -154,8 +155,9 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> KeptTable:
     return KeptTable(
         sweep=sweep.name,
         title=sweep.title,
-        caption=caption_of(metric, unit),
+        caption=_capital(caption_of(metric, unit)),
         better=sweep.better,
+        remarks=tuple(sweep.remarks),
         rows=tuple(rows),
         pairs=tuple(_pair(each) for each in summary.pairs if each.sweep == sweep.name),
     )
@@ -191,6 +193,10 @@ def _pair(pair: PairSummary) -> KeptPair:
         low=pair.low,
         high=pair.high,
     )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
@@ -301,7 +307,7 @@ def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: S
         fenced("text", printed),
         "## Its charts" if figures.charts else "",
         *(
-            f"![{chart.title}]({chart.file})\n\n`thunderherd plot run {chart.name} --output {chart.file}`"
+            f"![{plain(chart.title)}]({chart.file})\n\n`thunderherd plot run {chart.name} --output {chart.file}`"
             for chart in figures.charts
         ),
     )

@@ -49,9 +49,8 @@ def commands_page() -> str:
     return page(
         "# Commands",
         made_from("lab/thunderherd/cli.py", "the commands that it registers"),
-        f"{command.help} `{PROGRAM} COMMAND --help` says the same. `serve`, `load` and `count` take "
-        f"the settings of "
-        "whatever they are given: [settings](settings.md).",
+        f"{command.help} `{PROGRAM} COMMAND --help` says the same. `serve`, `load` and `count` take the "
+        "settings of whatever they are given: [settings](settings.md).",
         table(
             ["command", "what it does"],
             [
@@ -101,10 +100,9 @@ def settings_page(catalogue: Catalogue) -> str:
     return page(
         "# Settings",
         made_from("the engine's registries"),
-        "An option of `serve` and `load` is a setting of a study, with `_` in the place of `-`. Those of a "
-        "[design](../designs/README.md), a [primitive](../primitives/README.md), a "
-        "[workload](workloads.md) or a "
-        "[load](loads.md) stand with it.",
+        "An option of `serve` and `load` is a setting of a study, with `_` in the place of `-`. Those of "
+        "a [design](../designs/README.md), a [primitive](../primitives/README.md), a "
+        "[workload](workloads.md) or a [load](loads.md) stand with it.",
         "## Every server",
         settings_table(catalogue["server_settings"]),
         "## Every load",
@@ -141,8 +139,7 @@ def labs_page() -> str:
         "# Labs",
         made_from("lab/thunderherd/labs/"),
         "Where server and clients are: `--lab KIND` of `run`, `serve` and `load`, `[lab] kind` of a "
-        "study. The keys are "
-        "those of [`[lab]`](study_file.md).",
+        "study. The keys are those of [`[lab]`](study_file.md).",
         table(["kind", "what it is", "keys", "source"], rows),
     )
 
@@ -162,10 +159,9 @@ def counters_page(counters: Sequence[Mapping[str, Any]]) -> str:
     return page(
         "# Counters",
         made_from("the engine's registry of counters"),
-        "`--count` of `serve`, `load` and `count`, and `measure.counters` of a study take these "
-        "names, those of perf, and "
-        "any event of the machine. Whether one can be had on a machine, `thunderherd list counters` "
-        "says there.",
+        "`--count` of `serve`, `load` and `count`, and `measure.counters` of a study take these names, "
+        "those of perf, and any event of the machine. Whether one can be had on a machine, `thunderherd "
+        "list counters` says there.",
         table(["counter", "what it is", "unit", "perf calls it", "source"], rows),
     )
 
@@ -193,13 +189,11 @@ def metrics_page() -> str:
     return page(
         "# Metrics",
         made_from("lab/thunderherd/metrics.py"),
-        "What a trial gives one number for: `measure.metric`, `metrics` of sweeps and claims take "
-        "these names. Figures "
-        "of one side that a study asks for by counters are `server.NAME` and `client.NAME`, also "
-        "`_per_request`, "
-        "`_per_byte`, `_per_second` and `_per_cpu_second`; `both.NAME_per_request` and "
-        "`both.NAME_per_byte` are of the "
-        f"two together. Ratios of such figures: {', '.join(f'`{name}`' for name in RATIOS)}.",
+        "What a trial gives one number for: `measure.metric`, `metrics` of sweeps and claims take these "
+        "names. Figures of one side that a study asks for by counters are `server.NAME` and "
+        "`client.NAME`, also `_per_request`, `_per_byte`, `_per_second` and `_per_cpu_second`; "
+        "`both.NAME_per_request` and `both.NAME_per_byte` are of the two together. Ratios of such "
+        f"figures: {', '.join(f'`{name}`' for name in RATIOS)}.",
         table(["metric", "in words", "unit", "better", "side"], rows),
     )
 
