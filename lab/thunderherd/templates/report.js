@@ -70,10 +70,13 @@
         for (const signal of signals) view.signal(signal, null);
         return;
       }
-      const scale = view.scale(chart.joined ? `concat_${panel}_y` : "y");
+      const part = chart.joined ? `concat_${panel}_` : "";
+      const scale = view.scale(`${part}y`);
       const [low, high] = scale.domain();
       const end = scale.type === "log" ? low * (high / low) ** factor : low + (high - low) * factor;
       view.signal(signals[0], [low, end]);
+      // Vega takes the ends of both axes or of none.
+      if (signals.length > 1) view.signal(signals[1], view.scale(`${part}x`).domain());
     });
     await view.runAsync();
   };
