@@ -69,7 +69,7 @@ def live(specification: dict[str, Any], description: str, *, zoomed: bool = True
             layers[0].setdefault("params", []).append({"name": name, "select": select, "bind": "scales"})
             zooms.append(tuple(f"{name}_{field}" for field in fields.values()))
             for layer in layers:
-                _clip(layer)
+                _free(layer)
     return LiveChart(found, tuple(series) if len(series) > 1 else (), tuple(zooms))
 
 
@@ -131,8 +131,12 @@ def _fields(layer: dict[str, Any]) -> dict[str, str]:
     return fields if "y" in fields else {}
 
 
-def _clip(layer: dict[str, Any]) -> None:
-    """What is zoomed out of the panel is not drawn over its axes."""
+def _free(layer: dict[str, Any]) -> None:
+    """What is zoomed out of the panel is not drawn over its axes, nor held at their ends."""
     mark = layer.get("mark")
     if isinstance(mark, dict) and mark.get("type") != "text":
         mark["clip"] = True
+    for encoding in layer.get("encoding", {}).values():
+        scale = encoding.get("scale") if isinstance(encoding, dict) else None
+        if isinstance(scale, dict):
+            scale.pop("clamp", None)

@@ -40,19 +40,26 @@
     return made;
   };
 
+  // Vega gives a role to groups of marks that hold nothing, and no name to the menu that saves a chart.
+  const name = (place) => {
+    for (const each of place.querySelectorAll('[role="graphics-symbol"]:not([aria-label])')) each.removeAttribute("role");
+    place.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
+  };
+
   const toggles = (chart, view) => {
     const group = document.createElement("div");
     group.className = "toggles";
     group.setAttribute("role", "group");
     group.setAttribute("aria-label", "Contenders that are drawn");
-    for (const [name, colour, glyph] of chart.series) {
-      const made = button(name, "", async () => {
+    for (const [contender, colour, glyph] of chart.series) {
+      const made = button(contender, "", async () => {
         const away = made.getAttribute("aria-pressed") === "true";
         made.setAttribute("aria-pressed", String(!away));
-        chart.away = away ? [...chart.away, name] : chart.away.filter((each) => each !== name);
+        chart.away = away ? [...chart.away, contender] : chart.away.filter((each) => each !== contender);
         await view.signal("hidden", chart.away).runAsync();
+        name(view.container());
       });
-      made.setAttribute("aria-pressed", String(!chart.away.includes(name)));
+      made.setAttribute("aria-pressed", String(!chart.away.includes(contender)));
       const mark = document.createElement("span");
       mark.setAttribute("aria-hidden", "true");
       mark.style.color = colour;
@@ -70,10 +77,13 @@
         for (const signal of signals) view.signal(signal, null);
         return;
       }
-      const scale = view.scale(chart.joined ? `concat_${panel}_y` : "y");
+      const part = chart.joined ? `concat_${panel}_` : "";
+      const scale = view.scale(`${part}y`);
       const [low, high] = scale.domain();
       const end = scale.type === "log" ? low * (high / low) ** factor : low + (high - low) * factor;
       view.signal(signals[0], [low, end]);
+      // Vega takes the ends of both axes or of none.
+      if (signals.length > 1) view.signal(signals[1], view.scale(`${part}x`).domain());
     });
     await view.runAsync();
   };
@@ -115,6 +125,7 @@
       if (chart.away.length) await view.signal("hidden", chart.away).runAsync();
       if (chart.zooms.length && !telephone.matches) controls.append(zooms(chart, view));
       if (controls.childElementCount) figure.querySelector(".drawings").before(controls);
+      name(place);
       drawn.hidden = true;
       figure.dataset.chart = "live";
     } catch (error) {
