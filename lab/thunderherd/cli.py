@@ -25,6 +25,7 @@ from thunderherd.lab_words import OPTION, OPTION_HELP
 from thunderherd.plot_command import plot
 from thunderherd.summary_command import summary
 from thunderherd.table_command import table
+from thunderherd.watch_command import watch
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
@@ -381,6 +382,7 @@ def claims(study: StudyName, directory: ResultsDirectory) -> None:
 
 app.command()(table)
 app.command()(summary)
+app.command()(watch)
 
 
 @app.command()
