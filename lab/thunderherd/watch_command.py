@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ import typer
 if TYPE_CHECKING:
     from thunderherd.followed import Followed
     from thunderherd.live_view import LiveView, PlainView
+    from thunderherd.records import TrialRecord
     from thunderherd.study import Study
 
 __all__ = ["watch"]
@@ -79,11 +81,11 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
     while running:
         running = followed.is_running()
         new = followed.new_trials()
-        for trial in new:
+        for place, trial in enumerate(new, start=1 + len(followed.trials) - len(new)):
+            so_far = followed.trials[:place]
             view.trial_ends(trial)
-            block = [each for each in followed.trials if each.block == trial.block]
-            if next_in_block(followed.study, followed.seed, trial.block, followed.trials) is None:
-                view.block_ends(trial.block, block, "")
+            if next_in_block(followed.study, followed.seed, trial.block, so_far) is None:
+                view.block_ends(trial.block, last_of_block(so_far, trial.block), "")
         if new or planned is None:
             planned = plan(followed.study, followed.trials)
             view.plan(planned.blocks, planned.trials_left)
@@ -104,6 +106,13 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
             view.draw()
         if running:
             time.sleep(SECONDS)
+
+
+def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecord]:
+    """The last attempt of each contender in a block."""
+    from thunderherd.selection import blocks_of
+
+    return [trial for block in blocks_of(trials) if block.number == number for trial in block.trials.values()]
 
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
