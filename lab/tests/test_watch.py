@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -15,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import made_trial
+from conftest import TESTS, made_trial
+from test_interrupted import STUDY
 from test_results import info
 
 from thunderherd.analysis import summarise
@@ -27,7 +29,8 @@ from thunderherd.run_plan import next_in_block, plan
 from thunderherd.study import Study
 from thunderherd.watch_command import step_aside
 
-WATCH = [sys.executable, "-m", "thunderherd", "watch"]
+PROGRAM = [sys.executable, "-m", "thunderherd"]
+WATCH = [*PROGRAM, "watch"]
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 30e-6}
 LIMIT = 60.0
 
@@ -77,20 +80,27 @@ def read_until(descriptor: int, wanted: str, so_far: str = "") -> str:
     return so_far
 
 
-@pytest.fixture
-def watching(writer: Writer) -> Iterator[tuple[int, int]]:
-    """A watch on a terminal: its process, and the other end of the terminal."""
+@contextlib.contextmanager
+def on_a_terminal(words: list[str]) -> Iterator[tuple[int, int]]:
+    """A program on a terminal of its own: its process, and the other end of the terminal."""
     pid, descriptor = pty.fork()
     if pid == 0:
-        os.environ.update(COLUMNS="130", LINES="40", TERM="xterm-256color")
-        os.execv(sys.executable, [*WATCH, str(writer.path)])
-    yield pid, descriptor
-    os.close(descriptor)
+        os.environ.update(COLUMNS="130", LINES="40", TERM="xterm-256color", PYTHONPATH=str(TESTS.parent))
+        os.execv(words[0], words)
     try:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    except (ProcessLookupError, ChildProcessError):
-        pass
+        yield pid, descriptor
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def watching(writer: Writer) -> Iterator[tuple[int, int]]:
+    """A watch of the writer's run."""
+    with on_a_terminal([*WATCH, str(writer.path)]) as found:
+        yield found
 
 
 def status_of(pid: int) -> int:
@@ -122,6 +132,24 @@ def test_ctrl_c_ends_the_view_and_not_the_run(writer: Writer, watching: tuple[in
     assert status_of(pid) == 130
     writer.add(26)
     writer.finish()
+
+
+@pytest.mark.usefixtures("use_engine")
+def test_a_real_run_and_who_watches_it_end_cleanly_at_ctrl_c(tmp_path: Path) -> None:
+    study, path = tmp_path / "small.toml", tmp_path / "run"
+    study.write_text(STUDY.replace("repetitions = 1", "repetitions = 500"))
+    with on_a_terminal([*PROGRAM, "run", str(study), "--out", str(path)]) as (run, terminal):
+        text = read_until(terminal, "3 trials so far")
+        assert "Now: " in text and "between trials" in text and "prefork" in text
+        with on_a_terminal([*WATCH, str(path)]) as (watch, other):
+            watched = read_until(other, "% of a CPU")
+            os.write(terminal, b"\x03")
+            text = read_until(terminal, "go on with: ", text)
+            watched = read_until(other, "ended: ", watched)
+            assert status_of(watch) == 0
+        assert status_of(run) == 130
+    assert "stopped; " in text and "Traceback" not in text + watched
+    assert text.count("\x1b[?25l") == 1
 
 
 # A pipe -----------------------------------------------------------------------------------------------------
