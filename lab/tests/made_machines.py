@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from thunderherd import machine, noise
+from thunderherd.busy import Busy, Watched
 from thunderherd.catalogue import Catalogue
 from thunderherd.counting_check import CountingCheck
 from thunderherd.engine_lines import ProfileCheck
 from thunderherd.examination import Examination, Finding, Here
 from thunderherd.records import Noise
 from thunderherd.study_form import NoiseTable
-from thunderherd.watch import Busy, Watched
 
 Files = Mapping[str, str | None]
 

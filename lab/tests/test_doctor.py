@@ -17,7 +17,8 @@ import pytest
 from made_machines import ALL_CAPABILITIES, MadeMachine, limits, made_noise, status
 from rich.console import Console
 
-from thunderherd import noise, watch
+from thunderherd import busy, noise
+from thunderherd.busy import Busy
 from thunderherd.catalogue import Catalogue, Namespace
 from thunderherd.counting_form import CountingTable
 from thunderherd.diagnosis import Diagnosis, Examined, schema
@@ -28,7 +29,6 @@ from thunderherd.kernel_features import kernel_features
 from thunderherd.profile_form import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
 from thunderherd.study import Study, bundled_studies, load_sizes
-from thunderherd.watch import Busy
 
 jsonschema: Any = importlib.import_module("jsonschema")
 
@@ -312,7 +312,7 @@ def hostile_process() -> Iterator[int]:
 
 
 def test_a_busy_process_is_named_and_left_alone(hostile_process: int) -> None:
-    seen = {each.pid: each for each in watch.watch(0.5).busy}
+    seen = {each.pid: each for each in busy.watch(0.5).busy}
     assert hostile_process in seen
     assert seen[hostile_process].share <= 1.5
     name = seen[hostile_process].name
@@ -327,10 +327,10 @@ def test_shares_are_of_what_was_used_meanwhile(tmp_path: Path, monkeypatch: pyte
     for pid, name in ((1, "init\n"), (3, "new\n")):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "comm").write_text(name)
-    found = watch.busiest({1: 10.0, 2: 5.0, 4: 9.0}, {1: 10.5, 2: 5.01, 3: 0.8, 4: 0.0}, seconds=2.0)
+    found = busy.busiest({1: 10.0, 2: 5.0, 4: 9.0}, {1: 10.5, 2: 5.01, 3: 0.8, 4: 0.0}, seconds=2.0)
     # 2 used less than can be counted, 3 came meanwhile, and 4 is another process under an old number.
     assert found == (Busy(3, "new", 0.4), Busy(1, "init", 0.25))
-    assert watch.name_of(99) == "ended"
+    assert busy.name_of(99) == "ended"
 
 
 # What it rests on -------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from made_machines import (
 )
 
 from thunderherd import machine
+from thunderherd.busy import Busy
 from thunderherd.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
 from thunderherd.counting_check import CountingCheck, counting_check, cpu_of_requests
 from thunderherd.engine import EngineError, catalogue
@@ -33,7 +34,6 @@ from thunderherd.examination import Examination, Finding, Here, good
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.feature_form import Feature
 from thunderherd.study import load_study
-from thunderherd.watch import Busy
 
 ROOT_USER = status(user=0, capabilities=ALL_CAPABILITIES)
 CONTAINED_ROOT = status(user=0, capabilities="00000000a80425fb")  # what Docker leaves (capabilities(7))

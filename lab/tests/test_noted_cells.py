@@ -9,7 +9,8 @@ from counters_by_decree import Counters
 
 from thunderherd import engine
 from thunderherd.noted_cells import NO_MEANING, extrapolated_cells, unavailable_cells, write_noted_cells
-from thunderherd.results import README, Results, RunInfo
+from thunderherd.results import Results, RunInfo
+from thunderherd.results_folder import FILES
 from thunderherd.study import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"
@@ -79,5 +80,5 @@ def test_where_all_is_exact_the_table_has_its_head_alone(study: Study, results: 
 
 
 def test_the_readme_of_a_results_directory_names_both() -> None:
-    assert "unavailable.csv" in README and "extrapolated.csv" in README
-    assert "An empty cell is never zero" in README
+    assert "extrapolated.csv" in FILES
+    assert "An empty cell is never zero" in FILES["unavailable.csv"]

@@ -20,7 +20,7 @@ import thunderherd
 from thunderherd import machine, runner
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import Refusal, UserError
-from thunderherd.progress import Clock, PlainProgress, TerminalProgress, choose, duration
+from thunderherd.progress import Clock, PlainProgress, duration
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.statistics import block_order
@@ -311,23 +311,6 @@ def test_time_left_in_words() -> None:
     assert [duration(seconds) for seconds in (3.2, 89, 91, 3000, 7500)] == [
         "3 s", "89 s", "2 min", "50 min", "2 h 5 min",
     ]  # fmt: skip
-
-
-def test_a_terminal_gets_a_bar_and_keeps_what_matters(small_study: Study) -> None:
-    stream = io.StringIO()
-    stream.isatty = lambda: True  # type: ignore[method-assign]
-    assert isinstance(choose(io.StringIO()), PlainProgress)
-    shown = choose(stream)
-    assert isinstance(shown, TerminalProgress)
-    good, bad = made_trial(small_study, "prefork", 1), made_trial(small_study, "prefork", 1, valid=False)
-    with shown:
-        shown.plan(10, 30)
-        shown.trial_begins(1, "prefork", 1, 3)
-        shown.trial_ends(bad)
-        shown.block_ends(1, [good, bad], "noisy")
-    text = stream.getvalue()
-    assert "block 1: prefork: invalid: load: errors: 2 refused" in text
-    assert "block 1/10: 1 trial valid, 1 invalid, noisy" in text
 
 
 # With the engine, in a process of its own

@@ -27,6 +27,7 @@ from thunderherd.plot_command import plot
 from thunderherd.report_command import report
 from thunderherd.summary_command import summary
 from thunderherd.table_command import table
+from thunderherd.watch_command import watch
 
 PROGRAM = "thunderherd"
 MISTAKE, INTERRUPTED, FAILED = 2, 130, 1
@@ -384,6 +385,7 @@ def claims(study: StudyName, directory: ResultsDirectory) -> None:
 
 app.command()(table)
 app.command()(summary)
+app.command()(watch)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from thunderherd import machine
+from thunderherd.busy import watch
 from thunderherd.counting_check import counting_check
 from thunderherd.engine import catalogue, profile_check
 from thunderherd.examination import Finding, Here, Told
@@ -16,7 +17,6 @@ from thunderherd.kernel_features import KernelFeature, kernel_features
 from thunderherd.schemas import published
 from thunderherd.studies_here import StudyHere, studies_here
 from thunderherd.study_form import NoiseTable
-from thunderherd.watch import watch
 
 
 class Examined(Told):

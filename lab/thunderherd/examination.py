@@ -15,11 +15,11 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd import machine
+from thunderherd.busy import Watched
 from thunderherd.catalogue import Catalogue
 from thunderherd.counting_check import CountingCheck
 from thunderherd.engine_lines import ProfileCheck
 from thunderherd.noise import NoiseLimits
-from thunderherd.watch import Watched
 
 Judgement = Literal["good", "notable", "stops", "unknown"]
 """`notable`: worth knowing, since figures depend on it. `stops`: something cannot be done or measured here.

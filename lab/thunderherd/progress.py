@@ -1,22 +1,17 @@
-"""What a run says while it goes on: time left on a terminal, plain lines elsewhere. All of it on stderr.
+"""What a run says while it goes on: in plain lines here, on a terminal as a view (`live_view`). On stderr.
 
 The table belongs to stdout, so that it can be sent to a file while the progress is still seen.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import Protocol, Self, TextIO
 
 from thunderherd.records import TrialRecord
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-    from rich.progress import TaskID
 
 
 class Progress(Protocol):
@@ -28,6 +23,9 @@ class Progress(Protocol):
     ) -> None: ...
     def say(self, text: str) -> None:
         """One line that stays."""
+
+    def begins(self, trials: Sequence[TrialRecord]) -> None:
+        """The run begins, or goes on with these trials."""
 
     def plan(self, blocks: int, trials: int) -> None:
         """The next look comes after `blocks` blocks in all; `trials` trials are left until then."""
@@ -41,15 +39,6 @@ class Progress(Protocol):
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
         """All trials of a block are on disk; `remark` says what is special about it, if anything."""
 
-
-def choose(stream: TextIO | None = None) -> Progress:
-    """A moving bar where somebody looks (a terminal), plain lines in files, pipes and CI."""
-    stream = stream or sys.stderr
-    return TerminalProgress(stream) if stream.isatty() else PlainProgress(stream)
-
-
-NAME_COLUMNS = 24
-"""The width that names of contenders get beside the bar, so that it stands still while most of them pass."""
 
 QUIET_SECONDS = 60.0
 """How long plain lines may keep silent while a block goes on."""
@@ -70,10 +59,19 @@ class Clock:
     def begin(self) -> None:
         self._began = time.monotonic()
 
-    def end(self, contender: str) -> None:
-        recent = self._recent.setdefault(contender, deque(maxlen=4))
-        recent.append(time.monotonic() - self._began)
+    def end(self, contender: str, at_least: float = 0.0) -> None:
+        """A trial ended now, or of late: it took `at_least` so many seconds."""
+        self.took(contender, max(at_least, time.monotonic() - self._began))
         self.trials_left = max(0, self.trials_left - 1)
+
+    def took(self, contender: str, seconds: float) -> None:
+        """A trial of the contender took so long."""
+        self._recent.setdefault(contender, deque(maxlen=4)).append(seconds)
+
+    def usual(self, contender: str) -> float | None:
+        """How long its trials took of late; None where none has ended."""
+        recent = self._recent.get(contender)
+        return sum(recent) / len(recent) if recent else None
 
     def left(self) -> str:
         """`14 s left`; empty before the first trial has ended, and after the last."""
@@ -112,6 +110,10 @@ class PlainProgress:
         print(text, file=self._stream, flush=True)
         self._said = time.monotonic()
 
+    def begins(self, trials: Sequence[TrialRecord]) -> None:
+        for trial in trials:
+            self._clock.took(trial.contender, trial.wall_seconds)
+
     def plan(self, blocks: int, trials: int) -> None:
         self._blocks = blocks
         self._clock.trials_left = trials
@@ -121,7 +123,7 @@ class PlainProgress:
         self._place = f"block {block}/{max(block, self._blocks)}: trial {position}/{of}"
 
     def trial_ends(self, trial: TrialRecord) -> None:
-        self._clock.end(trial.contender)
+        self._clock.end(trial.contender, trial.wall_seconds)
         if not trial.valid:
             self.say(f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}")
         elif time.monotonic() - self._said > QUIET_SECONDS and self._clock.trials_left:
@@ -142,80 +144,3 @@ def block_line(block: int, blocks: int, trials: Sequence[TrialRecord], remark: s
     if left:
         parts.append(left)
     return f"block {block}/{max(block, blocks)}: {', '.join(parts)}"
-
-
-class TerminalProgress:
-    """A bar with the trial that runs, the blocks so far and the time left; what matters stays above it."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._clock = Clock()
-        self._blocks = 0
-        self._bar: RichProgress | None = None
-        self._task: TaskID | None = None
-        self._done = 0
-
-    def __enter__(self) -> Self:
-        # Imported here: only a terminal needs it.
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:.0f}/{task.total:.0f} trials"),
-            TextColumn("{task.fields[left]}"),
-            console=Console(file=self._stream),
-            # Drawn by this thread after each trial: a drawing thread would use CPU in the measured window.
-            auto_refresh=False,
-            transient=True,
-        )
-        self._bar.start()
-        self._task = self._bar.add_task("starting", total=1, left="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
-
-    def say(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=self._stream, flush=True)
-
-    def plan(self, blocks: int, trials: int) -> None:
-        self._blocks = blocks
-        self._clock.trials_left = trials
-        self._draw(total=self._done + trials)
-
-    def trial_begins(self, block: int, contender: str, position: int, of: int) -> None:
-        self._clock.begin()
-        place = f"block {block}/{max(block, self._blocks)}, trial {position:>{len(str(of))}}/{of}"
-        self._draw(description=f"{place}: {contender:<{NAME_COLUMNS}}")
-
-    def trial_ends(self, trial: TrialRecord) -> None:
-        self._clock.end(trial.contender)
-        self._done += 1
-        if not trial.valid:
-            self.say(f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}")
-        self._draw(completed=self._done)
-
-    def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
-        if remark or not all(trial.valid for trial in trials):
-            self.say(block_line(block, self._blocks, trials, remark, ""))
-
-    def _draw(
-        self, *, description: str | None = None, completed: float | None = None, total: float | None = None
-    ) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(
-                self._task,
-                description=description,
-                completed=completed,
-                total=total,
-                refresh=True,
-                left=self._clock.left(),
-            )

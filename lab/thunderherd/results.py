@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,6 +66,9 @@ COUNTED, LIMITS, PROFILES = "counted.jsonl", "limits.jsonl", "profiles.jsonl"
 WITH_COUNTERS, WITHOUT_COUNTERS = "with_counters.jsonl", "without_counters.jsonl"
 
 Trial = TypeVar("Trial", bound=TrialRecord)
+
+LOCK_ATTEMPTS, LOCK_SECONDS = 5, 0.02
+"""How often the lock of a run is asked for before it is another run's, and the time between."""
 
 MOST_NAMED = 5
 """Directories that an error names at most."""
@@ -199,11 +203,17 @@ def _append(descriptor: int, trial: TrialRecord) -> None:
 
 def _open_for_appending(path: Path) -> int:
     descriptor = os.open(path / TRIALS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    # One who asks whether a run goes on (`followed`) holds the lock for an instant.
+    for attempt in range(LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if attempt + 1 < LOCK_ATTEMPTS:
+                time.sleep(LOCK_SECONDS)
+    else:
         os.close(descriptor)
-        raise UserError(f"{path} is being written by another run; wait for it, or end it first") from None
+        raise UserError(f"{path} is being written by another run; wait for it, or end it first")
     _sync_directory(path)
     return descriptor
 

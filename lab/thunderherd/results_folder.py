@@ -172,9 +172,9 @@ def _files(results: Results) -> Iterator[list[str]]:
         written_later = name in (README, "report.html")
         if coming or written_later or (results.path / name).exists():
             yield [name, what]
-    table = results.run.study.get("source_csv") or {}
-    if file := table.get("file"):
-        yield [str(file), "the columns of the source's own CSV, a line for each of its configurations"]
+    others = [] if coming else sorted({path.name for path in results.path.glob("*.csv")} - FILES.keys())
+    for name in others:
+        yield [name, "the columns of the source's own CSV, a line for each of its configurations"]
 
 
 def _shown_metric(results: Results) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from thunderherd import __version__, analysis, machine, noise, progress, recordings, source_csv
+from thunderherd import __version__, analysis, live_view, machine, noise, progress, recordings, source_csv
 from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine
@@ -29,13 +29,12 @@ from thunderherd.profiling import profile_run, profiled
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.results import Results, RunDirectory, RunInfo, default_directory, write_text
 from thunderherd.results_folder import write_folder
-from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
+from thunderherd.run_plan import next_in_block, plan
+from thunderherd.selection import ATTEMPTS, Block, blocks_of
 from thunderherd.sites import sites_of
-from thunderherd.statistics import block_order
 from thunderherd.study import Contender, Study, asked_for, typed
 from thunderherd.trial import ProfileFiles, run_trial
 from thunderherd.trials_apart import TrialsApart
-from thunderherd.verdicts import is_decided, verdicts
 
 SEEDS = 2**32
 """A seed that nobody chose lies below this."""
@@ -70,7 +69,7 @@ def run_study(
     path = directory or default_directory(study.name)
     engine = find_engine()
     with (
-        show or progress.choose() as shown,
+        show or live_view.choose(study) as shown,
         sites_of(study, engine) as sites,
         _open(study, path, seed, resume, command, engine, sites, shown) as run,
     ):
@@ -148,6 +147,7 @@ class _Run:
         self.names = [contender.name for contender in study.contenders]
 
     def run(self) -> Summary:
+        self.show.begins(self.directory.trials)
         self.limits = self._limits()
         try:
             number = self._next_block()
@@ -217,42 +217,17 @@ class _Run:
 
     def _next_block(self) -> int | None:
         """The number of the block that is to be run or finished; None at the end."""
-        trials = self.directory.trials
-        selection = select(self.study, trials)
-        begun = {block.number: block for block in blocks_of(trials)}
-        if self._is_over(selection, begun):
-            self.show.plan(len(begun), 0)
-            return None
-        active = [name for name in self.names if name not in selection.given_up]
-        number = 1
-        while number in begun and begun[number].is_finished(active):
-            number += 1
-        self._plan(selection, begun.get(number, Block(number)), active)
-        return number
-
-    def _is_over(self, selection: Selection, blocks: dict[int, Block]) -> bool:
-        """Whether nothing is left to be measured: all is decided or tried, or no look can be reached."""
-        if len(selection.given_up) == len(self.names) or selection.next_look is None or selection.exhausted:
-            return True
-        return bool(selection.reached) and is_decided(verdicts(self.study, selection, blocks))
-
-    def _plan(self, selection: Selection, block: Block, active: Sequence[str]) -> None:
-        assert selection.next_look is not None
-        missing = selection.next_look.blocks - len(selection.accepted)
-        done_here = sum(block.succeeded(name) for name in active)
-        most = most_blocks(selection.next_look, self.study.noise.reject_at_most_percent)
-        blocks = min(missing, most - block.number + 1)
-        self.show.plan(block.number + blocks - 1, blocks * len(active) - done_here)
+        found = plan(self.study, self.directory.trials)
+        self.show.plan(found.blocks, found.trials_left)
+        return found.number
 
     def _run_block(self, number: int) -> None:
         """Runs what the block lacks, in its order; then once more what was invalid."""
-        order = block_order(self.names, self.seed, number)
-        for attempt in range(1, ATTEMPTS + 1):
-            for position, name in enumerate(order, start=1):
-                lost = given_up(self.study, blocks_of(self.directory.trials))
-                block = self._block(number)
-                if name not in lost and not block.succeeded(name) and block.attempts(name) < attempt:
-                    self._run_trial(number, name, position, attempt)
+        for _ in range(ATTEMPTS * len(self.names)):
+            following = next_in_block(self.study, self.seed, number, self.directory.trials)
+            if following is None:
+                break
+            self._run_trial(number, following.contender, following.position, following.attempt)
 
     def _report(self, number: int) -> None:
         block = self._block(number)

@@ -1,0 +1,120 @@
+"""A run that another process makes, followed by the lines that it writes: nothing is asked of it, and nothing
+changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from thunderherd.errors import UserError
+from thunderherd.records import TrialRecord
+from thunderherd.results import COUNTED, PROFILES, SUMMARY, TRIALS, WITH_COUNTERS, WITHOUT_COUNTERS, read_run
+from thunderherd.study import Study
+
+__all__ = ["Followed"]
+
+APART = {
+    COUNTED: "counted",
+    WITH_COUNTERS: "with counters",
+    WITHOUT_COUNTERS: "without",
+    PROFILES: "sampled",
+}
+"""The files of trials beside those that are judged, and what these are called."""
+
+NOT_KEPT: dict[str, Any] = {"path": Path(), "claims_path": None}
+"""What run.json has nothing of, and no look at a run needs."""
+
+
+@dataclass
+class Followed:
+    """A run's directory, and how far it has been read. Raises `UserError` where there is no run."""
+
+    path: Path
+    study: Study = field(init=False)
+    seed: int = field(init=False)
+    trials: list[TrialRecord] = field(default_factory=list)
+    _offset: int = 0
+
+    def __post_init__(self) -> None:
+        info = read_run(self.path)
+        self.seed = info.seed
+        try:
+            self.study = Study.model_validate(_completed(info.study, info.overrides))
+        except ValidationError as error:
+            raise UserError(
+                f"{self.path} holds a run whose study this version of Thunderherd cannot read "
+                f"({error.error_count()} differences); watch it with the version that runs it"
+            ) from None
+
+    def new_trials(self) -> list[TrialRecord]:
+        """The trials whose lines have become whole since the last time."""
+        try:
+            with (self.path / TRIALS).open("rb") as file:
+                file.seek(self._offset)
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        *lines, _ = content.split(b"\n")
+        found = []
+        for line in lines:
+            if b"\0" in line:
+                break  # of a machine that lost power: a resumed run cuts it off
+            try:
+                found.append(TrialRecord.model_validate_json(line))
+            except ValidationError:
+                place = f"{self.path / TRIALS}:{len(self.trials) + len(found) + 1}"
+                raise UserError(f"{place}: no trial of this version of Thunderherd") from None
+            self._offset += len(line) + 1
+        self.trials += found
+        return found
+
+    def is_running(self) -> bool:
+        """Whether a process holds the run's lock. Asking takes a shared lock for an instant, for which a run
+        that begins at that instant waits."""
+        try:
+            descriptor = os.open(self.path / TRIALS, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+
+    def apart(self) -> str:
+        """How many trials were made beside those that are judged, in words; empty: none."""
+        told = []
+        for file, word in APART.items():
+            try:
+                lines = (self.path / file).read_bytes().count(b"\n")
+            except FileNotFoundError:
+                continue
+            if lines:
+                told.append(f"{lines} {word}")
+        return ", ".join(told)
+
+    def has_summary(self) -> bool:
+        """Whether a summary was written after the last trial."""
+        try:
+            written, last = ((self.path / name).stat().st_mtime_ns for name in (SUMMARY, TRIALS))
+        except FileNotFoundError:
+            return False
+        return written >= last
+
+
+def _completed(study: dict[str, Any], overrides: list[str]) -> dict[str, Any]:
+    """The study as run.json has it, with what is not kept there in its place."""
+
+    def with_load(found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, "load": {"requests": (), **found["load"]}}
+
+    contenders = [with_load(each) for each in study.get("contenders", [])]
+    return {**NOT_KEPT, "overrides": overrides, **with_load(study), "contenders": contenders}

@@ -1,0 +1,337 @@
+"""The view of a run on a terminal: how the contenders stand, their intervals as they narrow, time left, the
+trial in flight, and the noise of the machine.
+
+It is drawn by the thread that runs the trials, between them and never in one: a view that used CPU in a
+measured window would be a part of what is measured. `thunderherd watch` draws the same from outside.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Self, TextIO
+
+from thunderherd import noise
+from thunderherd.figures import (
+    Unit,
+    count,
+    decimals,
+    heading_of,
+    interval_span,
+    number,
+    printable,
+    unit_of,
+    words_of,
+)
+from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration
+from thunderherd.records import Interval, TrialRecord
+from thunderherd.standings import Group, Standing, Standings
+from thunderherd.study import Study
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+    from rich.table import Table
+
+__all__ = ["LiveView", "PlainView", "choose", "standing_line"]
+
+DRAWN_COLUMNS = 25
+"""The width in which intervals are drawn."""
+FEWEST_COLUMNS = 100
+"""On a narrower terminal they are not drawn."""
+RATIO = 5.0
+"""Figures that differ by more are drawn on a logarithmic scale."""
+OTHER_LINES = 7
+"""What stands around the rows of the ranking, and is kept free above them."""
+MOST_TOLD = 3
+"""Contenders that a plain line names."""
+
+SO_FAR = "Of all valid trials so far; verdicts come at the planned looks."
+
+
+def choose(study: Study, stream: TextIO | None = None) -> Progress:
+    """The view where somebody looks (a terminal), plain lines in files, pipes and CI."""
+    stream = stream or sys.stderr
+    return LiveView(study, stream) if stream.isatty() else PlainProgress(stream)
+
+
+class LiveView:
+    """A view that is drawn again after each trial; what matters stays above it."""
+
+    def __init__(self, study: Study, stream: TextIO, *, about: str = "") -> None:
+        """`about` says what the view itself uses, where it is not drawn between the trials."""
+        self.standings = Standings(study)
+        self.about = about
+        self.drawing_seconds = 0.0
+        """The CPU time that drawing took."""
+        self._study, self._stream = study, stream
+        self._clock = Clock()
+        self._blocks = self._block = 0
+        self._flight: tuple[str, int, int, float] | None = None
+        self._live: Live | None = None
+
+    # As a run tells it --------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        # Imported here: only a terminal needs it.
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._stream, markup=False, highlight=False, emoji=False)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(printable(text), markup=False, highlight=False)
+        else:
+            print(printable(text), file=self._stream, flush=True)
+
+    def begins(self, trials: Sequence[TrialRecord]) -> None:
+        for trial in trials:
+            self.standings.add(trial)
+            self._clock.took(trial.contender, trial.wall_seconds)
+
+    def plan(self, blocks: int, trials: int) -> None:
+        self._blocks = blocks
+        self._clock.trials_left = trials
+        self.draw()
+
+    def trial_begins(self, block: int, contender: str, position: int, of: int) -> None:
+        self._clock.begin()
+        self._block = block
+        self._flight = (contender, position, of, time.monotonic())
+        self.draw()
+
+    def trial_ends(self, trial: TrialRecord) -> None:
+        self._clock.end(trial.contender, trial.wall_seconds)
+        self._flight = None
+        self.standings.add(trial)
+        if not trial.valid:
+            self.say(f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}")
+        self.draw()
+
+    def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
+        if remark or not all(trial.valid for trial in trials):
+            self.say(block_line(block, self._blocks, trials, remark, ""))
+
+    # Drawing ------------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Draws it anew."""
+        if self._live is not None:
+            before = time.thread_time()
+            self._live.update(self.rendered(self._live.console), refresh=True)
+            self.drawing_seconds += time.thread_time() - before
+
+    def rendered(self, console: Console) -> RenderableType:
+        """The view, as wide and high as the console."""
+        from rich.console import Group as Lines
+        from rich.text import Text
+
+        free = max(3, console.height - OTHER_LINES)
+        parts: list[RenderableType] = [Text(self._head(), style="bold", no_wrap=True, overflow="ellipsis")]
+        parts += _ranking(self.standings, console, free)
+        foot = [self._in_flight(), self._machine(), SO_FAR, self._cost()]
+        parts += [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in foot if line]
+        return Lines(*parts)
+
+    def _head(self) -> str:
+        study = self._study
+        parts = [f"{study.name} ({study.size})"]
+        if self._block:
+            parts.append(f"block {self._block}/{max(self._block, self._blocks)}")
+        if self._flight:
+            parts.append(f"trial {self._flight[1]}/{self._flight[2]}")
+        parts.append(
+            f"{count(self.standings.trials, 'trial')} so far, {self._clock.trials_left:,} to the look"
+        )
+        return printable(" · ".join([*parts, *([left] if (left := self._clock.left()) else [])]))
+
+    def _in_flight(self) -> str:
+        if self._flight is None:
+            return ""
+        name, _, _, began = self._flight
+        usual = self._clock.usual(name)
+        passed = time.monotonic() - began
+        told = f", for {duration(passed)}" if passed >= 1 else ""
+        return printable(f"Now: {name}{told}" + (f", usually {usual:.1f} s" if usual is not None else ""))
+
+    def _machine(self) -> str:
+        found, last = self.standings, self.standings.last
+        if last is None or last.noise is None:
+            return ""
+        loud = noise.describe(last.noise, self._study.noise)
+        quiet = f"{last.noise.steal_share:.1%} stolen, {last.noise.foreign_share:.1%} used by others"
+        noisy = f"{found.noisy} of {count(found.trials, 'trial')} noisier than allowed"
+        invalid = f", {found.invalid} invalid" if found.invalid else ""
+        return f"Machine: in the last trial {loud or quiet}; {noisy}{invalid}."
+
+    def _cost(self) -> str:
+        return self.about or f"Drawing took {self.drawing_seconds:.2f} s of CPU, between trials."
+
+
+class PlainView(PlainProgress):
+    """The lines of a run, and below each block's how the contenders stand."""
+
+    def __init__(self, study: Study, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.standings = Standings(study)
+
+    def begins(self, trials: Sequence[TrialRecord]) -> None:
+        super().begins(trials)
+        for trial in trials:
+            self.standings.add(trial)
+
+    def trial_ends(self, trial: TrialRecord) -> None:
+        self.standings.add(trial)
+        super().trial_ends(trial)
+
+    def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
+        super().block_ends(block, trials, remark)
+        if line := standing_line(self.standings):
+            self.say(line)
+
+
+# Figures ----------------------------------------------------------------------------------------------------
+
+
+def standing_line(standings: Standings) -> str:
+    """`so far, CPU (s per 5,000 connections): a 0.384 (0.369 to 0.421), b 0.400 (0.389 to 0.437), 8 more`, of
+    the first group that has a figure; empty where none has one."""
+    group = next((each for each in standings.groups() if each.standings), None)
+    if group is None:
+        return ""
+    texts = [f"{each.base} {value} ({span})" for each, value, span, _ in _figures(standings, group)]
+    more = [f"{len(texts) - MOST_TOLD} more"] if len(texts) > MOST_TOLD else []
+    where = f" at {group.where}" if group.where else ""
+    return printable(f"so far{where}, {_heading(standings, group)}: {', '.join([*texts[:MOST_TOLD], *more])}")
+
+
+def _heading(standings: Standings, group: Group, *, short: bool = False) -> str:
+    """The metric with its unit; `short` for the head of a column."""
+    unit = _unit(standings, group).name
+    words = heading_of(group.metric) if short else words_of(group.metric)
+    unit = unit.partition(" per ")[0] if short else unit
+    return f"{words} ({unit})" if unit not in ("", "/s") else words
+
+
+def _unit(standings: Standings, group: Group) -> Unit:
+    measure = standings.study.measure
+    values = [each.estimate.value for each in group.standings]
+    return unit_of(group.metric, measure.normalise_connections, values, measure.counters)
+
+
+def _figures(standings: Standings, group: Group) -> Iterator[tuple[Standing, str, str, str]]:
+    """Each contender with its figure, its interval, and half of that as a share of the figure; texts."""
+    unit = _unit(standings, group)
+    digits = decimals(unit.of(each.estimate.value) for each in group.standings)
+    for each in group.standings:
+        found = each.estimate
+        shown = Interval(value=found.value, low=found.low, high=found.high)
+        scaled = unit.interval(shown)
+        half = ""
+        if found.low is not None and found.high is not None and found.value:
+            half = f"±{(found.high - found.low) / 2 / abs(found.value):.1%}"
+        yield each, number(unit.of(found.value), digits), interval_span(scaled, digits), half
+
+
+def _ranking(standings: Standings, console: Console, free: int) -> Iterator[RenderableType]:
+    """The main table with a row a contender; of sweeps a row a point, its best."""
+    from rich.text import Text
+
+    groups = [each for each in standings.groups() if each.standings]
+    main = next((each for each in groups if not each.where), None)
+    points = [each for each in groups if each.where]
+    if not groups:
+        yield Text("No trial has ended yet.", style="dim")
+        return
+    if main:
+        table = _main_table(standings, main, console, free)
+        yield table
+        free -= table.row_count + 1
+    if points and free > 1:
+        yield _points_table(standings, points, free - 1)
+
+
+def _main_table(standings: Standings, group: Group, console: Console, free: int) -> Table:
+    from rich.text import Text
+
+    draws = console.width >= FEWEST_COLUMNS
+    table = _table()
+    for head in ("", _heading(standings, group, short=True), "interval", "", "trials"):
+        table.add_column(
+            Text(head), justify="left" if not head or head == "interval" else "right", no_wrap=True
+        )
+    if draws:
+        table.add_column("", no_wrap=True)
+    rows = list(_figures(standings, group))
+    drawn = _drawn(group, unicode="utf" in console.encoding.lower())
+    for (each, value, span, half), line in list(zip(rows, drawn, strict=True))[:free]:
+        style = "italic" if each.is_control else "bold"
+        cells = [Text(printable(each.name), style=style), Text(value), Text(span, style="dim"), Text(half)]
+        table.add_row(*cells, Text(str(each.estimate.n)), *([Text(line)] if draws else []))
+    return table
+
+
+def _points_table(standings: Standings, groups: Sequence[Group], free: int) -> Table:
+    from rich.text import Text
+
+    table = _table()
+    for head in ("point", "best so far", "", "interval", "next"):
+        table.add_column(head, no_wrap=True, justify="right" if not head else "left")
+    shown = groups[: free - 1] if len(groups) > free else groups
+    for group in shown:
+        first, *others = _figures(standings, group)
+        following = f"{others[0][0].base} {others[0][1]}" if others else ""
+        value = f"{first[1]} {_unit(standings, group).name}".rstrip()
+        cells = (group.where, first[0].base, value, first[2], following)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    if len(shown) < len(groups):
+        table.add_row(Text(f"and {len(groups) - len(shown)} more", style="dim"))
+    return table
+
+
+def _table() -> Table:
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+
+
+def _drawn(group: Group, *, unicode: bool) -> list[str]:
+    """Each interval on a scale that all share: `  ├──●───┤   `; without an end that is known, its figure."""
+    left, line, right, dot = "├─┤●" if unicode else "|-|o"
+    ends = [
+        end
+        for each in group.standings
+        for end in (each.estimate.value, each.estimate.low, each.estimate.high)
+        if end is not None
+    ]
+    low, high = min(ends), max(ends)
+    logarithmic = low > 0 and high / low > RATIO
+
+    def column(value: float) -> int:
+        if high <= low:
+            return DRAWN_COLUMNS // 2
+        share = math.log(value / low) / math.log(high / low) if logarithmic else (value - low) / (high - low)
+        return round(share * (DRAWN_COLUMNS - 1))
+
+    texts = []
+    for each in group.standings:
+        row = [" "] * DRAWN_COLUMNS
+        found = each.estimate
+        if found.low is not None and found.high is not None:
+            first, last = column(found.low), column(found.high)
+            row[first : last + 1] = line * (last + 1 - first)
+            row[first], row[last] = left, right
+        row[column(found.value)] = dot
+        texts.append("".join(row))
+    return texts

@@ -1,0 +1,95 @@
+"""How the contenders stand while a run goes on: estimates with their intervals, of all valid trials so far.
+
+Nothing is judged by it: noisy blocks are not left out, and verdicts come at the planned looks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thunderherd import noise
+from thunderherd.metrics import Better
+from thunderherd.records import TrialRecord
+from thunderherd.statistics import Estimate, hodges_lehmann
+from thunderherd.study import Contender, Study
+
+__all__ = ["Group", "Standing", "Standings"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A contender with its estimate, in the metric's own unit."""
+
+    name: str
+    base: str
+    is_control: bool
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Group:
+    """The contenders that stand together: of the main table (`where` is empty), or of a sweep's point. The
+    best is first; `waiting` have no valid trial yet."""
+
+    where: str
+    metric: str
+    better: Better
+    standings: tuple[Standing, ...]
+    waiting: tuple[str, ...]
+
+
+class Standings:
+    """Takes trials as they come."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.trials = self.invalid = 0
+        self.noisy = 0
+        """Trials that were noisier than the study allows."""
+        self.last: TrialRecord | None = None
+        self._contenders = {each.name: each for each in study.contenders}
+        self._values: dict[str, list[float]] = {}
+        self._estimates: dict[str, Estimate] = {}
+
+    def add(self, trial: TrialRecord) -> None:
+        """Takes one more into account."""
+        self.trials += 1
+        self.last = trial
+        if trial.noise is not None and noise.loudness(trial.noise, self.study.noise) > 1:
+            self.noisy += 1
+        if not trial.valid:
+            self.invalid += 1
+            return
+        contender = self._contenders.get(trial.contender)
+        value = (trial.metrics or {}).get(contender.metric) if contender else None
+        if value is not None:
+            self._values.setdefault(trial.contender, []).append(float(value))
+            self._estimates.pop(trial.contender, None)
+
+    def groups(self) -> list[Group]:
+        """The main table, then each point of each sweep, in the study's order."""
+        together: dict[tuple[str | None, str | None], list[Contender]] = {}
+        for each in self.study.contenders:
+            together.setdefault((each.sweep, each.point), []).append(each)
+        return [
+            self._group(f"{sweep}={point}" if sweep else "", own) for (sweep, point), own in together.items()
+        ]
+
+    def _group(self, where: str, contenders: Sequence[Contender]) -> Group:
+        metric, better = contenders[0].metric, contenders[0].better
+        known = [each for each in contenders if each.name in self._values]
+        standings = [
+            Standing(each.name, each.base, each.control_of is not None, self._estimate(each.name))
+            for each in known
+        ]
+        sign = -1 if better == "more" else 1
+        order = sorted(standings, key=lambda each: sign * each.estimate.value)
+        waiting = tuple(each.base for each in contenders if each.name not in self._values)
+        return Group(where, metric, better, tuple(order), waiting)
+
+    def _estimate(self, name: str) -> Estimate:
+        if name not in self._estimates:
+            confidence = 1 - self.study.measure.alpha
+            self._estimates[name] = hodges_lehmann(self._values[name], confidence)
+        return self._estimates[name]
