@@ -105,6 +105,7 @@ SAID_IN_THE_LAB = {
     ("sizes_text", "bytes"): "the column of a recording",
     ("quantity", "bytes"): "the unit, as the engine has it of settings",
     ("metrics", "bytes"): "the unit of memory",
+    ("live_charts", "select"): "what Vega-Lite calls how a parameter is chosen",
     ("sampled_symbols", "memcpy"): "a function that copies (memcpy(3))",
 }
 """Names that a module of the laboratory may say, with the reason."""
