@@ -307,7 +307,8 @@ def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: S
         fenced("text", printed),
         "## Its charts" if figures.charts else "",
         *(
-            f"![{plain(chart.title)}]({chart.file})\n\n`thunderherd plot run {chart.name} --output {chart.file}`"
+            f"![{plain(chart.title)}]({chart.file})\n\n"
+            f"`thunderherd plot run {chart.name} --output {chart.file}`"
             for chart in figures.charts
         ),
     )
