@@ -247,6 +247,10 @@ def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
     """Packs a run; returns the files that are in it, and those that would have made it too large."""
     there = [name for name in IF_THERE_IS_ROOM if (directory / name).is_file()]
     kept = [name for name in ALWAYS if (directory / name).is_file()]
+    if (directory / RAW).is_file() and _pack(
+        directory, archive, all_of_it := [*kept, RAW, *there]
+    ) <= MOST_BYTES:
+        return all_of_it, []
     for raw in (RAW, IN_PLACE_OF_RAW):
         if _pack(directory, archive, [*kept, raw]) <= MOST_BYTES:
             kept.append(raw)
