@@ -67,8 +67,13 @@ def test_what_is_printed_is_put_below_its_command(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"`cat none` ended with status 1"):
-        tutorial.run("```console\n$ cat none\n```\n", tmp_path)
+    with pytest.raises(UserError, match=r"`cat none \| tail` ended with status 1"):
+        tutorial.run("```console\n$ cat none | tail\n```\n", tmp_path)
+
+
+def test_that_files_differ_is_no_failure(tmp_path: Path) -> None:
+    page = "```console\n$ echo a > a; echo b > b\n$ diff a b | tail -1\n```\n"
+    assert tutorial.run(page, tmp_path) == [[], ["> b"]]
 
 
 def test_a_shell_that_ends_early_is_told(tmp_path: Path) -> None:

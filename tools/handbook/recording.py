@@ -247,6 +247,10 @@ def archived(directory: Path, archive: Path) -> tuple[list[str], list[str]]:
     """Packs a run; returns the files that are in it, and those that would have made it too large."""
     there = [name for name in IF_THERE_IS_ROOM if (directory / name).is_file()]
     kept = [name for name in ALWAYS if (directory / name).is_file()]
+    if (directory / RAW).is_file() and _pack(
+        directory, archive, all_of_it := [*kept, RAW, *there]
+    ) <= MOST_BYTES:
+        return all_of_it, []
     for raw in (RAW, IN_PLACE_OF_RAW):
         if _pack(directory, archive, [*kept, raw]) <= MOST_BYTES:
             kept.append(raw)
@@ -307,7 +311,8 @@ def _readme(figures: KeptFigures, printed: str, kept: Sequence[str], left_out: S
         fenced("text", printed),
         "## Its charts" if figures.charts else "",
         *(
-            f"![{plain(chart.title)}]({chart.file})\n\n`thunderherd plot run {chart.name} --output {chart.file}`"
+            f"![{plain(chart.title)}]({chart.file})\n\n"
+            f"`thunderherd plot run {chart.name} --output {chart.file}`"
             for chart in figures.charts
         ),
     )

@@ -50,7 +50,7 @@ def _of_block(text: str) -> Iterator[Command]:
 def run(page: str, folder: Path) -> list[list[str]]:
     """Runs all commands of a page in a folder; returns what each printed.
 
-    Raises UserError for a command that fails: each but the last of a pipeline may.
+    Raises UserError for a command that fails, anywhere in a pipeline; that files differ is no failure.
     """
     for file in FILE.finditer(page):
         (folder / file["name"]).write_text(file["text"], encoding="utf-8")
@@ -59,7 +59,7 @@ def run(page: str, folder: Path) -> list[list[str]]:
     free = _free_port()
     typed = [each.typed for each in commands(page)]
     end = "== end of a command =="
-    script = "set -m\n" + "".join(
+    script = "set -m -o pipefail\n" + "".join(
         f"{command.replace(PORT, free)}\nprintf '\\n{end} %s\\n' $?\n" for command in typed
     )
     environment = {
@@ -83,7 +83,7 @@ def run(page: str, folder: Path) -> list[list[str]]:
     said = re.split(rf"\n{end} (\d+)\n", done.stdout)
     printed, statuses = said[:-1:2], said[1::2]
     for command, text, status in zip(typed, printed, statuses, strict=False):
-        if status != "0":
+        if status != ("1" if command.startswith("diff ") else "0"):
             raise UserError(f"{PAGE}: `{command}` ended with status {status}:\n{text}\n{done.stderr}")
     if len(statuses) != len(typed):
         raise UserError(
