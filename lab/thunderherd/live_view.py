@@ -195,6 +195,10 @@ class PlainView(PlainProgress):
         self.standings.add(trial)
         super().trial_ends(trial)
 
+    def _at_least(self, trial: TrialRecord) -> float:
+        """By its own record: several may be seen to end at once."""
+        return trial.wall_seconds
+
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:
         super().block_ends(block, trials, remark)
         if line := standing_line(self.standings):
