@@ -37,10 +37,8 @@ def test_every_block_has_its_order_and_its_noise() -> None:
 def test_of_very_many_trials_a_block_has_one_mark_for_each_contender() -> None:
     seen = trials_seen(summary(), trials(30))
     many = seen * (MOST_TRIALS // len(seen) + 1)
-    few, all_ = (blocks_chart(summary(), each).to_dict(validate=False) for each in (seen, many))
-    marks = [
-        max(len(each["data"]["values"]) for each in chart["layer"] if "data" in each) for chart in (few, all_)
-    ]
+    few, all_ = (blocks_chart(summary(), each) for each in (seen, many))
+    marks = [max(len(each.data.values) for each in chart.layer) for chart in (few, all_)]
     assert marks[0] == len(seen) and marks[1] == len({(each.block, each.contender) for each in seen})
     assert "median of a contender's trials" in about(many)
 
