@@ -198,6 +198,15 @@ def test_processes_and_threads_differ_for_every_eye(eye: str) -> None:
 
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
+def test_any_two_colours_can_be_told_apart_by_every_eye(eye: str) -> None:
+    colours = [drawing.BASELINE_COLOUR, *itertools.chain(*drawing.FAMILIES.values())]
+    seen = {colour: lab(SIMULATIONS[eye] @ linear(colour)) for colour in colours}
+    apart = {pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]]) for pair in itertools.combinations(seen, 2)}
+    nearest = min(apart, key=lambda pair: apart[pair])
+    assert apart[nearest] > 10, f"{nearest}: {apart[nearest]}"
+
+
+@pytest.mark.parametrize("eye", SIMULATIONS)
 @pytest.mark.parametrize("family", drawing.FAMILIES)
 def test_two_designs_of_a_family_are_told_apart(family: str, eye: str) -> None:
     """As a thread for every request and a pool of them, which have a chart of their own."""

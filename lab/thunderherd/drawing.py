@@ -2,9 +2,10 @@
 
 Colours: processes are blue, threads orange, the baseline grey, whatever the designs are called; where all are
 of one design, that tells nothing apart, and they have colours that are far from each other. Every colour
-keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and blue against orange survives every
-common form of colour blindness. Within a family colours are near each other, which is why a contender is
-always named beside its mark, and has a shape of its own in a chart of lines.
+keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and any two of all of them can be told
+apart in every common form of colour blindness: they were searched for, so that the two that are nearest in
+any of these eyes are as far from each other as could be. Near they are all the same, which is why a contender
+is always named beside its mark, and has a shape of its own in a chart of lines.
 
 Axes, scales and legends are dictionaries: as an object of Altair each holds every property that there is, and
 Altair copies a chart at every step. All that would be copied with it.
@@ -29,9 +30,9 @@ DARK_GROUND = "#14171c"
 
 BASELINE_COLOUR = "#7a7f87"
 FAMILIES = {
-    "fork": ("#2a62c9", "#1a86a8", "#3d8be0", "#6f7fe0", "#4f6f9e"),
-    "thread": ("#b5500f", "#b08900", "#d9741a", "#a3712f"),
-    "": ("#8a5fc7", "#2f8f5b", "#b0488f", "#6b8a1e", "#128a8a", "#c8474f"),
+    "fork": ("#8a8bd9", "#4457d5", "#68609f", "#27a0ad", "#107ed0"),
+    "thread": ("#d14004", "#a49069", "#d37b06", "#a76753"),
+    "": ("#b634fd", "#007e07", "#f057aa", "#a73e7a", "#ab74fe", "#c81cae"),
 }
 """The colours of designs by what their names say that they make; the last are those of all others. The first
 two of a family, which studies of two designs have, are the farthest from each other."""

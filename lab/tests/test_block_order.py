@@ -1,0 +1,58 @@
+"""The order of the blocks, and latency put together: from trials, with what does not count left out."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+from hdrh.histogram import HdrHistogram
+from synthetic_summary import INVALID_BLOCK, REJECTED_BLOCK, summary, trials
+
+from thunderherd.block_order import REJECTED, blocks_seen, trials_seen
+from thunderherd.blocks_plot import MOST_TRIALS, about, blocks_chart
+from thunderherd.histograms import merged, percentile_curve, percentile_ns
+from thunderherd.latency_curves import SHARES
+from thunderherd.validity_view import validity_view
+
+
+def test_each_trial_is_over_the_median_of_those_that_count() -> None:
+    seen = trials_seen(summary(), trials(30))
+    counting = [each.value for each in seen if each.contender == "prefork" and each.state != REJECTED]
+    for each in seen:
+        if each.contender == "prefork":
+            assert each.ratio == pytest.approx(each.value / median(counting))
+    assert {each.block for each in seen if each.state == REJECTED} == {REJECTED_BLOCK}
+
+
+def test_every_block_has_its_order_and_its_noise() -> None:
+    blocks = blocks_seen(summary(), trials(30))
+    assert len(blocks[0].order) == len(set(blocks[0].order)) == 11
+    repeated = next(each for each in blocks if each.number == INVALID_BLOCK)
+    assert (repeated.repeated, repeated.invalid) == (1, 1)
+    view = validity_view(summary(), trials(30))
+    assert any("With the rejected blocks kept" in line for line in view.lines)
+    assert any("3 connections were refused" in why for _, why in view.reasons)
+
+
+def test_of_very_many_trials_a_block_has_one_mark_for_each_contender() -> None:
+    seen = trials_seen(summary(), trials(30))
+    many = seen * (MOST_TRIALS // len(seen) + 1)
+    few, all_ = (blocks_chart(summary(), each) for each in (seen, many))
+    marks = [max(len(each.data.values) for each in chart.layer) for chart in (few, all_)]
+    assert marks[0] == len(seen) and marks[1] == len({(each.block, each.contender) for each in seen})
+    assert "median of a contender's trials" in about(many)
+
+
+def test_histograms_of_different_ranges_are_added_as_they_are() -> None:
+    texts, everything = [], HdrHistogram(1, 2**53, 3)
+    for highest, values in ((10**5, range(1, 2_000)), (10**9, range(1_000, 900_000, 450)), (10**6, [5] * 50)):
+        histogram = HdrHistogram(1, highest, 3)
+        for value in values:
+            histogram.record_value(value)
+            everything.record_value(value)
+        texts.append(histogram.encode())
+    together = merged(texts)
+    assert together.total_count == everything.total_count
+    curve = percentile_curve(together, SHARES)
+    assert len(curve) > 20
+    assert curve == [(share, percentile_ns(everything, share)) for share, _ in curve]
