@@ -449,3 +449,12 @@ def test_quick_answers_load_nothing_heavy(arguments: list[str]) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines()[-1] == "heavy:"
+
+
+def test_a_run_is_imported_without_what_few_runs_need() -> None:
+    """scipy.stats alone takes a second, in each of the programs that show a run."""
+    script = "import sys, thunderherd.runner, thunderherd.report\nprint('scipy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "False\n"

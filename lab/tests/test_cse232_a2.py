@@ -147,6 +147,7 @@ def test_runs_end_to_end(tmp_path: Path, catalogue: Catalogue) -> None:
     small = study(
         catalogue, "quick", "parts=['main', 'unpinned', 'waiting']", "repetitions=1", "waiting.values=[0]",
         "steal_percent=100", "foreign_percent=100", "unpinned.values=[4]", "limits_milliseconds=0",
+        "counting_cost.trials=0",
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)
     summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())

@@ -337,7 +337,8 @@ def test_a_window_of_few_messages_has_the_share_of_the_whole_life(
     slow = load_study(
         "cse638-pa02", "quick",
         ("parts=['sizes_1']", "sizes.quick.repetitions=1", "steal_percent=100", "foreign_percent=100",
-         "load.settings.milliseconds=200", "load.settings.think_microseconds=50000", "limits_milliseconds=0"),
+         "load.settings.milliseconds=200", "load.settings.think_microseconds=50000", "limits_milliseconds=0",
+         "counting_cost.trials=0"),
         catalogue,
     )  # fmt: skip
     assert {each.base for each in slow.contenders if each.completes} == {"zero_copy"}
@@ -363,7 +364,8 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
     small = load_study(
         "cse638-pa02", "quick",
         ("parts=['nodelay', 'loopback', 'sizes_1']", "sizes.quick.repetitions=1", "steal_percent=100",
-         "foreign_percent=100", "load.settings.milliseconds=200", "limits_milliseconds=0"),
+         "foreign_percent=100", "load.settings.milliseconds=200", "limits_milliseconds=0",
+         "counting_cost.trials=1"),
         catalogue,
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)
@@ -396,3 +398,8 @@ def test_runs_end_to_end_with_the_delayed_acknowledgement_and_the_sources_csv(
         assert all(line[5] == "" and line[10].startswith("cycles") for line in lines[1:])
     if not any("figures of its own are left out" in each for each in summary.study.notes):
         assert found["one_copy@sizes_1=64"]["cpu_per_byte"].value > 0
+    if "client.cpu_cycles_per_byte" not in sweep.unavailable:
+        cost = summary.counting_cost
+        assert cost is not None and "cpu_cycles" in cost.events
+        assert [each.contender for each in cost.contenders] == list(small.counting_cost.contenders)
+        assert all(ratio.value > 0 and ratio.pairs == 1 for each in cost.contenders for ratio in each.ratios)

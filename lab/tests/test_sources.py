@@ -38,8 +38,8 @@ pytestmark = pytest.mark.long
 
 RESULTS = "small"
 RUN_OF_A_STUDY = rf"thunderherd run .* --out {RESULTS}"
-WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
-"""The limits of the machine are none of the sources' rows, and take three seconds a run."""
+JUDGED_ALONE = ("--set", "limits_milliseconds=0", "--set", "counting_cost.trials=0")
+"""The machine's limits and what counting costs are none of the sources' rows, and take half a minute."""
 
 made: dict[tuple[str, ...], tuple[str, Path]] = {}
 """Runs of studies that rows have made, and what they did with the results: by all commands of a row up to
@@ -156,7 +156,7 @@ def run_to_its_end(commands: tuple[str, ...], directory: Path) -> str:
 def say(command: str, directory: Path) -> str:
     is_run = re.fullmatch(RUN_OF_A_STUDY, command) is not None
     done = subprocess.run(
-        [*arguments(command), *(WITHOUT_LIMITS if is_run else ())],
+        [*arguments(command), *(JUDGED_ALONE if is_run else ())],
         cwd=directory,
         capture_output=True,
         text=True,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 
 class ShareEstimate(NamedTuple):
@@ -54,14 +53,17 @@ def clustered_share(hits: Sequence[int], sizes: Sequence[int], confidence: float
     value = float(found.sum()) / total
     if batches < 2:
         return ShareEstimate(value, 0.0, 1.0, float(batches))
+    # Imported when it is needed, for few runs are sampled; scipy.stats has the same and takes a second.
+    from scipy.special import betaincinv, stdtrit
+
     spread = float(((found - value * of) ** 2).sum()) * batches / (batches - 1) / total**2
     independent = value * (1 - value) / total
     worth = total / max(1.0, spread / independent) if independent else total
     tail = (1 - confidence) / 2
     if total > 1:
         # The variance was estimated from few batches.
-        worth *= float(stats.t.ppf(tail, total - 1) / stats.t.ppf(tail, batches - 1)) ** 2
+        worth *= float(stdtrit(total - 1, tail) / stdtrit(batches - 1, tail)) ** 2
     successes = value * worth
-    low = float(stats.beta.ppf(tail, successes, worth - successes + 1)) if value > 0 else 0.0
-    high = float(stats.beta.ppf(1 - tail, successes + 1, worth - successes)) if value < 1 else 1.0
+    low = float(betaincinv(successes, worth - successes + 1, tail)) if value > 0 else 0.0
+    high = float(betaincinv(successes + 1, worth - successes, 1 - tail)) if value < 1 else 1.0
     return ShareEstimate(value, low, high, worth)
