@@ -2,8 +2,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
+use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid};
 
@@ -176,38 +182,52 @@ pub fn thaw(group: i32) {
     killpg(Pid::from_raw(group), Signal::SIGCONT).expect("the group is there");
 }
 
-/// The inodes of the sockets whose local and remote ports are these (/proc/net/tcp).
-pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
-    tcp_rows().find(|row| row.local == local && row.remote == remote).map(|row| row.inode)
-}
-
 /// Whether something listens on a port. The kernel shows listeners first, so that the rest, which may be tens of
-/// thousands that linger from other tests, need not be read.
+/// thousands that linger from other tests, need not be read (/proc/net/tcp).
 pub fn listens(port: u16) -> bool {
     const LISTEN: u8 = 0x0a;
-    tcp_rows().take_while(|row| row.state == LISTEN).any(|row| row.local == port)
-}
-
-struct TcpRow {
-    local: u16,
-    remote: u16,
-    state: u8,
-    inode: u64,
-}
-
-fn tcp_rows() -> impl Iterator<Item = TcpRow> {
     let row = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
-        Some(TcpRow {
-            local: port(fields.get(1)?)?,
-            remote: port(fields.get(2)?)?,
-            state: u8::from_str_radix(fields.get(3)?, 16).ok()?,
-            inode: fields.get(9)?.parse().ok()?,
-        })
+        let (_, local) = fields.get(1)?.rsplit_once(':')?;
+        Some((u16::from_str_radix(local, 16).ok()?, u8::from_str_radix(fields.get(3)?, 16).ok()?))
     };
     let file = fs::File::open("/proc/net/tcp").expect("the kernel lists its sockets");
-    BufReader::new(file).lines().skip(1).map_while(Result::ok).filter_map(move |line| row(&line))
+    let rows = BufReader::new(file).lines().skip(1).map_while(Result::ok).filter_map(|line| row(&line));
+    rows.take_while(|&(_, state)| state == LISTEN).any(|(local, _)| local == port)
+}
+
+/// The inode of the socket of 127.0.0.1 whose local and remote ports are these. The kernel is asked for that one alone
+/// (sock_diag(7)): to look for it in all that /proc/net/tcp lists would take longer than most tests.
+pub fn socket_inode(local: u16, remote: u16) -> Option<u64> {
+    let mut id = SocketId::new_v4();
+    (id.source_address, id.destination_address) = (Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into());
+    (id.source_port, id.destination_port) = (local, remote);
+    // Whatever the cookie of that socket is (linux/inet_diag.h, INET_DIAG_NOCOOKIE).
+    id.cookie = [0xff; 8];
+    let request = InetRequest {
+        family: AF_INET,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::empty(),
+        states: StateFlags::all(),
+        socket_id: id,
+    };
+    let mut question = NetlinkMessage::from(SockDiagMessage::InetRequest(request));
+    question.header.flags = NLM_F_REQUEST;
+    question.finalize();
+    let mut bytes = vec![0; question.buffer_len()];
+    question.serialize(&mut bytes);
+    let socket = netlink_sys::Socket::new(NETLINK_SOCK_DIAG).expect("the kernel tells of sockets");
+    socket.send(&bytes, 0).expect("the kernel can be asked");
+    let (answer, _) = socket.recv_from_full().expect("the kernel answers");
+    let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).expect("its answer can be read");
+    match answer.payload {
+        // Where there is no such connection, it tells of whoever listens.
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
+            (found.header.socket_id.destination_port == remote).then_some(found.header.inode.into())
+        }
+        NetlinkPayload::Error(_) => None,
+        other => panic!("the kernel answers {other:?}"),
+    }
 }
 
 /// Whether a process has a socket open.
