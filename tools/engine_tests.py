@@ -1,35 +1,59 @@
 """Runs the engine's tests, several of its test programs at once: most of their time they wait.
 
-.venv/bin/python tools/engine_tests.py    after `cargo test --no-run`; exit status 1 if any of them fails
+.venv/bin/python tools/engine_tests.py    compiles what is not compiled; exit status 1 if any of them fails
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import NamedTuple
 
 ENGINE = Path(__file__).resolve().parents[1] / "engine"
+CARGO = ("cargo", "test", "--locked")
 AT_ONCE = 2
 """Test programs at the same time, each of which has threads of its own: more would only wait for CPUs."""
 
-
-def programs() -> Iterator[tuple[str, ...]]:
-    """What `cargo test` runs one after the other, as words for it; what takes longest begins."""
-    folders = sorted(path.parent.name for path in ENGINE.glob("tests/*/main.rs"))
-    files = sorted(path.stem for path in ENGINE.glob("tests/*.rs"))
-    yield from (("--test", name) for name in folders)
-    yield ("--lib",)
-    yield from (("--test", name) for name in files)
-    yield from (("--bins",), ("--doc",))
+LONG = ("conformance", "thunderherd_engine", "counters_verified", "blast", "workloads", "fields")
+"""What takes longest begins, so that at the end nothing is waited for alone. Others follow by their names."""
 
 
-def run(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """One of them, to its end; both its outputs are one."""
+class Program(NamedTuple):
+    """A test program, and what cargo would be told to run it."""
+
+    words: str
+    command: tuple[str, ...]
+
+
+def programs() -> list[Program]:
+    """All of them, compiled. Raises CalledProcessError where that fails; what the compiler says is shown."""
+    told = subprocess.run(
+        [*CARGO, "--no-run", "--message-format=json-render-diagnostics"],
+        cwd=ENGINE,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found = []
+    for message in map(json.loads, told.stdout.splitlines()):
+        if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+            (kind, *_), name = message["target"]["kind"], message["target"]["name"]
+            words = {"test": f"--test {name}", "bin": f"--bin {name}"}.get(kind, "--lib")
+            found.append((name, Program(words, (message["executable"],))))
+    place = {name: place for place, name in enumerate(LONG)}
+    found.sort(key=lambda each: (place.get(each[0], len(LONG)), each[0]))
+    # Examples in comments are compiled one by one, by rustdoc.
+    return [*(program for _, program in found), Program("--doc", (*CARGO, "--doc"))]
+
+
+def run(program: Program) -> subprocess.CompletedProcess[str]:
+    """One of them, to its end, where cargo runs it; both its outputs are one."""
     return subprocess.run(
-        ["cargo", "test", "--locked", *words],
+        program.command,
         cwd=ENGINE,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -43,7 +67,7 @@ def main() -> int:
     """Runs them all, whatever becomes of the others, and shows what each has printed once it has ended."""
     failed = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        running = {pool.submit(run, words): " ".join(words) for words in programs()}
+        running = {pool.submit(run, program): program.words for program in programs()}
         for each in as_completed(running):
             done = each.result()
             print(f"==> cargo test {running[each]}\n{done.stdout.strip()}\n", flush=True)
