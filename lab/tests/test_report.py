@@ -221,7 +221,7 @@ def visit(browser: Browser, path: Path, width: int = 1280, **context: Any) -> Vi
     page.on("request", lambda request: seen.requests.append(request.url))
     page.goto(path.as_uri())
     if context.get("java_script_enabled", True):
-        page.wait_for_function("document.documentElement.dataset.charts === 'live'", timeout=60_000)
+        page.wait_for_function("() => document.documentElement.dataset.charts === 'live'", timeout=60_000)
         show_charts(page)
     return seen
 

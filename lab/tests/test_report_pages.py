@@ -81,13 +81,13 @@ def test_contenders_are_hidden_and_shown_and_axes_zoomed(browser: Browser, file:
     assert toggle.get_attribute("aria-pressed") == "false"
     chart.get_by_role("button", name="Zoom in").click()
     seen.page.wait_for_timeout(300)
-    assert axis.all_text_contents() != ticks
+    assert {*axis.all_text_contents()} != {*ticks}
     chart.get_by_role("button", name="Reset the zoom").click()
     toggle.click()
     seen.page.wait_for_function(
         f"() => document.querySelectorAll('#run1-blocks .live .mark-symbol path').length === {before}"
     )
-    assert axis.all_text_contents() == ticks
+    assert {*axis.all_text_contents()} == {*ticks}
     # With none of them there is nothing to say, in the console neither.
     for each in chart.locator(".toggles button").all():
         each.click()

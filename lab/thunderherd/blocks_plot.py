@@ -35,7 +35,7 @@ def about(trials: Sequence[TrialSeen]) -> str:
     what = (
         "A mark is a trial, in the order in which they ran"
         if len(trials) <= MOST_TRIALS
-        else "A mark is the median of a contender's trials in a block"
+        else "A mark is the median of a contender's trials in a block, or in some that follow on each other"
     )
     text = f"{what}: its figure over the median of its contender's; 1 is as usual, above it more. "
     text += "The line is the median of each block, all contenders together."
@@ -133,22 +133,27 @@ def _rows(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[dict[
 
 
 def _medians(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One row for all points of a contender in a block."""
+    """One row for all points of a contender in a block; where these are too many, in several blocks that
+    follow on each other."""
+    first, last = min(each.block for each in trials), max(each.block for each in trials)
+    contenders = len({base_of[each.contender] for each in trials})
+    together = math.ceil((last - first + 1) * contenders / MOST_TRIALS)
     alike: dict[tuple[int, str], list[TrialSeen]] = {}
     for each in trials:
-        alike.setdefault((each.block, base_of[each.contender]), []).append(each)
+        start = each.block - (each.block - first) % together
+        alike.setdefault((start, base_of[each.contender]), []).append(each)
     return [
         {
             "name": printable(base),
             "contender": printable(base),
-            "at": block + 0.5,
+            "at": start + together / 2,
             "ratio": _short(median([each.ratio for each in found])),
-            "block": str(block),
+            "block": str(start) if together == 1 else f"{start} to {min(last, start + together - 1)}",
             "place": f"median of {len(found)} trials",
             "text": number(median([each.ratio for each in found]), 3),
-            "state": found[0].state,
+            "state": found[0].state if together == 1 else "several",
         }
-        for (block, base), found in alike.items()
+        for (start, base), found in alike.items()
     ]
 
 
