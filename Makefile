@@ -18,7 +18,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
+.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests compiled-ahead test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -68,6 +68,10 @@ test-tools: build $(VENV)/.test-tools
 NOTHING_IGNORED := $(shell env --default-signal true 2>/dev/null && echo env --default-signal=HUP,INT,QUIT)
 
 compiled-tests: build
+	@cargo test --locked --no-run $(MANIFEST)
+
+# Beside a build, which has a folder of its own in engine/target.
+compiled-ahead: prerequisites
 	@cargo test --locked --no-run $(MANIFEST)
 
 test-engine: compiled-tests
