@@ -25,7 +25,7 @@ from thunderherd.schemas import as_text, summary_schema
 from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.table_formats import markdown_grid, markdown_text
 
-__all__ = ["LANGUAGES", "estimates", "openings", "write_folder"]
+__all__ = ["estimates", "openings", "write_folder"]
 
 README, PAGE, ESTIMATES = "README.md", "summary.md", "estimates"
 OLD_README = "README.txt"
@@ -61,8 +61,6 @@ FILES = {
     "recordings/": "where loads replay files: these, up to 10,000,000 bytes each, named with the beginning "
     "of their SHA-256, which run.json has with the path of each",
 }
-
-LANGUAGES = ("polars", "pandas", "duckdb", "r")
 
 
 def write_folder(results: Results) -> None:
