@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from thunderherd.errors import UserError
 
 __all__ = ["plot"]
-
-PNG_SCALE = 2.0
-"""Pixels for each of the chart's own: sharp in print."""
 
 
 def plot(
@@ -31,6 +26,7 @@ def plot(
     ] = None,
 ) -> None:
     """Write a chart of a run as SVG, PNG, PDF or Vega-Lite; without a name, list them."""
+    from thunderherd.chart_files import as_file
     from thunderherd.charts import all_charts
     from thunderherd.running import ended
 
@@ -48,10 +44,8 @@ def plot(
         raise UserError(f"plot: {unknown('chart', name, list(charts))}")
     form = _format(form, output)
     file = output or directory / f"{name}.{form}"
-    specification = charts[name].specification()
-    specification["background"] = specification.setdefault("config", {})["background"] = "#ffffff"
     try:
-        file.write_bytes(_writers()[form](specification))
+        file.write_bytes(as_file(charts[name].specification(), form))
     except OSError as error:
         raise UserError(
             f"plot: {file} cannot be written: {error.strerror}; choose another place with --output"
@@ -61,6 +55,8 @@ def plot(
 
 def _format(typed: str | None, output: Path | None) -> str:
     """What was typed, else what the file's ending says, else SVG."""
+    from thunderherd.chart_files import FORMATS
+
     ending = output.suffix[1:].lower() if output is not None else ""
     found = typed or ending or "svg"
     if found not in FORMATS:
@@ -68,26 +64,3 @@ def _format(typed: str | None, output: Path | None) -> str:
     if typed and ending in FORMATS and ending != typed:
         raise UserError(f"plot: --format {typed} and --output {output} contradict each other; leave one out")
     return found
-
-
-FORMATS = ("svg", "png", "pdf", "json")
-
-
-def _writers() -> Mapping[str, Callable[[dict[str, Any]], bytes]]:
-    """By format, what makes a file's bytes of a chart."""
-    import vl_convert
-
-    from thunderherd.charts import vega_lite_version
-
-    version = vega_lite_version()
-
-    def svg(chart: dict[str, Any]) -> bytes:
-        return str(vl_convert.vegalite_to_svg(chart, vl_version=version)).encode()
-
-    def png(chart: dict[str, Any]) -> bytes:
-        return bytes(vl_convert.vegalite_to_png(chart, vl_version=version, scale=PNG_SCALE))
-
-    def pdf(chart: dict[str, Any]) -> bytes:
-        return bytes(vl_convert.vegalite_to_pdf(chart, vl_version=version))
-
-    return {"svg": svg, "png": png, "pdf": pdf, "json": lambda chart: json.dumps(chart, indent=1).encode()}

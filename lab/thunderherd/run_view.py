@@ -27,6 +27,7 @@ from thunderherd import (
 from thunderherd.answer import answer
 from thunderherd.at_a_glance import machine_in_short, weighty
 from thunderherd.bounds_view import bounds_in_words
+from thunderherd.chart_files import vega_lite_version
 from thunderherd.charts import (
     NamedChart,
     block_charts,
@@ -34,7 +35,6 @@ from thunderherd.charts import (
     latency_charts,
     main_charts,
     sweep_charts,
-    vega_lite_version,
 )
 from thunderherd.crossover_words import sentences
 from thunderherd.figures import (

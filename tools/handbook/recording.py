@@ -25,6 +25,7 @@ from handbook.kept import (
     KeptTable,
 )
 from handbook.markdown import fenced, page, plain, table
+from thunderherd.chart_files import as_file
 from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, main_of, number
@@ -231,15 +232,8 @@ def _wanted(summary: Summary) -> list[NamedChart]:
 
 
 def _chart(chart: NamedChart, folder: Path) -> KeptChart:
-    import vl_convert
-
-    from thunderherd.charts import vega_lite_version
-
-    specification = chart.specification()
-    specification["background"] = specification.setdefault("config", {})["background"] = "#ffffff"
     file = f"{chart.name}.svg"
-    drawn = vl_convert.vegalite_to_svg(specification, vl_version=vega_lite_version())
-    (folder / file).write_text(str(drawn), encoding="utf-8")
+    (folder / file).write_bytes(as_file(chart.specification(), "svg"))
     return KeptChart(name=chart.name, title=chart.title, file=file)
 
 
