@@ -12,14 +12,14 @@ import altair as alt
 from thunderherd import chart_files
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.crossover_form import CrossoverPoint, CrossoverSummary
-from thunderherd.drawing import INK, MUTED, colours_of, dressed, heading, inline
+from thunderherd.drawing import INK, MUTED, WIDE, colours_of, dressed, heading, inline
 from thunderherd.figures import number, printable, ratio_digits, span
 from thunderherd.quantity import amount
 from thunderherd.records import Summary, SweepSummary
 
 __all__ = ["about", "crossover_chart", "write_pictures"]
 
-WIDE, NARROW, HEIGHT, LOW_HEIGHT = 880, 300, 300, 230
+NARROW, HEIGHT, LOW_HEIGHT = 300, 300, 230
 NEITHER = "neither ahead"
 PICTURE = "crossover"
 

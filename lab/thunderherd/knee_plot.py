@@ -7,7 +7,7 @@ from pathlib import Path
 import altair as alt
 
 from thunderherd import chart_files
-from thunderherd.drawing import INK, dressed, heading, inline
+from thunderherd.drawing import INK, WIDE, dressed, heading, inline
 from thunderherd.figures import printable
 from thunderherd.knee_form import KneeSummary
 from thunderherd.knee_words import goal_in_words, rate_in_words
@@ -15,7 +15,7 @@ from thunderherd.metrics import METRICS
 
 __all__ = ["knee_chart", "write_pictures"]
 
-WIDE, HEIGHT = 880, 340
+HEIGHT = 340
 PICTURE = "knee"
 
 

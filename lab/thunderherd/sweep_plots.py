@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
-from thunderherd.drawing import colours_of, dressed, heading
+from thunderherd.drawing import NARROW, SHAPES, WIDE, colours_of, dressed, heading
 from thunderherd.figures import Unit, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
@@ -32,17 +32,7 @@ SAME_SIZE = 4.0
 HERE, PAPER, RUN = "this machine", "the paper", "a run"
 Concatenated = TypeVar("Concatenated", alt.VConcatChart, alt.HConcatChart)
 
-SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "triangle-down",
-    "cross",
-    "triangle-right",
-    "triangle-left",
-)
-WIDE, SMALL, NARROW = 880, 350, 250
+SMALL = 350
 HEIGHT, SMALL_HEIGHT = 300, 190
 LEGEND_WIDTH = 26
 """Pixels of a symbol of the legend; a letter has about 6.5 more."""
