@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from thunderherd import crossover_words
 from thunderherd.figures import (
     ABSENT,
+    BETWEEN,
     count,
     main_of,
     number,
@@ -275,7 +276,7 @@ def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterato
             place=str(first) if first == last else f"{first}–{last}",
             name=each.name,
             value=ABSENT if figure is None else number(unit.of(figure.value), digits),
-            span="" if figure is None else figure.span(unit, digits, " to "),
+            span="" if figure is None else figure.span(unit, digits, BETWEEN),
         )
 
 

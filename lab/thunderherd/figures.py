@@ -16,6 +16,8 @@ from thunderherd.records import ContenderSummary, Interval, Spread, Summary
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
 
+BETWEEN = " to "
+"""What stands between the ends of an interval, where nothing shorter is needed."""
 
 SMALL_SECONDS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """Below so many seconds, times are multiplied by the factor, and then are in the unit."""
@@ -61,7 +63,7 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
     `connections` are those of the study; `counters` those that it asks for, with their units.
     """
     if name == CPU_PER_CONNECTION:
-        return Unit(connections, f"s per {connections:,} connections")
+        return Unit(connections, seconds_per(connections))
     try:
         plain = metric(name, counters).unit
     except KeyError:
@@ -76,6 +78,11 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
             if 0 < largest < below:
                 return Unit(factor, unit)
     return Unit(1, plain)
+
+
+def seconds_per(connections: int) -> str:
+    """`s per 5,000 connections`: the unit of CPU time per connection, and of process control."""
+    return f"s per {connections:,} connections"
 
 
 def time_share(share: float) -> str:
@@ -170,7 +177,7 @@ def number(value: float | None, digits: int) -> str:
     return text.removeprefix("-") if not text.strip("-0.") else text
 
 
-def span(low: float | None, high: float | None, digits: int, between: str = " to ") -> str:
+def span(low: float | None, high: float | None, digits: int, between: str = BETWEEN) -> str:
     """`0.255 to 0.269`; an end that is not known is said to be open."""
     if low is None and high is None:
         return "no bounds"
@@ -186,7 +193,7 @@ def interval_value(interval: Interval | None, digits: int) -> str:
     return number(None if interval is None else interval.value, digits)
 
 
-def interval_span(interval: Interval | None, digits: int, between: str = " to ") -> str:
+def interval_span(interval: Interval | None, digits: int, between: str = BETWEEN) -> str:
     """The ends of an interval; `-` where nothing was measured."""
     return ABSENT if interval is None else span(interval.low, interval.high, digits, between)
 

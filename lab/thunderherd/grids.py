@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from thunderherd.figures import ABSENT, Unit, extrapolated, printable
-from thunderherd.matrices import Matrix, at_points, shown_of, unit_for, why_none, why_not
+from thunderherd.matrices import Matrix, Shown, at_points, shown_of, unit_for, why_none, why_not
 from thunderherd.papers import papers_of
 from thunderherd.records import ContenderSummary, Interval, PaperFigure, Summary, SweepSummary
 from thunderherd.repeated_runs import Runs
@@ -241,7 +241,7 @@ def _emptied(grid: Grid) -> Grid:
     )
 
 
-def interval_fields(found: Interval | None) -> list[Field]:
+def interval_fields(found: Interval | Shown | None) -> list[Field]:
     """An estimate and its ends as fields."""
     return [found.value, found.low, found.high] if found else [None, None, None]
 

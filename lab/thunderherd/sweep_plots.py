@@ -15,7 +15,7 @@ import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
 from thunderherd.drawing import NARROW, SHAPES, WIDE, colours_of, dressed, heading
-from thunderherd.figures import Unit, extrapolated, not_offered, number, printable, words_of
+from thunderherd.figures import BETWEEN, Unit, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
@@ -128,7 +128,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
             continue
         row = _row(base, point, numbers[point], HERE)
         text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
-        interval = figure.span(unit, digits, " to ") or "one run"
+        interval = figure.span(unit, digits, BETWEEN) or "one run"
         rows.append(
             row
             | {"value": unit.of(figure.value), "low": unit.of(figure.low), "high": unit.of(figure.high)}
