@@ -15,6 +15,7 @@ from thunderherd import crossover_words
 from thunderherd.figures import (
     ABSENT,
     BETWEEN,
+    capital,
     count,
     main_of,
     number,
@@ -260,8 +261,7 @@ def _heading(summary: Summary) -> str:
     figures = [shown_of(summary, each, name) for each in _ranked(summary)]
     if not figures:
         return ""
-    caption = caption_of(name, unit_for(summary, name, figures))
-    return f"{caption[:1].upper()}{caption[1:]}"
+    return capital(caption_of(name, unit_for(summary, name, figures)))
 
 
 def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterator[Ranked]:

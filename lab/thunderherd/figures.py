@@ -158,6 +158,11 @@ def places(summary: Summary) -> int:
     return max(2, decimals(each.cpu_seconds.value for each in main_of(summary) if each.cpu_seconds))
 
 
+def capital(text: str) -> str:
+    """The text with a capital at its beginning, all else as it is."""
+    return text[:1].upper() + text[1:]
+
+
 SEPARATED_FROM = 10_000
 """From here on thousands are separated."""
 

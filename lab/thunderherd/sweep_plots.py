@@ -15,7 +15,7 @@ import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
 from thunderherd.drawing import NARROW, SHAPES, WIDE, colours_of, dressed, heading
-from thunderherd.figures import BETWEEN, Unit, extrapolated, not_offered, number, printable, words_of
+from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
@@ -68,7 +68,7 @@ def sweep_chart(
     unit = unit_for(
         summary, drawn, (shown_of(summary, each, drawn) for each in at_points(summary, sweep).values())
     )
-    title = _sentence(caption_of(drawn, unit))
+    title = capital(caption_of(drawn, unit))
     over = counted_over(summary, drawn, at_points(summary, sweep).values())
     known_of_ours = [*([over] if over else []), *sweep.remarks]
     if said := extrapolated(each.scaled.get(drawn) for each in at_points(summary, sweep).values()):
@@ -203,7 +203,7 @@ def _title_of_paper(name: str, theirs: str, ours: Unit) -> str:
     """What the source's figures are of: `Requests per second (req/s), as the source has it`."""
     # Where our unit says per what, the source's may be per something else.
     words = words_of(name).partition(" per ")[0] if " per " in ours.name else words_of(name)
-    return f"{_sentence(words)}{f' ({printable(theirs)})' if theirs else ''}, as the source has it"
+    return f"{capital(words)}{f' ({printable(theirs)})' if theirs else ''}, as the source has it"
 
 
 def _common_note(figures: Sequence[PaperFigure]) -> list[str]:
@@ -224,10 +224,6 @@ def _reach(rows: Sequence[dict[str, Any]]) -> list[float]:
     """From zero to all that is drawn: given, so that the axis stays when a contender is hidden."""
     reached = [each for row in rows for each in (row["value"], row["low"], row["high"]) if each is not None]
     return [min([0.0, *reached]), max([0.0, *reached]) or 1.0]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 # Panels -----------------------------------------------------------------------------------------------------

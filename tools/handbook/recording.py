@@ -28,7 +28,7 @@ from handbook.markdown import fenced, page, plain, table
 from thunderherd.chart_files import as_file
 from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
-from thunderherd.figures import ABSENT, main_of, number
+from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.results import load
@@ -129,7 +129,7 @@ def _main(summary: Summary) -> KeptTable:
     return KeptTable(
         sweep=None,
         title=study.title,
-        caption=_capital(main_caption(summary).partition(";")[0]),
+        caption=capital(main_caption(summary).partition(";")[0]),
         better=study.better,
         remarks=tuple(study.remarks),
         rows=tuple(rows),
@@ -156,7 +156,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> KeptTable:
     return KeptTable(
         sweep=sweep.name,
         title=sweep.title,
-        caption=_capital(caption_of(metric, unit)),
+        caption=capital(caption_of(metric, unit)),
         better=sweep.better,
         remarks=tuple(sweep.remarks),
         rows=tuple(rows),
@@ -194,10 +194,6 @@ def _pair(pair: PairSummary) -> KeptPair:
         low=pair.low,
         high=pair.high,
     )
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
