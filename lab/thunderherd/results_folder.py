@@ -20,7 +20,7 @@ import polars
 from thunderherd.grids import Grid
 from thunderherd.metrics import metric
 from thunderherd.records import SUMMARY_SCHEMA, Summary
-from thunderherd.results import Results, write_text
+from thunderherd.results import Results, write_parquet, write_text
 from thunderherd.schemas import as_text, summary_schema
 from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.table_formats import markdown_grid, markdown_text
@@ -70,9 +70,7 @@ def write_folder(results: Results) -> None:
         write_text(folder / PAGE, summary_page(summary))
         write_text(folder / SUMMARY_SCHEMA, as_text(summary_schema()))
         frame = estimates(summary)
-        unfinished = folder / f".{ESTIMATES}.parquet.unfinished"
-        frame.write_parquet(unfinished)
-        unfinished.replace(folder / f"{ESTIMATES}.parquet")
+        write_parquet(folder / f"{ESTIMATES}.parquet", frame)
         write_text(folder / f"{ESTIMATES}.csv", frame.write_csv())
     write_text(folder / README, readme(results))
     with contextlib.suppress(FileNotFoundError):
