@@ -15,6 +15,7 @@ __all__ = ["judged_tables"]
 
 
 def judged_tables(summary: Summary) -> Iterator[NamedTable]:
+    """Those that the run has something for."""
     if any(each.value is not None for each in summary.paper):
         yield NamedTable(
             "paper",

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from thunderherd.errors import UserError
+from thunderherd.run_options import ResultsDirectory, chosen_format, write_output
 
 __all__ = ["plot"]
 
 
 def plot(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")],
+    directory: ResultsDirectory,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The chart; all names if not given.")
     ] = None,
@@ -26,7 +27,7 @@ def plot(
     ] = None,
 ) -> None:
     """Write a chart of a run as SVG, PNG, PDF or Vega-Lite; without a name, list them."""
-    from thunderherd.chart_files import as_file
+    from thunderherd.chart_files import FORMATS, as_file
     from thunderherd.charts import all_charts
     from thunderherd.running import ended
 
@@ -42,25 +43,6 @@ def plot(
         from thunderherd.study_file import unknown
 
         raise UserError(f"plot: {unknown('chart', name, list(charts))}")
-    form = _format(form, output)
+    form = chosen_format("plot", form, output, {each: each for each in FORMATS}, "svg")
     file = output or directory / f"{name}.{form}"
-    try:
-        file.write_bytes(as_file(charts[name].specification(), form))
-    except OSError as error:
-        raise UserError(
-            f"plot: {file} cannot be written: {error.strerror}; choose another place with --output"
-        ) from None
-    print(file)
-
-
-def _format(typed: str | None, output: Path | None) -> str:
-    """What was typed, else what the file's ending says, else SVG."""
-    from thunderherd.chart_files import FORMATS
-
-    ending = output.suffix[1:].lower() if output is not None else ""
-    found = typed or ending or "svg"
-    if found not in FORMATS:
-        raise UserError(f"plot: --format {found}; allowed: {', '.join(FORMATS)}")
-    if typed and ending in FORMATS and ending != typed:
-        raise UserError(f"plot: --format {typed} and --output {output} contradict each other; leave one out")
-    return found
+    write_output("plot", file, as_file(charts[name].specification(), form))
