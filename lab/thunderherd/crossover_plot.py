@@ -99,8 +99,8 @@ def crossover_chart(
 
 
 def write_pictures(summary: Summary, sweep: SweepSummary, directory: Path) -> list[Path]:
-    """Writes the picture as SVG and as PNG, on white; returns the files. None where there is nothing to
-    draw."""
+    """Writes the picture as SVG and as PNG, on white; returns the files, of which there are
+    none where there is nothing to draw."""
     if not _asked(sweep).points:
         return []
     specification = crossover_chart(summary, sweep).to_dict(validate=False)

@@ -61,7 +61,8 @@ def knee_chart(summary: KneeSummary) -> alt.LayerChart:
 
 
 def write_pictures(summary: KneeSummary, directory: Path) -> list[Path]:
-    """Writes the picture as SVG and as PNG, on white; returns the files. None where nothing is known."""
+    """Writes the picture as SVG and as PNG, on white; returns the files, of which there are none
+    where nothing is known."""
     if not any(point.latency_seconds for design in summary.designs for point in design.points):
         return []
     specification = knee_chart(summary).to_dict(validate=False)
