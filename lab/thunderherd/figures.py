@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import overload
 
-from thunderherd.metrics import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, metric
+from thunderherd.metrics import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, known_metric
 from thunderherd.records import ContenderSummary, Interval, Spread, Summary
 
 ABSENT = "-"
@@ -64,10 +64,8 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
     """
     if name == CPU_PER_CONNECTION:
         return Unit(connections, seconds_per(connections))
-    try:
-        plain = metric(name, counters).unit
-    except KeyError:
-        return Unit(1, "")
+    found = known_metric(name, counters)
+    plain = found.unit if found else ""
     if plain == RATE:
         return Unit(1, "/s")
     if plain == SHARE:
@@ -114,18 +112,14 @@ def not_offered(summary: Summary, name: str) -> str | None:
 
 def words_of(name: str) -> str:
     """A metric as a heading."""
-    try:
-        return metric(name).words
-    except KeyError:
-        return name.replace("_", " ")
+    found = known_metric(name)
+    return found.words if found else name.replace("_", " ")
 
 
 def heading_of(name: str) -> str:
     """A metric as the head of a narrow column."""
-    try:
-        return metric(name).short
-    except KeyError:
-        return words_of(name)
+    found = known_metric(name)
+    return found.short if found else words_of(name)
 
 
 def estimator(summary: Summary) -> str:

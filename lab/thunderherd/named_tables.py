@@ -37,7 +37,7 @@ from thunderherd.matrices import (
     sweeps_legend,
     unit_for,
 )
-from thunderherd.metrics import CPU_PER_CONNECTION, SIDES, in_order, metric
+from thunderherd.metrics import CPU_PER_CONNECTION, SIDES, in_order, known_metric
 from thunderherd.noise_view import noise_view
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
@@ -208,10 +208,8 @@ def _runs_data(summary: Summary, contenders: Sequence[ContenderSummary], names: 
 
 
 def _own_unit(summary: Summary, name: str) -> str:
-    try:
-        return metric(name, summary.study.counters).unit
-    except KeyError:
-        return ""
+    found = known_metric(name, summary.study.counters)
+    return found.unit if found else ""
 
 
 # What is counted --------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 
 import polars
 
+from thunderherd.figures import words_of
 from thunderherd.grids import Grid
-from thunderherd.metrics import metric
+from thunderherd.metrics import known_metric
 from thunderherd.records import SUMMARY_SCHEMA, Summary
 from thunderherd.results import Results, write_parquet, write_text
 from thunderherd.schemas import as_text, summary_schema
@@ -97,9 +98,10 @@ def estimates(summary: Summary) -> polars.DataFrame:
                 figure = (interval.value, interval.low, interval.high, interval.confidence)
             else:
                 continue
-            unit, words = _unit_and_words(name, summary)
+            known = known_metric(name, summary.study.counters)
+            unit = known.unit if known else ""
             who = (each.name, each.base, each.sweep, each.point, each.design)
-            rows.append((*who, name, words, unit, *figure, each.blocks, each.scaled.get(name)))
+            rows.append((*who, name, words_of(name), unit, *figure, each.blocks, each.scaled.get(name)))
     schema = {
         "contender": polars.String, "base": polars.String, "sweep": polars.String, "point": polars.String,
         "design": polars.String, "metric": polars.String, "words": polars.String, "unit": polars.String,
@@ -120,14 +122,6 @@ ESTIMATE_COLUMNS = (
     ("blocks", "accepted blocks in which the trial was valid"),
     ("counted_share", "of an extrapolated figure: the least share of the time in which it was counted"),
 )
-
-
-def _unit_and_words(name: str, summary: Summary) -> tuple[str, str]:
-    try:
-        found = metric(name, summary.study.counters)
-    except KeyError:
-        return "", name.replace("_", " ")
-    return found.unit, found.words
 
 
 # The README -------------------------------------------------------------------------------------------------
