@@ -19,6 +19,7 @@ import polars
 
 from thunderherd.figures import words_of
 from thunderherd.grids import Grid
+from thunderherd.matrices import shown_of
 from thunderherd.metrics import known_metric
 from thunderherd.records import SUMMARY_SCHEMA, Summary
 from thunderherd.results import Results, write_parquet, write_text
@@ -88,16 +89,11 @@ def estimates(summary: Summary) -> polars.DataFrame:
     for each in summary.contenders:
         told = dict.fromkeys([*each.metrics, *each.spread])
         for name in told:
-            spread = each.spread.get(name) if summary.study.repetitions else None
-            interval = None if summary.study.repetitions else each.metrics.get(name)
-            if spread is not None:
-                around = spread.standard_deviation
-                ends = (None, None) if around is None else (spread.mean - around, spread.mean + around)
-                figure = (spread.mean, *ends, None)
-            elif interval is not None:
-                figure = (interval.value, interval.low, interval.high, interval.confidence)
-            else:
+            found, interval = shown_of(summary, each, name), each.metrics.get(name)
+            if found is None:
                 continue
+            confidence = None if found.is_mean or interval is None else interval.confidence
+            figure = (found.value, found.low, found.high, confidence)
             known = known_metric(name, summary.study.counters)
             unit = known.unit if known else ""
             who = (each.name, each.base, each.sweep, each.point, each.design)
