@@ -51,7 +51,7 @@ def rate_chart(
     }
     rows = [
         {
-            "design": printable(base), "rate": rate, "value": unit.of(each.value),
+            "name": printable(base), "rate": rate, "value": unit.of(each.value),
             "low": unit.of(ends[base, rate][0]), "high": unit.of(ends[base, rate][1]),
             "spoken": f"{base} at {rate:,.0f}: {number(unit.of(each.value), digits)} {unit.name}",
         }
@@ -64,7 +64,7 @@ def rate_chart(
     )
     y = alt.Y("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
     colour = alt.Color(
-        "design:N",
+        "name:N",
         scale={"domain": [printable(base) for base in bases], "range": [colours[base] for base in bases]},
         legend={"title": None, "orient": "top"},
     )
