@@ -31,7 +31,19 @@ from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
-from thunderherd.results import load
+from thunderherd.results import (
+    COUNTED,
+    EXTRAPOLATED,
+    LIMITS,
+    PROFILES,
+    RUN,
+    SUMMARY,
+    TRIALS,
+    UNAVAILABLE,
+    WITH_COUNTERS,
+    WITHOUT_COUNTERS,
+    load,
+)
 from thunderherd.tables import main_caption, make_console, print_study, study_rows
 
 FORM = 1
@@ -39,17 +51,10 @@ FORM = 1
 MOST_BYTES = 1024 * 1024
 """Of an archive: what makes it larger is left out, and the README says so."""
 
-ALWAYS = ("run.json", "summary.json", "limits.jsonl")
-RAW = "trials.jsonl"
+ALWAYS = (RUN, SUMMARY, LIMITS)
+RAW = TRIALS
 IN_PLACE_OF_RAW = "trials.parquet"
-IF_THERE_IS_ROOM = (
-    "counted.jsonl",
-    "with_counters.jsonl",
-    "without_counters.jsonl",
-    "profiles.jsonl",
-    "unavailable.csv",
-    "extrapolated.csv",
-)
+IF_THERE_IS_ROOM = (COUNTED, WITH_COUNTERS, WITHOUT_COUNTERS, PROFILES, UNAVAILABLE, EXTRAPOLATED)
 
 COLUMNS = 120
 LONGEST_RUN_SECONDS = 3600
