@@ -1,9 +1,8 @@
 """Writes the documents that follow from code, registries, schemas, docs/entries and records.
 
 .venv/bin/python tools/documents.py            writes them (`make docs`), and checks all links
-.venv/bin/python tools/documents.py --check    says which are not current, and which links lead nowhere;
-exit status 1
-                                               if any (`make check`)
+.venv/bin/python tools/documents.py --check    says which are not current, and which links lead
+                                               nowhere; exit status 1 if any (`make check`)
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import pytest
 from synthetic_summary import summary, trials
 
 from thunderherd import charts, running
+from thunderherd.chart_files import FORMATS
 from thunderherd.cli import run_command
-from thunderherd.plot_command import FORMATS
 from thunderherd.records import Summary
 from thunderherd.report import Run, render_runs
 

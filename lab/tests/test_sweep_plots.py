@@ -13,6 +13,7 @@ from test_plots import rows, svg_texts
 
 from thunderherd import charts, drawing
 from thunderherd.axes import NumberAxis
+from thunderherd.live_charts import live
 from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records import Axis, Summary, SweepSummary
 from thunderherd.report import render
@@ -318,14 +319,14 @@ def test_designs_at_rates_have_one_chart_together(narrow: bool) -> None:
     found = rows(rate_chart(of, narrow=narrow))
     for each in of.contenders:
         own = each.metrics["latency_p99_seconds"]
-        row = next(
-            row for row in found if (row["design"], row["rate"]) == (each.base, float(each.point or 0))
-        )
+        row = next(row for row in found if (row["name"], row["rate"]) == (each.base, float(each.point or 0)))
         assert row["low"] <= row["value"] <= row["high"]
         assert row["low"] > 0
         assert row["value"] / found[0]["value"] == pytest.approx(
             own.value / of.contenders[0].metrics["latency_p99_seconds"].value
         )
+    shown = live(rate_chart(of, narrow=narrow).to_dict(), "")
+    assert {each.name for each in shown.series} == {each.base for each in of.contenders}, "each has a button"
     assert "latency-over-rate" in [each.name for each in charts.all_charts(of)]
     assert over_rate(of.model_copy(update={"sweeps": of.sweeps[:1]})) == []
     assert over_rate(synthetic_sweeps.summary()) == []

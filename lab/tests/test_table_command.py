@@ -74,7 +74,7 @@ def test_every_table_is_written_in_each_format(of: Summary, capsys: pytest.Captu
     assert len(names) == len(set(names)) >= 4
     assert all(re.fullmatch(r"[\w-]+", name) for name in names)
     for name in names:
-        for form in FORMATS:
+        for form in FORMATS.values():
             assert run_command(["table", "run", name, "--format", form]) == 0
             written = capsys.readouterr()
             assert written.err == ""
@@ -153,6 +153,7 @@ def test_a_file_takes_its_format_from_its_name(
     [
         (["mian"], "did you mean 'main'?"),
         (["main", "--format", "html"], "--format html; allowed: text, markdown, latex, csv"),
+        (["main", "--output", "it.html"], "--format html; allowed: text, markdown, latex, csv"),
         (["main", "--format", "csv", "--output", "it.md"], "contradict each other"),
         (["main", "--output", "/nowhere/it.md"], "/nowhere/it.md cannot be written"),
         (["main", "--pairs"], "its name does: pairs"),

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from thunderherd import crossover_words
 from thunderherd.figures import (
     ABSENT,
+    BETWEEN,
+    capital,
     count,
     main_of,
     number,
@@ -259,8 +261,7 @@ def _heading(summary: Summary) -> str:
     figures = [shown_of(summary, each, name) for each in _ranked(summary)]
     if not figures:
         return ""
-    caption = caption_of(name, unit_for(summary, name, figures))
-    return f"{caption[:1].upper()}{caption[1:]}"
+    return capital(caption_of(name, unit_for(summary, name, figures)))
 
 
 def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterator[Ranked]:
@@ -275,7 +276,7 @@ def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterato
             place=str(first) if first == last else f"{first}–{last}",
             name=each.name,
             value=ABSENT if figure is None else number(unit.of(figure.value), digits),
-            span="" if figure is None else figure.span(unit, digits, " to "),
+            span="" if figure is None else figure.span(unit, digits, BETWEEN),
         )
 
 

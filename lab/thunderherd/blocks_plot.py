@@ -12,14 +12,13 @@ import altair as alt
 
 from thunderherd.axes import FIGURES, decade_ticks
 from thunderherd.block_order import COUNTS, KEPT, TrialSeen
-from thunderherd.drawing import INK, MUTED, colours_of, dressed, heading, inline
+from thunderherd.drawing import INK, MUTED, NARROW, SHAPES, WIDE, colours_of, dressed, heading, inline
 from thunderherd.figures import number, printable
 from thunderherd.records import Summary
 
 __all__ = ["MOST_TRIALS", "about", "blocks_chart"]
 
-WIDE, NARROW, HEIGHT = 880, 250, 240
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+HEIGHT = 240
 
 MOST_TRIALS = 1_500
 """Of more trials than this, a mark is all those of a contender in a block, whatever their points: a report

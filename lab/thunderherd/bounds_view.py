@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from thunderherd.figures import Unit, decimals, number, printable, unit_of, words_of
+from thunderherd.figures import Unit, decimals, number, printable, seconds_per, unit_of, words_of
 from thunderherd.limits_form import BoundSummary
 from thunderherd.metrics import better_of
 from thunderherd.records import PROCESS_CONTROL, Summary
@@ -42,7 +42,7 @@ def _in_words(each: BoundSummary, summary: Summary) -> str:
     for one in (each.value, each.bound):
         unit = unit_of(each.metric, study.normalise_connections, [one], study.counters)
         if is_control:
-            unit = Unit(1, f"s per {study.normalise_connections:,} connections")
+            unit = Unit(1, seconds_per(study.normalise_connections))
         told.append(f"{number(unit.of(one), decimals([unit.of(one)]))} {unit.name}".rstrip())
     value, bound = told
     share = _share(each.share)

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import altair
-import vl_convert
-
 from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
 from thunderherd.block_order import trials_seen
 from thunderherd.figures import main_of, shows_process_control, words_of
@@ -31,7 +28,6 @@ __all__ = [
     "latency_charts",
     "main_charts",
     "sweep_charts",
-    "vega_lite_version",
 ]
 
 Colours = Mapping[str, str] | None
@@ -223,10 +219,3 @@ def _note_on_workers(summary: Summary) -> str:
             systems.setdefault(each.system, []).append(each.base)
     shown = [f"{', '.join(bases)} on {system}" for system, bases in systems.items()]
     return "; ".join([*shown, *dict.fromkeys(each.note for each in figures.values() if each.note)])
-
-
-def vega_lite_version() -> str:
-    """Altair's Vega-Lite as vl-convert names it: `v6.4.1` is its 6.4."""
-    wanted = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    offered = vl_convert.get_vegalite_versions()
-    return wanted if wanted in offered else str(offered[-1])

@@ -25,6 +25,7 @@ from thunderherd.lab_words import OPTION, OPTION_HELP
 from thunderherd.merge_command import merge
 from thunderherd.plot_command import plot
 from thunderherd.report_command import report
+from thunderherd.run_options import ResultsDirectory
 from thunderherd.summary_command import summary
 from thunderherd.table_command import table
 from thunderherd.watch_command import watch
@@ -136,9 +137,6 @@ def thunderherd(
 
 StudyName = Annotated[
     str, typer.Argument(metavar="STUDY", help="A bundled study (`list studies`), or a TOML file.")
-]
-ResultsDirectory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")
 ]
 LabWords = Annotated[list[str] | None, typer.Option(OPTION, metavar="LAB", help=OPTION_HELP)]
 

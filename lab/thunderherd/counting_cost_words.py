@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from thunderherd.counting_cost_form import CostRatio, CountingCost
-from thunderherd.figures import count, percent, printable, ratio_digits, span, words_of
+from thunderherd.figures import capital, count, percent, printable, ratio_digits, span, words_of
 from thunderherd.metrics import BOTH, SIDES, metric
 from thunderherd.records import Summary
 
@@ -42,7 +42,7 @@ def about_metrics(summary: Summary, names: Iterable[str]) -> list[str]:
         told = "; ".join(_by_metric(cost, stand_ins(cost, name), with_ends=False))
         lines.append(
             printable(
-                f"{_capital(words_of(name))}: of programs that counting changed, by more than the "
+                f"{capital(words_of(name))}: of programs that counting changed, by more than the "
                 f"{_band(summary)} that count as equivalent: it made {told}."
             )
         )
@@ -128,7 +128,3 @@ def _guest(summary: Summary) -> str:
     if summary.machine.get("hypervisor", "none") == "none":
         return ""
     return "; this is a virtual machine, whose hypervisor may trap each access to the processor's counters"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
-import vl_convert
 
+from thunderherd import chart_files
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.crossover_form import CrossoverPoint, CrossoverSummary
-from thunderherd.drawing import INK, MUTED, colours_of, dressed, heading, inline
+from thunderherd.drawing import INK, MUTED, WIDE, colours_of, dressed, heading, inline
 from thunderherd.figures import number, printable, ratio_digits, span
 from thunderherd.quantity import amount
 from thunderherd.records import Summary, SweepSummary
 
 __all__ = ["about", "crossover_chart", "write_pictures"]
 
-WIDE, NARROW, HEIGHT, LOW_HEIGHT = 880, 300, 300, 230
+NARROW, HEIGHT, LOW_HEIGHT = 300, 300, 230
 NEITHER = "neither ahead"
 PICTURE = "crossover"
-PNG_SCALE = 2.0
 
 ABOVE = (1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100, 1_000, 10_000)
 BELOW = (0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001, 0.0001)
@@ -100,16 +99,12 @@ def crossover_chart(
 
 
 def write_pictures(summary: Summary, sweep: SweepSummary, directory: Path) -> list[Path]:
-    """Writes the picture as SVG and as PNG, on white; returns the files. None where there is nothing to
-    draw."""
+    """Writes the picture as SVG and as PNG, on white; returns the files, of which there are
+    none where there is nothing to draw."""
     if not _asked(sweep).points:
         return []
     specification = crossover_chart(summary, sweep).to_dict(validate=False)
-    specification["background"] = specification["config"]["background"] = "#ffffff"
-    svg, png = directory / f"{PICTURE}.svg", directory / f"{PICTURE}.png"
-    svg.write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
-    png.write_bytes(vl_convert.vegalite_to_png(specification, scale=PNG_SCALE))
-    return [svg, png]
+    return chart_files.write_pictures(specification, directory, PICTURE)
 
 
 def _asked(sweep: SweepSummary) -> CrossoverSummary:

@@ -120,5 +120,6 @@ def _show(summary: Summary, directory: Path) -> None:
         pictures = write_pictures(summary, summary.sweeps[0], directory)
     finally:
         print_study(summary, console, run)
-    console.print(f"Picture   {', '.join(map(str, pictures))}", soft_wrap=True)
+    if pictures:
+        console.print(f"Picture   {', '.join(map(str, pictures))}", soft_wrap=True)
     console.print(f"Report    {report}", soft_wrap=True)

@@ -37,8 +37,20 @@ FAMILIES = {
 """The colours of designs by what their names say that they make; the last are those of all others. The first
 two of a family, which studies of two designs have, are the farthest from each other."""
 
-NARROW = 190
-"""The width of a panel on a telephone."""
+WIDE, NARROW = 880, 250
+"""The width of a panel that has a page to itself, and of one on a telephone, in pixels."""
+
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "triangle-down",
+    "cross",
+    "triangle-right",
+    "triangle-left",
+)
+"""Of the marks of contenders that follow on each other: the colour alone tells nobody apart."""
 
 Chart = TypeVar("Chart", alt.ConcatChart, alt.VConcatChart, alt.HConcatChart, alt.LayerChart)
 

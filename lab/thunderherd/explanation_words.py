@@ -15,6 +15,7 @@ from thunderherd.figures import (
     ABSENT,
     SMALL_SECONDS,
     Unit,
+    capital,
     count,
     decimals,
     number,
@@ -381,7 +382,7 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
 
 def _table(told: Decomposition, layout: Layout) -> Table:
     table = layout.table()
-    table.add_column(layout.name(told.head[:1].upper() + told.head[1:]), overflow="fold")
+    table.add_column(layout.name(capital(told.head)), overflow="fold")
     table.add_column(layout.name(told.a), justify="right")
     table.add_column(layout.name(told.b), justify="right")
     table.add_column("Price of one", justify="right", no_wrap=True)

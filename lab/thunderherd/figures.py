@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import overload
 
-from thunderherd.metrics import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, metric
+from thunderherd.metrics import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, known_metric
 from thunderherd.records import ContenderSummary, Interval, Spread, Summary
 
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""
 
+BETWEEN = " to "
+"""What stands between the ends of an interval, where nothing shorter is needed."""
 
 SMALL_SECONDS = ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 """Below so many seconds, times are multiplied by the factor, and then are in the unit."""
@@ -61,11 +63,9 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
     `connections` are those of the study; `counters` those that it asks for, with their units.
     """
     if name == CPU_PER_CONNECTION:
-        return Unit(connections, f"s per {connections:,} connections")
-    try:
-        plain = metric(name, counters).unit
-    except KeyError:
-        return Unit(1, "")
+        return Unit(connections, seconds_per(connections))
+    found = known_metric(name, counters)
+    plain = found.unit if found else ""
     if plain == RATE:
         return Unit(1, "/s")
     if plain == SHARE:
@@ -76,6 +76,11 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
             if 0 < largest < below:
                 return Unit(factor, unit)
     return Unit(1, plain)
+
+
+def seconds_per(connections: int) -> str:
+    """`s per 5,000 connections`: the unit of CPU time per connection, and of process control."""
+    return f"s per {connections:,} connections"
 
 
 def time_share(share: float) -> str:
@@ -107,18 +112,14 @@ def not_offered(summary: Summary, name: str) -> str | None:
 
 def words_of(name: str) -> str:
     """A metric as a heading."""
-    try:
-        return metric(name).words
-    except KeyError:
-        return name.replace("_", " ")
+    found = known_metric(name)
+    return found.words if found else name.replace("_", " ")
 
 
 def heading_of(name: str) -> str:
     """A metric as the head of a narrow column."""
-    try:
-        return metric(name).short
-    except KeyError:
-        return words_of(name)
+    found = known_metric(name)
+    return found.short if found else words_of(name)
 
 
 def estimator(summary: Summary) -> str:
@@ -151,6 +152,11 @@ def places(summary: Summary) -> int:
     return max(2, decimals(each.cpu_seconds.value for each in main_of(summary) if each.cpu_seconds))
 
 
+def capital(text: str) -> str:
+    """The text with a capital at its beginning, all else as it is."""
+    return text[:1].upper() + text[1:]
+
+
 SEPARATED_FROM = 10_000
 """From here on thousands are separated."""
 
@@ -170,7 +176,7 @@ def number(value: float | None, digits: int) -> str:
     return text.removeprefix("-") if not text.strip("-0.") else text
 
 
-def span(low: float | None, high: float | None, digits: int, between: str = " to ") -> str:
+def span(low: float | None, high: float | None, digits: int, between: str = BETWEEN) -> str:
     """`0.255 to 0.269`; an end that is not known is said to be open."""
     if low is None and high is None:
         return "no bounds"
@@ -186,7 +192,7 @@ def interval_value(interval: Interval | None, digits: int) -> str:
     return number(None if interval is None else interval.value, digits)
 
 
-def interval_span(interval: Interval | None, digits: int, between: str = " to ") -> str:
+def interval_span(interval: Interval | None, digits: int, between: str = BETWEEN) -> str:
     """The ends of an interval; `-` where nothing was measured."""
     return ABSENT if interval is None else span(interval.low, interval.high, digits, between)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from thunderherd.figures import ABSENT, Unit, extrapolated, printable
-from thunderherd.matrices import Matrix, at_points, shown_of, unit_for, why_none, why_not
+from thunderherd.matrices import Matrix, Shown, at_points, shown_of, unit_for, why_none, why_not
 from thunderherd.papers import papers_of
 from thunderherd.records import ContenderSummary, Interval, PaperFigure, Summary, SweepSummary
 from thunderherd.repeated_runs import Runs
@@ -64,10 +64,14 @@ class Grid:
             for place in range(len(self.heads))
             if any(row[place] not in (None, "", ABSENT) for row in self.rows)
         ]
+        return self.part(kept)
+
+    def part(self, places: Sequence[int]) -> Grid:
+        """Some of its columns, by their places from 0."""
         return Grid(
-            tuple(self.heads[place] for place in kept),
-            tuple(tuple(row[place] for place in kept) for row in self.rows),
-            tuple(self.figures[place] for place in kept),
+            tuple(self.heads[place] for place in places),
+            tuple(tuple(row[place] for place in places) for row in self.rows),
+            tuple(self.figures[place] for place in places),
         )
 
 
@@ -234,14 +238,10 @@ def _emptied(grid: Grid) -> Grid:
         if (head not in optional and " paper" not in head)
         or any(row[place] not in (None, "") for row in grid.rows)
     ]
-    return Grid(
-        tuple(grid.heads[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in grid.rows),
-        tuple(grid.figures[place] for place in kept),
-    )
+    return grid.part(kept)
 
 
-def interval_fields(found: Interval | None) -> list[Field]:
+def interval_fields(found: Interval | Shown | None) -> list[Field]:
     """An estimate and its ends as fields."""
     return [found.value, found.low, found.high] if found else [None, None, None]
 

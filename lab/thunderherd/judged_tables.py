@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thunderherd import claim_tables, tables
-from thunderherd.figures import ABSENT, printable, words_of
+from thunderherd.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
 from thunderherd.grids import Grid, NamedTable, Section, interval_fields, of_models
 from thunderherd.matrices import shown_of, unit_for
 from thunderherd.papers import as_printed
@@ -13,10 +13,9 @@ from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Pape
 
 __all__ = ["judged_tables"]
 
-BETWEEN = " to "
-
 
 def judged_tables(summary: Summary) -> Iterator[NamedTable]:
+    """Those that the run has something for."""
     if any(each.value is not None for each in summary.paper):
         yield NamedTable(
             "paper",
@@ -97,7 +96,7 @@ def _beside(summary: Summary) -> Iterator[tuple[PaperFigure, Ours | None]]:
 def _ours(summary: Summary, contender: ContenderSummary, name: str) -> Ours | None:
     if name == PROCESS_CONTROL:
         found = contender.process_control_seconds
-        unit = f"s per {summary.study.normalise_connections:,} connections"
+        unit = seconds_per(summary.study.normalise_connections)
         return (found.value, found.low, found.high, unit) if found else None
     if name == WORKERS:
         workers = contender.clients_per_worker

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import altair as alt
-import vl_convert
 
-from thunderherd.drawing import INK, dressed, heading, inline
+from thunderherd import chart_files
+from thunderherd.drawing import INK, WIDE, dressed, heading, inline
 from thunderherd.figures import printable
 from thunderherd.knee_form import KneeSummary
 from thunderherd.knee_words import goal_in_words, rate_in_words
@@ -15,7 +15,7 @@ from thunderherd.metrics import METRICS
 
 __all__ = ["knee_chart", "write_pictures"]
 
-WIDE, HEIGHT, PNG_SCALE = 880, 340, 2.0
+HEIGHT = 340
 PICTURE = "knee"
 
 
@@ -61,12 +61,9 @@ def knee_chart(summary: KneeSummary) -> alt.LayerChart:
 
 
 def write_pictures(summary: KneeSummary, directory: Path) -> list[Path]:
-    """Writes the picture as SVG and as PNG, on white; returns the files. None where nothing is known."""
+    """Writes the picture as SVG and as PNG, on white; returns the files, of which there are none
+    where nothing is known."""
     if not any(point.latency_seconds for design in summary.designs for point in design.points):
         return []
     specification = knee_chart(summary).to_dict(validate=False)
-    specification["background"] = specification["config"]["background"] = "#ffffff"
-    svg, png = directory / f"{PICTURE}.svg", directory / f"{PICTURE}.png"
-    svg.write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
-    png.write_bytes(vl_convert.vegalite_to_png(specification, scale=PNG_SCALE))
-    return [svg, png]
+    return chart_files.write_pictures(specification, directory, PICTURE)

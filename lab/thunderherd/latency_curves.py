@@ -23,11 +23,10 @@ SHARES = tuple(1 - 10 ** (-step / STEPS_A_DECADE) for step in range(1, STEPS_A_D
 
 @dataclass(frozen=True)
 class LatencyCurve:
-    """Of one contender: shares of its requests, and the seconds within which they were answered."""
+    """Of one contender: how many requests were timed; shares of them, and the seconds within which they were
+    answered."""
 
-    contender: str
     requests: int
-    trials: int
     points: tuple[tuple[float, float], ...]
 
 
@@ -35,18 +34,17 @@ def latency_curves(summary: Summary, trials: Sequence[TrialRecord]) -> dict[str,
     """By contender, of the valid trials of accepted blocks. A contender is left out where one of its load
     processes kept no histogram, or too few requests were timed for a curve."""
     accepted = {*summary.trials.accepted_blocks}
-    kept: dict[str, list[list[str | None]]] = {}
+    kept: dict[str, list[str | None]] = {}
     for trial in trials:
         if trial.valid and trial.block in accepted:
             of_loads = [load.latency.histogram if load.latency else None for load in trial.loads]
-            kept.setdefault(trial.contender, []).append(of_loads)
+            kept.setdefault(trial.contender, []).extend(of_loads)
     curves: dict[str, LatencyCurve] = {}
-    for name, of_trials in kept.items():
-        texts = [text for of_loads in of_trials for text in of_loads]
+    for name, texts in kept.items():
         if not texts or None in texts:
             continue
         together = merged(text for text in texts if text is not None)
         points = [(share, nanoseconds / 1e9) for share, nanoseconds in percentile_curve(together, SHARES)]
         if len(points) > 1:
-            curves[name] = LatencyCurve(name, together.get_total_count(), len(of_trials), tuple(points))
+            curves[name] = LatencyCurve(together.get_total_count(), tuple(points))
     return curves

@@ -14,7 +14,7 @@ from typing import Any
 import altair as alt
 
 from thunderherd.axes import FIGURES, decade_ticks
-from thunderherd.drawing import colours_of, dressed, heading, inline
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, inline
 from thunderherd.figures import Unit, decimals, number, printable, unit_of
 from thunderherd.latency_curves import LatencyCurve
 from thunderherd.matrices import Cell, Matrix
@@ -22,7 +22,7 @@ from thunderherd.records import ContenderSummary, Summary, SweepSummary
 
 __all__ = ["latency_chart", "latency_matrix"]
 
-WIDE, NARROW, HEIGHT = 880, 250, 300
+HEIGHT = 300
 PANEL, PANEL_HEIGHT, COLUMNS, MOST_PANELS = 240, 190, 3, 9
 
 TOLD = {0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %", 0.99999: "99.999 %"}

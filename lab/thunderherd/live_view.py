@@ -25,7 +25,7 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration
+from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
 from thunderherd.records import Interval, TrialRecord
 from thunderherd.standings import Group, Standing, Standings
 from thunderherd.study import Study
@@ -116,7 +116,7 @@ class LiveView:
         self._flight = None
         self.standings.add(trial)
         if not trial.valid:
-            self.say(f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}")
+            self.say(invalid_line(trial))
         self.draw()
 
     def block_ends(self, block: int, trials: Sequence[TrialRecord], remark: str) -> None:

@@ -24,7 +24,15 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import ELAPSED, METRICS, NONE_BECAUSE, SHARE_OF_CEILING, SIDES, in_order, metric
+from thunderherd.metrics import (
+    ELAPSED,
+    METRICS,
+    NONE_BECAUSE,
+    SHARE_OF_CEILING,
+    SIDES,
+    in_order,
+    known_metric,
+)
 from thunderherd.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
 from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
@@ -49,6 +57,7 @@ __all__ = [
     "caption_of",
     "counted_over",
     "digits_for",
+    "is_count",
     "main_further",
     "main_papers",
     "metrics_of",
@@ -159,7 +168,7 @@ def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSumm
     A source's may be of another time. Empty of what is no count, and where none of these contenders has it.
     """
     side = name.partition(".")[0]
-    if side not in SIDES or not _is_count(summary, name):
+    if side not in SIDES or not is_count(summary, name):
         return ""
     times = [
         elapsed.value
@@ -175,20 +184,16 @@ def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSumm
     return f"counted over {' to '.join(ends)} s"
 
 
-def _is_count(summary: Summary, name: str) -> bool:
-    try:
-        return metric(name, summary.study.counters).whole
-    except KeyError:
-        return False
+def is_count(summary: Summary, name: str) -> bool:
+    """Whether a metric is a whole number of each run: means of it have decimals, it has none."""
+    found = known_metric(name, summary.study.counters)
+    return found is not None and found.whole
 
 
 def digits_for(values: Iterable[float], name: str) -> int:
     """The decimals that give the smallest of these figures as many digits as the metric is worth."""
-    try:
-        significant = metric(name).digits
-    except KeyError:
-        significant = 3
-    return decimals(not_tiny(values), significant)
+    found = known_metric(name)
+    return decimals(not_tiny(values), found.digits if found else 3)
 
 
 def not_tiny(values: Iterable[float]) -> list[float]:

@@ -385,6 +385,14 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
     return replace(found, words=f"{words} {PER[per]}", unit=unit, whole=False)
 
 
+def known_metric(name: str, counters: Mapping[str, str] = {}) -> Metric | None:
+    """The same; None where no study can have one of that name."""
+    try:
+        return metric(name, counters)
+    except KeyError:
+        return None
+
+
 def _spelled(name: str) -> str:
     if ":" in name or "/" in name:
         return name  # an event is called as the machine calls it
@@ -401,10 +409,8 @@ def parted(what: str) -> tuple[str, str]:
 
 def is_of_clients(name: str) -> bool:
     """Whether a timed load tells it by itself, without a look at its server."""
-    try:
-        return metric(name).side == "client"
-    except KeyError:
-        return False
+    found = known_metric(name)
+    return found is not None and found.side == "client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,7 +484,5 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 def better_of(name: str) -> Better:
     """The better direction of a metric; of one that does not exist, which was complained about, less."""
-    try:
-        return metric(name).better
-    except KeyError:
-        return "less"
+    found = known_metric(name)
+    return found.better if found else "less"

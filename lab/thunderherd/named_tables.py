@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from thunderherd import repeated_runs, tables
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.counter_tables import asks_for_counters, counter_tables, counters_legend
-from thunderherd.figures import main_of, printable, shows_process_control
+from thunderherd.figures import BETWEEN, main_of, printable, seconds_per, shows_process_control
 from thunderherd.grids import (
     Field,
     Grid,
@@ -37,15 +37,13 @@ from thunderherd.matrices import (
     sweeps_legend,
     unit_for,
 )
-from thunderherd.metrics import CPU_PER_CONNECTION, SIDES, in_order, metric
+from thunderherd.metrics import CPU_PER_CONNECTION, SIDES, in_order, known_metric
 from thunderherd.noise_view import noise_view
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
 from thunderherd.slope_matrix import slope_matrix
 
 __all__ = ["all_tables", "main_section"]
-
-BETWEEN = " to "
 
 
 def all_tables(summary: Summary) -> list[NamedTable]:
@@ -136,7 +134,7 @@ def _main_data(summary: Summary, main: Sequence[ContenderSummary]) -> Grid:
     ]
     if shows_process_control(summary):
         intervals = [interval_fields(each.process_control_seconds) for each in main]
-        unit = f"s per {summary.study.normalise_connections:,} connections"
+        unit = seconds_per(summary.study.normalise_connections)
         for place, part in enumerate((PROCESS_CONTROL, f"{PROCESS_CONTROL} low", f"{PROCESS_CONTROL} high")):
             more.append((headed(part, unit), [fields[place] for fields in intervals]))
     return figures_grid(summary, main, [summary.study.metric], more=more)
@@ -193,8 +191,7 @@ def _slopes_data(summary: Summary, sweep: SweepSummary) -> Grid:
             (line.start, line.start_spread),
             (line.r_squared, line.r_squared_spread),
         ):
-            found = shown(summary, estimate, spread)
-            row += [found.value, found.low, found.high] if found else [None, None, None]
+            row += interval_fields(shown(summary, estimate, spread))
         rows.append([*row, line.why])
     return Grid.of([*heads, "why"], rows, 2)
 
@@ -211,10 +208,8 @@ def _runs_data(summary: Summary, contenders: Sequence[ContenderSummary], names: 
 
 
 def _own_unit(summary: Summary, name: str) -> str:
-    try:
-        return metric(name, summary.study.counters).unit
-    except KeyError:
-        return ""
+    found = known_metric(name, summary.study.counters)
+    return found.unit if found else ""
 
 
 # What is counted --------------------------------------------------------------------------------------------
@@ -245,8 +240,7 @@ def _counted_data(summary: Summary) -> Grid:
     heads = ["side", "event", "contender", "unit", "metric", "value", "low", "high", "paper", "why"]
     rows = []
     for each in summary.counted.cells if summary.counted else ():
-        found = shown(summary, each.value, each.spread)
-        figures = [found.value, found.low, found.high] if found else [None, None, None]
+        figures = interval_fields(shown(summary, each.value, each.spread))
         rows.append(
             [each.side, each.event, each.base, each.unit, each.metric, *figures, each.paper, each.why]
         )

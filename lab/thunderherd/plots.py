@@ -16,7 +16,7 @@ from typing import Any
 import altair as alt
 
 from thunderherd.axes import FIGURES
-from thunderherd.drawing import INK, MUTED, NARROW, beside, colours_of, dressed, inline
+from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed, inline
 from thunderherd.figures import main_of, number, places, printable, span
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Interval, PaperFigure, Summary
@@ -27,7 +27,7 @@ STANDS_OUT = 4.0
 """A contender above this many times the median squeezes the others; they get a panel without it."""
 
 ROW_HEIGHT = 24
-WIDE = 720
+WIDE, NARROW = 720, 190
 PAPER_DIGITS = 2
 HERE, PAPER = "this machine", "the paper"
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
+from thunderherd.figures import count
 from thunderherd.records import TrialRecord
 
 
@@ -125,7 +126,7 @@ class PlainProgress:
     def trial_ends(self, trial: TrialRecord) -> None:
         self._clock.end(trial.contender, self._at_least(trial))
         if not trial.valid:
-            self.say(f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}")
+            self.say(invalid_line(trial))
         elif time.monotonic() - self._said > QUIET_SECONDS and self._clock.trials_left:
             self.say(f"{self._place}, {self._clock.left()}")
 
@@ -137,10 +138,15 @@ class PlainProgress:
         self.say(block_line(block, self._blocks, trials, remark, self._clock.left()))
 
 
+def invalid_line(trial: TrialRecord) -> str:
+    """`block 3: prefork: invalid: ...`, with all reasons."""
+    return f"block {trial.block}: {trial.contender}: invalid: {'; '.join(trial.invalid_reasons)}"
+
+
 def block_line(block: int, blocks: int, trials: Sequence[TrialRecord], remark: str, left: str) -> str:
     """`block 3/11: 9 trials valid, 1 invalid, rejected: 9% of the machine stolen; 14 s left`."""
     valid = sum(trial.valid for trial in trials)
-    parts = [f"{valid} {'trial' if valid == 1 else 'trials'} valid"]
+    parts = [f"{count(valid, 'trial')} valid"]
     if valid < len(trials):
         parts.append(f"{len(trials) - valid} invalid")
     if remark:

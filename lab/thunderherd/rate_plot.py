@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import altair as alt
 
 from thunderherd.axes import FIGURES
-from thunderherd.drawing import colours_of, dressed, heading, inline
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, inline
 from thunderherd.figures import number, printable, words_of
 from thunderherd.matrices import at_points, digits_for, shown_of, unit_for
 from thunderherd.open_loop import is_latency
@@ -16,7 +16,7 @@ from thunderherd.records import Summary, SweepSummary
 __all__ = ["over_rate", "rate_chart"]
 
 RATE = "load.settings.rate"
-WIDE, NARROW, HEIGHT = 880, 250, 320
+HEIGHT = 320
 
 
 def over_rate(summary: Summary) -> list[SweepSummary]:
@@ -51,7 +51,7 @@ def rate_chart(
     }
     rows = [
         {
-            "design": printable(base), "rate": rate, "value": unit.of(each.value),
+            "name": printable(base), "rate": rate, "value": unit.of(each.value),
             "low": unit.of(ends[base, rate][0]), "high": unit.of(ends[base, rate][1]),
             "spoken": f"{base} at {rate:,.0f}: {number(unit.of(each.value), digits)} {unit.name}",
         }
@@ -64,7 +64,7 @@ def rate_chart(
     )
     y = alt.Y("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
     colour = alt.Color(
-        "design:N",
+        "name:N",
         scale={"domain": [printable(base) for base in bases], "range": [colours[base] for base in bases]},
         legend={"title": None, "orient": "top"},
     )

@@ -18,11 +18,12 @@ from thunderherd.matrices import (
     counted_over,
     digits_for,
     digits_of_cell,
+    is_count,
     metrics_of,
     why_none,
     why_not,
 )
-from thunderherd.metrics import SIDES, metric
+from thunderherd.metrics import SIDES
 from thunderherd.papers import as_printed, own_notes, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
 
@@ -278,10 +279,7 @@ class _RunColumn:
         ]
         self.unit = unit_of(name, summary.study.normalise_connections, values, summary.study.counters)
         self.digits = digits_for([self.unit.of(value) for value in values], name)
-        try:
-            self.is_count = metric(name, summary.study.counters).whole
-        except KeyError:
-            self.is_count = False
+        self.is_count = is_count(summary, name)
         short = heading_of(name)
         unit = self.unit.name.partition(" per ")[0]
         head = f"{short} ({unit})" if unit and unit not in ("requests", "connections") else short

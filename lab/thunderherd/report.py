@@ -23,7 +23,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from thunderherd import drawing
-from thunderherd.charts import vega_lite_version
+from thunderherd.chart_files import vega_lite_version
 from thunderherd.errors import UserError
 from thunderherd.figures import printable
 from thunderherd.kept_files import kept

@@ -35,6 +35,7 @@ from thunderherd.noise_form import SOFTIRQ_RATES
 from thunderherd.profiled_trial import ProfiledTrial
 from thunderherd.records import (
     SCHEMA,
+    WORKERS,
     ClaimSummary,
     ContenderSummary,
     Interval,
@@ -220,13 +221,25 @@ def _open_for_appending(path: Path) -> int:
 
 def write_text(path: Path, text: str) -> None:
     """Replaces a file in one step: a reader, and a machine that fails, see the old file or the new one."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished = _unfinished(path)
     with unfinished.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
     _sync_directory(path.parent)
+
+
+def write_parquet(path: Path, table: polars.DataFrame) -> None:
+    """Replaces a file by a table in one step: a reader sees the old file or the new one."""
+    unfinished = _unfinished(path)
+    table.write_parquet(unfinished)
+    unfinished.replace(path)
+
+
+def _unfinished(path: Path) -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.unfinished")
 
 
 def _sync_directory(path: Path) -> None:
@@ -375,7 +388,7 @@ class Results:
             name: getattr(trial, name)
             for name in (
                 "study", "contender", "block", "position", "attempt", "seed", "started", "wall_seconds",
-                "valid", "trial", "cpu_scope", "time_wait_before", "worker_connections",
+                "valid", "trial", "cpu_scope", "time_wait_before", WORKERS,
             )
         }  # fmt: skip
         row["invalid_reasons"] = "; ".join(trial.invalid_reasons) or None
@@ -393,9 +406,7 @@ class Results:
     def write_tidy(self) -> None:
         """Writes `frame()` as trials.parquet, and as trials.csv (lists as JSON texts)."""
         frame = self.frame()
-        unfinished = self.path / ".trials.parquet.unfinished"
-        frame.write_parquet(unfinished)
-        unfinished.replace(self.path / "trials.parquet")
+        write_parquet(self.path / "trials.parquet", frame)
         flat = frame.with_columns(
             polars.Series(
                 name,

@@ -17,52 +17,66 @@ from collections.abc import Iterator
 
 import polars
 
+from thunderherd import recordings
+from thunderherd.figures import words_of
 from thunderherd.grids import Grid
-from thunderherd.metrics import metric
+from thunderherd.matrices import shown_of
+from thunderherd.metrics import known_metric
 from thunderherd.records import SUMMARY_SCHEMA, Summary
-from thunderherd.results import Results, write_text
+from thunderherd.results import (
+    COUNTED,
+    EXTRAPOLATED,
+    LIMITS,
+    PROFILES,
+    RUN,
+    SUMMARY,
+    TRIALS,
+    UNAVAILABLE,
+    WITH_COUNTERS,
+    WITHOUT_COUNTERS,
+    Results,
+    write_parquet,
+    write_text,
+)
 from thunderherd.schemas import as_text, summary_schema
 from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.table_formats import markdown_grid, markdown_text
 
-__all__ = ["LANGUAGES", "estimates", "openings", "write_folder"]
+__all__ = ["estimates", "openings", "write_folder"]
 
 README, PAGE, ESTIMATES = "README.md", "summary.md", "estimates"
 OLD_README = "README.txt"
 """What folders of earlier versions have in its place."""
 
 FILES = {
-    "README.md": "this page",
-    "summary.md": "the answer on one short page",
+    README: "this page",
+    PAGE: "the answer on one short page",
     "report.html": "the report: one file for a browser, which works offline; once it was written",
-    "summary.json": "every figure that was printed: estimates, intervals, verdicts, claims",
-    "summary.schema.json": "what summary.json looks like (JSON schema)",
-    "estimates.parquet": "the estimates as a table: one row a contender and metric",
-    "estimates.csv": "the same as text",
+    SUMMARY: "every figure that was printed: estimates, intervals, verdicts, claims",
+    SUMMARY_SCHEMA: "what summary.json looks like (JSON schema)",
+    f"{ESTIMATES}.parquet": "the estimates as a table: one row a contender and metric",
+    f"{ESTIMATES}.csv": "the same as text",
     "trials.parquet": "the trials as a table: one row a trial, one column a metric; times in seconds",
     "trials.csv": "the same as text; lists are JSON. Where server.completions is 0 or empty, "
     "server.copied_share is of the server's whole life",
-    "unavailable.csv": "why cells of the trials are empty: by contender and column, in how many valid "
+    UNAVAILABLE: "why cells of the trials are empty: by contender and column, in how many valid "
     "trials. An empty cell is never zero; of a trial that is not valid, its column invalid_reasons says why",
-    "extrapolated.csv": "which cells are extrapolated: by trial and counter, the share of the time in which "
+    EXTRAPOLATED: "which cells are extrapolated: by trial and counter, the share of the time in which "
     "it was counted where events took turns on the CPU's counters. No line: there is none",
-    "run.json": "what was run: the study with every default filled in, seed, machine, command line",
-    "trials.jsonl": "the raw observations: one JSON object a line, one line a trial (docs/reference, "
+    RUN: "what was run: the study with every default filled in, seed, machine, command line",
+    TRIALS: "the raw observations: one JSON object a line, one line a trial (docs/reference, "
     "trial.schema.json)",
-    "limits.jsonl": "the machine's limits, measured before the first trial: the engine's lines, and last "
+    LIMITS: "the machine's limits, measured before the first trial: the engine's lines, and last "
     "what else the machine did meanwhile",
-    "counted.jsonl": "trials of their own, in which more was counted; of their figures only the counts are "
-    "used",
-    "with_counters.jsonl": "pairs of trials that tell what counting costs: these with all counters",
-    "without_counters.jsonl": "and these without",
-    "profiles.jsonl": "trials of their own in which both sides were sampled, with the call stacks of their "
-    "windows",
+    COUNTED: "trials of their own, in which more was counted; of their figures only the counts are used",
+    WITH_COUNTERS: "pairs of trials that tell what counting costs: these with all counters",
+    WITHOUT_COUNTERS: "and these without",
+    PROFILES: "trials of their own in which both sides were sampled, with the call stacks of their windows",
     "profiles/": "the same stacks, folded (NAME.folded of a server, NAME.clients.folded), and flame graphs",
-    "recordings/": "where loads replay files: these, up to 10,000,000 bytes each, named with the beginning "
-    "of their SHA-256, which run.json has with the path of each",
+    f"{recordings.FOLDER}/": "where loads replay files: these, up to "
+    f"{recordings.LARGEST:,} bytes each, named with the beginning of their SHA-256, which run.json has with "
+    "the path of each",
 }
-
-LANGUAGES = ("polars", "pandas", "duckdb", "r")
 
 
 def write_folder(results: Results) -> None:
@@ -72,9 +86,7 @@ def write_folder(results: Results) -> None:
         write_text(folder / PAGE, summary_page(summary))
         write_text(folder / SUMMARY_SCHEMA, as_text(summary_schema()))
         frame = estimates(summary)
-        unfinished = folder / f".{ESTIMATES}.parquet.unfinished"
-        frame.write_parquet(unfinished)
-        unfinished.replace(folder / f"{ESTIMATES}.parquet")
+        write_parquet(folder / f"{ESTIMATES}.parquet", frame)
         write_text(folder / f"{ESTIMATES}.csv", frame.write_csv())
     write_text(folder / README, readme(results))
     with contextlib.suppress(FileNotFoundError):
@@ -91,19 +103,15 @@ def estimates(summary: Summary) -> polars.DataFrame:
     for each in summary.contenders:
         told = dict.fromkeys([*each.metrics, *each.spread])
         for name in told:
-            spread = each.spread.get(name) if summary.study.repetitions else None
-            interval = None if summary.study.repetitions else each.metrics.get(name)
-            if spread is not None:
-                around = spread.standard_deviation
-                ends = (None, None) if around is None else (spread.mean - around, spread.mean + around)
-                figure = (spread.mean, *ends, None)
-            elif interval is not None:
-                figure = (interval.value, interval.low, interval.high, interval.confidence)
-            else:
+            found, interval = shown_of(summary, each, name), each.metrics.get(name)
+            if found is None:
                 continue
-            unit, words = _unit_and_words(name, summary)
+            confidence = None if found.is_mean or interval is None else interval.confidence
+            figure = (found.value, found.low, found.high, confidence)
+            known = known_metric(name, summary.study.counters)
+            unit = known.unit if known else ""
             who = (each.name, each.base, each.sweep, each.point, each.design)
-            rows.append((*who, name, words, unit, *figure, each.blocks, each.scaled.get(name)))
+            rows.append((*who, name, words_of(name), unit, *figure, each.blocks, each.scaled.get(name)))
     schema = {
         "contender": polars.String, "base": polars.String, "sweep": polars.String, "point": polars.String,
         "design": polars.String, "metric": polars.String, "words": polars.String, "unit": polars.String,
@@ -124,14 +132,6 @@ ESTIMATE_COLUMNS = (
     ("blocks", "accepted blocks in which the trial was valid"),
     ("counted_share", "of an extrapolated figure: the least share of the time in which it was counted"),
 )
-
-
-def _unit_and_words(name: str, summary: Summary) -> tuple[str, str]:
-    try:
-        found = metric(name, summary.study.counters)
-    except KeyError:
-        return "", name.replace("_", " ")
-    return found.unit, found.words
 
 
 # The README -------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from thunderherd import (
 from thunderherd.answer import answer
 from thunderherd.at_a_glance import machine_in_short, weighty
 from thunderherd.bounds_view import bounds_in_words
+from thunderherd.chart_files import vega_lite_version
 from thunderherd.charts import (
     NamedChart,
     block_charts,
@@ -34,10 +35,10 @@ from thunderherd.charts import (
     latency_charts,
     main_charts,
     sweep_charts,
-    vega_lite_version,
 )
 from thunderherd.crossover_words import sentences
 from thunderherd.figures import (
+    BETWEEN,
     interval_span,
     interval_value,
     main_of,
@@ -102,9 +103,9 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "beside": printable("; ".join(summary.study.remarks)),
         "heading": tables.heading_of(summary),
         "has_control": shows_process_control(summary),
-        "rows": tables.study_rows(summary, between=" to "),
+        "rows": tables.study_rows(summary, between=BETWEEN),
         "more": _more_rows(summary),
-        "pairs": tables.pair_rows(summary, between=" to "),
+        "pairs": tables.pair_rows(summary, between=BETWEEN),
         "pairs_legend": tables.pairs_legend(summary),
         "legend": tables.legend(summary),
         "notes": tables.table_notes(summary).texts,
@@ -129,11 +130,11 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "charts": main,
         "sweeps": sweeps,
         "sweeps_legend": matrices.sweeps_legend(summary),
-        "main_further": matrices.main_further(summary, between=" to "),
+        "main_further": matrices.main_further(summary, between=BETWEEN),
         "main_runs": repeated_runs.main_runs(summary),
         "counted_title": printable(paper_counters_matrix.counted_title(summary)),
-        "counted": paper_counters_matrix.counted_matrices(summary, between=" to "),
-        "counter_tables": counter_tables.counter_tables(summary, between=" to "),
+        "counted": paper_counters_matrix.counted_matrices(summary, between=BETWEEN),
+        "counter_tables": counter_tables.counter_tables(summary, between=BETWEEN),
         "counter_tables_legend": counter_tables.counters_legend(summary),
         "perf_stats": perf_stats(summary),
         "perf_stats_legend": perf_stat_legend(summary),
@@ -202,8 +203,8 @@ def _sweep(summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], pr
         about=_about(summary, sweep) + _not_drawn(sweep, missing),
         charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours)],
         crossover=[printable(each) for each in sentences(summary, sweep)],
-        matrices=matrices.sweep_matrices(summary, sweep, between=" to "),
-        slopes=slope_matrix(summary, sweep, between=" to "),
+        matrices=matrices.sweep_matrices(summary, sweep, between=BETWEEN),
+        slopes=slope_matrix(summary, sweep, between=BETWEEN),
         runs=repeated_runs.sweep_runs(summary, sweep),
         why=why_lines(summary, sweep),
     )

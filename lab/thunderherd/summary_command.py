@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from thunderherd.run_options import ResultsDirectory
 
 __all__ = ["summary"]
 
 
 def summary(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")],
+    directory: ResultsDirectory,
     write: Annotated[
         bool,
         typer.Option(

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
-from thunderherd.drawing import colours_of, dressed, heading
-from thunderherd.figures import Unit, extrapolated, not_offered, number, printable, words_of
+from thunderherd.drawing import NARROW, SHAPES, WIDE, colours_of, dressed, heading
+from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
@@ -32,17 +32,7 @@ SAME_SIZE = 4.0
 HERE, PAPER, RUN = "this machine", "the paper", "a run"
 Concatenated = TypeVar("Concatenated", alt.VConcatChart, alt.HConcatChart)
 
-SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "triangle-down",
-    "cross",
-    "triangle-right",
-    "triangle-left",
-)
-WIDE, SMALL, NARROW = 880, 350, 250
+SMALL = 350
 HEIGHT, SMALL_HEIGHT = 300, 190
 LEGEND_WIDTH = 26
 """Pixels of a symbol of the legend; a letter has about 6.5 more."""
@@ -78,7 +68,7 @@ def sweep_chart(
     unit = unit_for(
         summary, drawn, (shown_of(summary, each, drawn) for each in at_points(summary, sweep).values())
     )
-    title = _sentence(caption_of(drawn, unit))
+    title = capital(caption_of(drawn, unit))
     over = counted_over(summary, drawn, at_points(summary, sweep).values())
     known_of_ours = [*([over] if over else []), *sweep.remarks]
     if said := extrapolated(each.scaled.get(drawn) for each in at_points(summary, sweep).values()):
@@ -138,7 +128,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
             continue
         row = _row(base, point, numbers[point], HERE)
         text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
-        interval = figure.span(unit, digits, " to ") or "one run"
+        interval = figure.span(unit, digits, BETWEEN) or "one run"
         rows.append(
             row
             | {"value": unit.of(figure.value), "low": unit.of(figure.low), "high": unit.of(figure.high)}
@@ -213,7 +203,7 @@ def _title_of_paper(name: str, theirs: str, ours: Unit) -> str:
     """What the source's figures are of: `Requests per second (req/s), as the source has it`."""
     # Where our unit says per what, the source's may be per something else.
     words = words_of(name).partition(" per ")[0] if " per " in ours.name else words_of(name)
-    return f"{_sentence(words)}{f' ({printable(theirs)})' if theirs else ''}, as the source has it"
+    return f"{capital(words)}{f' ({printable(theirs)})' if theirs else ''}, as the source has it"
 
 
 def _common_note(figures: Sequence[PaperFigure]) -> list[str]:
@@ -234,10 +224,6 @@ def _reach(rows: Sequence[dict[str, Any]]) -> list[float]:
     """From zero to all that is drawn: given, so that the axis stays when a contender is hidden."""
     reached = [each for row in rows for each in (row["value"], row["low"], row["high"]) if each is not None]
     return [min([0.0, *reached]), max([0.0, *reached]) or 1.0]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 # Panels -----------------------------------------------------------------------------------------------------

@@ -10,18 +10,19 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from thunderherd.errors import UserError
+from thunderherd.run_options import ResultsDirectory, chosen_format, write_output
 
 if TYPE_CHECKING:
     from thunderherd.grids import NamedTable
 
 __all__ = ["table"]
 
-FORMATS = ("text", "markdown", "latex", "csv")
-ENDINGS = {"txt": "text", "md": "markdown", "tex": "latex", "csv": "csv"}
+FORMATS = {"txt": "text", "md": "markdown", "tex": "latex", "csv": "csv"}
+"""By the endings of their files."""
 
 
 def table(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory that a run has written.")],
+    directory: ResultsDirectory,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="One table; a format without a name: the first.")
     ] = None,
@@ -49,7 +50,7 @@ def table(
             raise UserError(
                 f"table: {option} belongs to the tables as printed; here its name does: {option[2:]}"
             )
-    chosen = _format(form, output)
+    chosen = chosen_format("table", form, output, FORMATS, "text")
 
     from thunderherd.named_tables import all_tables
 
@@ -65,21 +66,12 @@ def table(
         from thunderherd.study_file import unknown
 
         raise UserError(f"table: {unknown('table', name, list(found))}")
-    if chosen == "text" and output is None:
+    if output is not None:
+        write_output("table", output, _text(found[name], chosen, summary.study.name).encode())
+    elif chosen == "text":
         _print(found[name], sys.stdout)
     else:
-        _write(_text(found[name], chosen, summary.study.name), output)
-
-
-def _format(typed: str | None, output: Path | None) -> str:
-    """What was typed, else what the file's ending says, else plain text."""
-    ending = ENDINGS.get(output.suffix[1:].lower()) if output is not None else None
-    found = typed or ending or "text"
-    if found not in FORMATS:
-        raise UserError(f"table: --format {found}; allowed: {', '.join(FORMATS)}")
-    if typed and ending and ending != typed:
-        raise UserError(f"table: --format {typed} and --output {output} contradict each other; leave one out")
-    return found
+        sys.stdout.write(_text(found[name], chosen, summary.study.name))
 
 
 def _text(table: NamedTable, form: str, study: str) -> str:
@@ -115,16 +107,3 @@ def _print(table: NamedTable, stream: IO[str]) -> None:
         for note in section.notes:
             prose(console, note)
         console.print()
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.write(text)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            f"table: {output} cannot be written: {error.strerror}; choose another place with --output"
-        ) from None
-    print(output)

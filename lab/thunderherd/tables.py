@@ -22,6 +22,7 @@ from thunderherd.counter_tables import asks_for_counters
 from thunderherd.counting_cost_words import about_metrics, cost_lines
 from thunderherd.figures import (
     ABSENT,
+    capital,
     count,
     estimator,
     extrapolated,
@@ -233,7 +234,7 @@ def main_caption(summary: Summary) -> str:
         return per_connections(summary)
     figures = [shown_of(summary, each, name) for each in main_of(summary)]
     caption = caption_of(name, unit_for(summary, name, figures))
-    return f"{caption[:1].upper()}{caption[1:]}; {summary.study.better} is better"
+    return f"{capital(caption)}; {summary.study.better} is better"
 
 
 def per_connections(summary: Summary) -> str:

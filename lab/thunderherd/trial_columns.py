@@ -8,12 +8,11 @@ from typing import Literal
 
 from thunderherd.metrics import METRICS, in_order, metric
 from thunderherd.noise_form import SOFTIRQ_RATES
+from thunderherd.records import WORKERS
 
-__all__ = ["LISTS", "WORKERS", "Column", "Kind", "trial_columns"]
+__all__ = ["LISTS", "Column", "Kind", "trial_columns"]
 
 Kind = Literal["text", "whole", "real", "true or false", "list of real", "list of whole"]
-
-WORKERS = "worker_connections"
 
 
 @dataclass(frozen=True)

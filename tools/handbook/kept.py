@@ -131,11 +131,6 @@ def _read(path: Path) -> KeptFigures:
         raise UserError(f"{path}: {error}; make it again: make records PARTS={path.parent.name}") from None
 
 
-def kept_of(study: str, root: Path = ROOT) -> Kept | None:
-    """The newest record of a study; None: there is none."""
-    return next((each for each in kept_studies(root) if each.figures.study == study), None)
-
-
 def kept_calls(root: Path = ROOT) -> tuple[Path, dict[str, Any]] | None:
     """The newest counts of system calls, and their file below the root; None: there are none."""
     files = [path for path in sorted((root / FOLDER).glob(f"*/{CALLS}")) if DATE.fullmatch(path.parent.name)]

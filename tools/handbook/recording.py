@@ -25,12 +25,25 @@ from handbook.kept import (
     KeptTable,
 )
 from handbook.markdown import fenced, page, plain, table
+from thunderherd.chart_files import as_file
 from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
-from thunderherd.figures import ABSENT, main_of, number
+from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
-from thunderherd.results import load
+from thunderherd.results import (
+    COUNTED,
+    EXTRAPOLATED,
+    LIMITS,
+    PROFILES,
+    RUN,
+    SUMMARY,
+    TRIALS,
+    UNAVAILABLE,
+    WITH_COUNTERS,
+    WITHOUT_COUNTERS,
+    load,
+)
 from thunderherd.tables import main_caption, make_console, print_study, study_rows
 
 FORM = 1
@@ -38,17 +51,10 @@ FORM = 1
 MOST_BYTES = 1024 * 1024
 """Of an archive: what makes it larger is left out, and the README says so."""
 
-ALWAYS = ("run.json", "summary.json", "limits.jsonl")
-RAW = "trials.jsonl"
+ALWAYS = (RUN, SUMMARY, LIMITS)
+RAW = TRIALS
 IN_PLACE_OF_RAW = "trials.parquet"
-IF_THERE_IS_ROOM = (
-    "counted.jsonl",
-    "with_counters.jsonl",
-    "without_counters.jsonl",
-    "profiles.jsonl",
-    "unavailable.csv",
-    "extrapolated.csv",
-)
+IF_THERE_IS_ROOM = (COUNTED, WITH_COUNTERS, WITHOUT_COUNTERS, PROFILES, UNAVAILABLE, EXTRAPOLATED)
 
 COLUMNS = 120
 LONGEST_RUN_SECONDS = 3600
@@ -128,7 +134,7 @@ def _main(summary: Summary) -> KeptTable:
     return KeptTable(
         sweep=None,
         title=study.title,
-        caption=_capital(main_caption(summary).partition(";")[0]),
+        caption=capital(main_caption(summary).partition(";")[0]),
         better=study.better,
         remarks=tuple(study.remarks),
         rows=tuple(rows),
@@ -155,7 +161,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> KeptTable:
     return KeptTable(
         sweep=sweep.name,
         title=sweep.title,
-        caption=_capital(caption_of(metric, unit)),
+        caption=capital(caption_of(metric, unit)),
         better=sweep.better,
         remarks=tuple(sweep.remarks),
         rows=tuple(rows),
@@ -195,10 +201,6 @@ def _pair(pair: PairSummary) -> KeptPair:
     )
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _machine(machine: Mapping[str, Any]) -> str:
     """`2 CPUs (AMD EPYC), Linux 6.18.44, Debian GNU/Linux 12 (bookworm)`."""
     cpu = machine["cpu"]
@@ -231,15 +233,8 @@ def _wanted(summary: Summary) -> list[NamedChart]:
 
 
 def _chart(chart: NamedChart, folder: Path) -> KeptChart:
-    import vl_convert
-
-    from thunderherd.charts import vega_lite_version
-
-    specification = chart.specification()
-    specification["background"] = specification.setdefault("config", {})["background"] = "#ffffff"
     file = f"{chart.name}.svg"
-    drawn = vl_convert.vegalite_to_svg(specification, vl_version=vega_lite_version())
-    (folder / file).write_text(str(drawn), encoding="utf-8")
+    (folder / file).write_bytes(as_file(chart.specification(), "svg"))
     return KeptChart(name=chart.name, title=chart.title, file=file)
 
 

@@ -1,0 +1,52 @@
+"""A chart as a file of its own, on white: SVG, PNG, PDF, or Vega-Lite's JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import altair
+import vl_convert
+
+__all__ = ["FORMATS", "as_file", "vega_lite_version", "write_pictures"]
+
+FORMATS = ("svg", "png", "pdf", "json")
+
+PNG_SCALE = 2.0
+"""Pixels for each of the chart's own: sharp in print."""
+
+WHITE = "#ffffff"
+"""A page has a ground of its own, a file has not."""
+
+
+def as_file(specification: dict[str, Any], form: str) -> bytes:
+    """What a file of one of `FORMATS` holds of a chart, whose specification is Vega-Lite's, with its data.
+    Raises ValueError for another format."""
+    config = {**specification.get("config", {}), "background": WHITE}
+    chart = {**specification, "background": WHITE, "config": config}
+    version = vega_lite_version()
+    if form == "svg":
+        return str(vl_convert.vegalite_to_svg(chart, vl_version=version)).encode()
+    if form == "png":
+        return bytes(vl_convert.vegalite_to_png(chart, vl_version=version, scale=PNG_SCALE))
+    if form == "pdf":
+        return bytes(vl_convert.vegalite_to_pdf(chart, vl_version=version))
+    if form == "json":
+        return json.dumps(chart, indent=1).encode()
+    raise ValueError(f"a chart's file is one of {', '.join(FORMATS)}, got {form}")
+
+
+def write_pictures(specification: dict[str, Any], directory: Path, name: str) -> list[Path]:
+    """Writes NAME.svg and NAME.png; returns the files."""
+    files = [directory / f"{name}.{form}" for form in ("svg", "png")]
+    for file in files:
+        file.write_bytes(as_file(specification, file.suffix[1:]))
+    return files
+
+
+def vega_lite_version() -> str:
+    """Altair's Vega-Lite as vl-convert names it: `v6.4.1` is its 6.4."""
+    wanted = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    offered = vl_convert.get_vegalite_versions()
+    return wanted if wanted in offered else str(offered[-1])
