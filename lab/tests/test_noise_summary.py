@@ -156,8 +156,10 @@ def test_of_many_cpus_the_busiest_are_shown(small_study: Study) -> None:
 def test_the_report_has_it(small_study: Study, recorded: bool) -> None:
     html = render(summary_of(small_study, recorded=recorded))
     section = html.partition('<section id="noise">')[2].partition("</section>")[0]
-    assert section.count('<td class="name">') == 3
-    assert "<th>Contender</th>" in section and ">Retransmitted</th>" in section, "as in the terminal"
+    assert section.count('<th scope="row" class="who name">') == 3
+    assert '<th scope="col">Contender</th>' in section and ">Retransmitted</th>" in section, (
+        "as in the terminal"
+    )
     assert ("0: 100" in section) == recorded
     assert ("are missing" in section) != recorded
 

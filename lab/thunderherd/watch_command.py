@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from thunderherd.followed import Followed
     from thunderherd.live_view import LiveView, PlainView
     from thunderherd.records import TrialRecord
+    from thunderherd.run_plan import Plan
     from thunderherd.study import Study
 
 __all__ = ["watch"]
@@ -68,13 +69,13 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
     """Looks until the run ends."""
     from thunderherd.figures import count
     from thunderherd.live_view import LiveView
-    from thunderherd.run_plan import next_in_block, plan
+    from thunderherd.run_plan import next_in_block
 
     view.begins(followed.new_trials())
     if not isinstance(view, LiveView):
         study, there = followed.study, count(len(followed.trials), "trial")
         view.say(f"{study.name} ({study.size}), seed {followed.seed}: {there} so far")
-    told, planned = None, None
+    told, planned = None, _planned(followed, view)
     began, starting = time.monotonic(), time.process_time()
     # Asked before the lines are read: what a run wrote before it ended is seen.
     running = True
@@ -86,14 +87,8 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
             view.trial_ends(trial)
             if next_in_block(followed.study, followed.seed, trial.block, so_far) is None:
                 view.block_ends(trial.block, last_of_block(so_far, trial.block), "")
-        if new or planned is None:
-            planned = plan(followed.study, followed.trials)
-            view.plan(planned.blocks, planned.trials_left)
-            if planned.number is not None:
-                following = next_in_block(followed.study, followed.seed, planned.number, followed.trials)
-                if following is not None:
-                    names = len(followed.study.contenders)
-                    view.trial_begins(planned.number, following.contender, following.position, names)
+        if new:
+            planned = _planned(followed, view)
         if planned.number is None and (apart := followed.apart()) != told and running:
             view.say(f"trials of their own: {apart or 'begin'}")
             told = apart
@@ -106,6 +101,20 @@ def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
             view.draw()
         if running:
             time.sleep(SECONDS)
+
+
+def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
+    """What is still to come by what is there, told to the view: a block's line has their number."""
+    from thunderherd.run_plan import next_in_block, plan
+
+    planned = plan(followed.study, followed.trials)
+    view.plan(planned.blocks, planned.trials_left)
+    if planned.number is not None:
+        following = next_in_block(followed.study, followed.seed, planned.number, followed.trials)
+        if following is not None:
+            names = len(followed.study.contenders)
+            view.trial_begins(planned.number, following.contender, following.position, names)
+    return planned
 
 
 def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecord]:
