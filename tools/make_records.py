@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -51,15 +52,18 @@ def main(arguments: list[str]) -> int:
     if not DATE.fullmatch(given.date):
         parser.error(f"--date {given.date}? allowed: a day such as {date.today().isoformat()}")
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="thunderherd-records-") as scratch:
-        for directory in given.directories:
-            failed += not _tried(partial(_kept, directory, given.date))
-        for part in parts:
-            if part == SYSTEM_CALLS:
-                failed += not _tried(partial(_count, given.date))
-                continue
-            options = [word for each in given.overrides for word in ("--set", each)]
-            failed += not _tried(partial(_run, part, given.seed, Path(scratch) / part, options, given.date))
+    scratch = Path(tempfile.mkdtemp(prefix="thunderherd-records-"))
+    for directory in given.directories:
+        failed += not _tried(partial(_kept, directory, given.date))
+    for part in parts:
+        if part == SYSTEM_CALLS:
+            failed += not _tried(partial(_count, given.date))
+            continue
+        options = [word for each in given.overrides for word in ("--set", each)]
+        failed += not _tried(partial(_run, part, given.seed, scratch / part, options, given.date))
+    if not failed:
+        # What failed says where its trials are, to go on with them.
+        shutil.rmtree(scratch)
     (ROOT / FOLDER / "README.md").write_text(contents(), encoding="utf-8")
     print("type `make docs` to have the pages follow")
     return 1 if failed else 0

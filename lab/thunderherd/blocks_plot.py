@@ -105,11 +105,12 @@ def blocks_chart(
 
 
 def _upright(ratios: Sequence[float]) -> tuple[alt.Y, float, float]:
-    """The axis of ratios and its ends: logarithmic where they are far apart."""
+    """The axis of ratios and its ends: logarithmic where they are far apart and none is zero, as a trial's is
+    that used less CPU time than its clock tells."""
     bottom, top = min(0.95, *ratios) / 1.02, max(1.05, *ratios) * 1.02
     axis = {"grid": True, "tickCount": 5, "format": FIGURES}
     scale: dict[str, Any] = {"domain": [bottom, top], "nice": False, "clamp": True}
-    if top > FAR_APART * bottom:
+    if top > FAR_APART * bottom > 0:
         scale["type"] = "log"
         axis = {"grid": True, "values": decade_ticks(bottom, top), "format": FIGURES}
     return alt.Y("ratio:Q", title="times the usual", scale=scale, axis=axis), bottom, top
