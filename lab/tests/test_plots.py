@@ -14,7 +14,7 @@ import vl_convert
 from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
-from thunderherd import drawing, plots
+from thunderherd import drawing, live_charts, plots
 from thunderherd.records import PaperFigure, Summary
 
 NARROW = [False, True]
@@ -261,3 +261,7 @@ def test_designs_that_nobody_has_heard_of_have_colours() -> None:
     assert colours[own[0]["name"]] == drawing.FAMILIES[""][0]
     assert colours[own[1]["name"]] == drawing.FAMILIES["fork"][0]
     assert set(colours) == {each.base for each in study.contenders}, "even when there are more than colours"
+
+
+def test_every_shape_of_a_mark_has_its_letter_beside_a_legend_that_can_be_clicked() -> None:
+    assert list(live_charts.GLYPHS) == list(drawing.SHAPES)

@@ -64,7 +64,7 @@ def _in_words(found: MergedLoads) -> Iterator[str]:
     for name, values in found.differing.items():
         yield f"not alike in all: {name} ({', '.join(map(str, values))})"
     if found.valid is not None:
-        yield "valid: every load kept its schedule" if found.valid else "NOT VALID:"
+        yield "valid: every load says so of itself" if found.valid else "NOT VALID:"
     yield from found.reasons
 
 
