@@ -208,7 +208,7 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
         command.args(["load", workload, "--connect", &format!("127.0.0.1:{port}")]);
         one_line(&run(command.args(options.split_whitespace())), 2, words);
     };
-    refused("bytes", "--load open", &["ends by time", "--milliseconds"]);
+    refused("bytes", "--load open --milliseconds 0", &["--milliseconds", "1 to 86400000"]);
     for rate in ["0", "-1", "10000001", "1000000000000", "fast"] {
         let options = format!("--load open --milliseconds 10 --rate {rate}");
         refused("bytes", &options, &["--rate", rate, "1 to 10000000"]);

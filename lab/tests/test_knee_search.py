@@ -56,6 +56,14 @@ def test_both_studies_can_be_run(offered: Catalogue, tmp_path: Path) -> None:
     assert study.measure.overload == "counts"
 
 
+def test_event_loops_need_no_worker_for_each_connection(offered: Catalogue) -> None:
+    designs = ("reuseport", "prefork_dynamic", "prethread")
+    text = knee_study(asked(*designs, rates="1k..9k", clients=300), offered, None)
+    assert [each.get("settings", {}) for each in tomllib.loads(text)["contenders"]] == [
+        {}, {"maximum_workers": 300}, {"pool": 300},
+    ]  # fmt: skip
+
+
 def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
     def milliseconds(**more: Any) -> int:
         text = knee_study(asked("epoll", rates="100..1000", **more), offered, None)
@@ -90,7 +98,13 @@ def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
         ({"rates": "1k..9k", "designs": ("epoll", "epoll")}, "epoll is given twice"),
         (
             {"rates": "1k..9k", "designs": ("design=prefork,pool=5",)},
-            "64 connections are kept, and 5 workers",
+            "64 connections are kept, and prefork serves 5 at a time: nobody would answer the others; give "
+            "pool = 64, or fewer clients, or connections = per_request",
+        ),
+        (
+            {"rates": "1k..9k", "designs": ("iterative",)},
+            "64 connections are kept, and iterative serves 1 at a time: nobody would answer the others; give "
+            "fewer clients",
         ),
     ],
 )

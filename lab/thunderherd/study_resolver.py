@@ -197,7 +197,7 @@ class Resolver:
         if self.whole:
             loads = [(each, made.settings, made.load.told) for each, made in resolved]
             checks.check_agreements(loads, self.catalogue, self.problems)
-            check_loads([(each, made.load) for each, made in resolved], self.catalogue, self.problems)
+            check_loads(resolved, self.catalogue, self.problems)
 
     def _check_ports(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
         """Whether this machine has the ports that each contender's clients take, and runs anything at all."""
