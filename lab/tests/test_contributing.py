@@ -99,7 +99,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TESTS = ("--lib", "--test", "conformance", "--test", "moving_bytes")
+TESTS = ("--lib", "--test", "conformance", "--test", "engine")
 """What the new entries are tested by: of all the tests there, those that go through the registries."""
 
 WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
@@ -229,7 +229,7 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
         ),
         (("--test", "conformance"), ("prefork_flock::ping",)),
         # Every load asks every workload, by every primitive.
-        (("--test", "moving_bytes"), ("every_client_asks_with_every_primitive_that_fits",)),
+        (("--test", "engine"), ("moving_bytes::every_client_asks_with_every_primitive_that_fits",)),
     ],
     ids=["primitives", "conformance", "moving_bytes"],
 )
