@@ -3,6 +3,7 @@
 // Every test program takes what it needs of this, and none takes all.
 #![allow(dead_code)]
 
+pub mod asking;
 pub mod both_ends;
 pub mod client;
 pub mod crowd;
