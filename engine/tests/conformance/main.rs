@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asking;
 mod clients;
 mod draining;
 mod primitives;
@@ -52,6 +53,7 @@ fn trials() -> Vec<Trial> {
         );
     }
     let mut trials = draining::trials();
+    trials.extend(asking::trials(&catalogue));
     for design in &designs.iter().flat_map(variants).collect::<Vec<_>>() {
         if design["available"] == false {
             trials.push(not_available(design));

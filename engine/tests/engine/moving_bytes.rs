@@ -1,12 +1,13 @@
-//! Primitives on the client's end, of every workload and under every load, over real sockets; what does not fit is refused;
-//! limits of users, policies of machines, completions that come late.
+//! Primitives over real sockets: large replies, limits of users, policies of machines, completions that come late; and what
+//! the matrix says of them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::support::asking::{ask, completes, completions_are_complete, list};
 use crate::support::both_ends::{name, number};
 use crate::support::client::Client;
 use crate::support::server::Server;
@@ -14,110 +15,9 @@ use crate::support::{
     PATIENCE, Unprivileged, catalogue, engine, eventually, one_line, process, protocol, run, seccomp,
 };
 
-fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value[key].as_array().unwrap_or_else(|| panic!("no list {key}"))
-}
-
-fn option(primitive: &Value) -> &'static str {
-    if primitive["moves"] == "out" { "--primitive" } else { "--receive" }
-}
-
-/// Whether each of its sends ends in a completion.
-fn completes(primitive: &&Value) -> bool {
-    primitive["completes"] == true
-}
-
-/// Why a primitive does not fit this load, or the client's end of this workload.
-fn hole<'a>(holes: &'a [Value], primitive: &Value, load: &Value, workload: &Value) -> Option<&'a str> {
-    let fits = |hole: &&Value| {
-        let of_client = hole["workload"] == workload["name"] && hole["end"] == "client";
-        hole["primitive"] == primitive["name"] && (hole["load"] == load["name"] || of_client)
-    };
-    holes.iter().find(fits).map(|hole| hole["reason"].as_str().unwrap())
-}
-
-/// Whether a load makes its requests by a schedule: then their number is not known beforehand.
-fn by_schedule(load: &Value) -> bool {
-    list(load, "requests").is_empty()
-}
-
-/// A few requests of a load, whose replies all come and are right; of each of its clients five, and of whatever else their
-/// number is a multiple of, as the load says itself, two. By a schedule some twenty, too few to judge how it was kept.
-fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
-    let numbers: Vec<(String, u64)> = match list(load, "requests").split_last() {
-        Some((each, others)) => {
-            let name = |setting: &Value| setting.as_str().unwrap().replace('_', "-");
-            others.iter().map(|other| (name(other), 2)).chain([(name(each), 5)]).collect()
-        }
-        None => vec![("rate".to_owned(), 200), ("milliseconds".to_owned(), 100)],
-    };
-    let connect = format!("127.0.0.1:{port}");
-    let mut command = engine();
-    command.args(["load", workload, "--json", "--connect", &connect, "--load", name(load)]).args(options);
-    for (setting, number) in &numbers {
-        command.arg(format!("--{setting}={number}"));
-    }
-    let ran = run(&mut command);
-    // Whether a busy machine let it keep its schedule is no matter here: what comes must be right.
-    let was_late =
-        by_schedule(load) && ran.errors.ends_with("the load did not keep its schedule, so the result is not valid\n");
-    assert!(was_late || (ran.status, ran.errors.as_str()) == (Some(0), ""), "{command:?}: {ran:?}");
-    // Before it a load that ends by time prints its marks.
-    let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
-    let asked = number(&line["tally"]["requests"]);
-    let requests = if by_schedule(load) { asked.max(1) } else { numbers.iter().map(|(_, number)| number).product() };
-    assert_eq!((asked, &line["tally"]["errors"]), (requests, &json!({})), "{line}");
-    line
-}
-
 /// What is listed of a load.
 fn load<'a>(catalogue: &'a Value, wanted: &str) -> &'a Value {
     list(catalogue, "loads").iter().find(|load| name(load) == wanted).unwrap_or_else(|| panic!("no load {wanted}"))
-}
-
-#[test]
-fn every_client_asks_with_every_primitive_that_fits() {
-    let catalogue = catalogue();
-    let (mut asked, mut refused) = (0, 0);
-    for workload in list(&catalogue, "workloads") {
-        let brief = protocol::of(name(workload)).brief;
-        let mut server = Server::start("epoll", name(workload), brief.server);
-        for load in list(&catalogue, "loads") {
-            for primitive in list(&catalogue, "primitives") {
-                let by = [option(primitive), name(primitive)];
-                if let Some(reason) = hole(list(&catalogue, "holes"), primitive, load, workload) {
-                    let connect = ["--connect", "127.0.0.1:1", "--load", name(load)];
-                    let ran = run(engine().args(["load", name(workload)]).args(connect).args(by));
-                    one_line(&ran, 2, &[reason, "list --matrix"]);
-                    refused += 1;
-                } else if by_schedule(load) && workload["measured_by"] != "requests" {
-                    // A request takes as long as the load: there is nothing to schedule.
-                } else if primitive["available"] == true {
-                    let before = server.snapshot()["tally"]["bytes_received"].clone();
-                    let line = ask(server.port, name(workload), load, &[&by[..], brief.load].concat());
-                    let sent = number(&line["tally"]["bytes_sent"]);
-                    server.snapshot_when("all bytes of the client have come", |snapshot| {
-                        number(&snapshot["tally"]["bytes_received"]) == number(&before) + sent
-                    });
-                    completions_are_complete(primitive, &line["tally"]);
-                    assert_eq!(line[if by[0] == "--receive" { "receive" } else { "primitive" }], by[1], "{line}");
-                    asked += 1;
-                } else {
-                    println!("{} is left out: {}", by[1], primitive["reason"]);
-                }
-            }
-        }
-        server.stop().is_good();
-    }
-    assert!(asked > 100 && refused > 10, "{asked} asked, {refused} refused");
-}
-
-/// A request is a send at least, and all completions have been seen when the load ends; loopback copies all of them.
-fn completions_are_complete(primitive: &Value, tally: &Value) {
-    let [completions, copied] = [&tally["completions"], &tally["completions_copied"]].map(number);
-    let sends = number(&tally["requests"])..=number(&tally["send_calls"]);
-    let expected = if completes(&primitive) { sends } else { 0..=0 };
-    assert!(expected.contains(&completions) && copied == completions, "{primitive}: {tally}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 // Two test programs take what they need of this: clients and protocols are mostly conformance's.
 #![allow(dead_code)]
 
+pub mod asking;
 pub mod both_ends;
 pub mod client;
 pub mod crowd;
