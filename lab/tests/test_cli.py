@@ -459,7 +459,7 @@ def test_no_command_shows_the_help() -> None:
     assert "Usage: thunderherd" in done.stdout
 
 
-HEAVY = {"polars", "altair", "numpy", "scipy", "jinja2", "vl_convert"}
+HEAVY = {"polars", "numpy", "scipy", "jinja2", "vl_convert"}
 
 
 @pytest.mark.parametrize(

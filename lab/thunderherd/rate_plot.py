@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import altair as alt
-
 from thunderherd.axes import FIGURES
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, inline
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading
 from thunderherd.figures import number, printable, words_of
 from thunderherd.matrices import at_points, digits_for, shown_of, unit_for
 from thunderherd.open_loop import is_latency
 from thunderherd.records import Summary, SweepSummary
+from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["over_rate", "rate_chart"]
 
@@ -27,9 +26,7 @@ def over_rate(summary: Summary) -> list[SweepSummary]:
     return alike if len(alike) > 1 else []
 
 
-def rate_chart(
-    summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
-) -> alt.LayerChart:
+def rate_chart(summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None) -> Chart:
     """Both axes logarithmic; a design has no mark at a rate of which it has no figure. `colours`: of
     contenders, by base; those of the run alone if not given."""
     sweeps = over_rate(summary)
@@ -59,25 +56,24 @@ def rate_chart(
     ]  # fmt: skip
     bases = list(dict.fromkeys(base for base, _ in figures))
     colours = colours or colours_of(summary)
-    x = alt.X(
+    x = field(
         "rate:Q", title=label, scale={"type": "log", "nice": False}, axis={"format": FIGURES, "tickCount": 8}
     )
-    y = alt.Y("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
-    colour = alt.Color(
+    y = field("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
+    colour = field(
         "name:N",
         scale={"domain": [printable(base) for base in bases], "range": [colours[base] for base in bases]},
         legend={"title": None, "orient": "top"},
     )
-    base = alt.Chart(inline(rows)).encode(x=x, color=colour)
+    base: Chart = {"x": x, "color": colour}
+    low, told = field("low:Q", title=unit.name), field("spoken:N")
     layers = [
-        base.mark_rule(strokeWidth=1.6, opacity=0.6).encode(y=alt.Y("low:Q", title=unit.name), y2="high:Q"),
-        base.mark_line(strokeWidth=1.4).encode(y=y),
-        base.mark_point(filled=True, size=50, opacity=1).encode(
-            y=y, description="spoken:N", tooltip="spoken:N"
-        ),
+        layer(mark("rule", strokeWidth=1.6, opacity=0.6), **base, y=low, y2="high"),
+        layer(mark("line", strokeWidth=1.4), **base, y=y),
+        layer(mark("point", filled=True, size=50, opacity=1), **base, y=y, description=told, tooltip=told),
     ]
     width = NARROW if narrow else WIDE
     is_mean = any(each.is_mean for each in figures.values())
     around = "means of runs, upright lines a standard deviation" if is_mean else "upright lines are intervals"
     title = heading(f"{words_of(metric)} over rate", [around], width)
-    return dressed(alt.LayerChart(layer=layers).properties(width=width, height=HEIGHT, title=title))
+    return dressed(layered(layers, rows, width=width, height=HEIGHT, title=title))
