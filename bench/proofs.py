@@ -30,9 +30,8 @@ SECONDS = {"freeze": 48.0, "delay": 86.0, "queue": 62.0}
 """Of an attempt at full length."""
 STEAL_PERCENT = {"freeze": 1.0, "delay": 1.0, "queue": 0.05}
 """What may be stolen from the machine beside an attempt. Stolen time comes in pauses of some milliseconds,
-each of which makes a queue: a share s in pauses of length d adds s d / 2 (1 - utilisation) to the mean latency.
-At a utilisation of 0.7 and 10 ms that are 8 µs for 0.05 %, of the 28 µs that the mean may be off by, and 170 µs
-for 1 %."""
+each of which makes a queue: a share s in pauses of length d adds s d / 2 (1 - utilisation) to the mean. At a
+utilisation of 0.7 and 10 ms that are 8 µs for 0.05 %, of the 28 µs that it may be off by, and 170 for 1 %."""
 LOOK_SECONDS = 0.5
 """How long the machine is looked at before an attempt: what is busy now spares the attempt."""
 
