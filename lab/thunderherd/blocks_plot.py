@@ -12,7 +12,7 @@ import altair as alt
 
 from thunderherd.axes import FIGURES, decade_ticks
 from thunderherd.block_order import COUNTS, KEPT, TrialSeen
-from thunderherd.drawing import INK, MUTED, NARROW, SHAPES, WIDE, colours_of, dressed, heading, inline
+from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, inline, shapes_of
 from thunderherd.figures import number, printable
 from thunderherd.records import Summary
 
@@ -83,10 +83,7 @@ def blocks_chart(
             ),
             shape=alt.Shape(
                 "name:N",
-                scale={
-                    "domain": names,
-                    "range": [SHAPES[place % len(SHAPES)] for place in range(len(names))],
-                },
+                scale={"domain": names, "range": shapes_of(names)},
                 legend=legend,
             ),
             tooltip=[

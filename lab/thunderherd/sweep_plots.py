@@ -7,6 +7,7 @@ are no numbers have an axis of names and no lines between them. As in `plots`, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 import altair as alt
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
-from thunderherd.drawing import NARROW, SHAPES, WIDE, colours_of, dressed, heading
+from thunderherd.blocks_behind import BlocksBehind
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, shapes_of
 from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
@@ -24,7 +26,7 @@ from thunderherd.records import PaperFigure, Summary, SweepSummary
 __all__ = ["sweep_chart"]
 
 DECADES = 30.0
-"""Figures that differ by more than this factor have a logarithmic axis."""
+"""Figures that differ by more than this factor have a logarithmic axis, unless the study says which do."""
 
 SAME_SIZE = 4.0
 """The source's figures share our panel where the axis need not grow by more than this factor."""
@@ -45,6 +47,7 @@ def sweep_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
+    behind: BlocksBehind | None = None,
 ) -> alt.VConcatChart | alt.HConcatChart:
     """One metric of a sweep over its points.
 
@@ -58,11 +61,14 @@ def sweep_chart(
         For a telephone: panels one below the other.
     colours
         Of contenders, by base; those of this run alone if not given.
+    behind
+        The run's blocks; if not given, no more is said of them than how many there are.
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
     drawn = sweep.substitutes.get(name, name)
-    ours = _ours(summary, sweep, drawn)
+    behind = behind or BlocksBehind(summary)
+    ours = _ours(summary, sweep, drawn, behind)
     small = not is_first
     size = _Size(NARROW if narrow else SMALL if small else WIDE, SMALL_HEIGHT if small or narrow else HEIGHT)
     unit = unit_for(
@@ -82,7 +88,8 @@ def sweep_chart(
     converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
     colours = colours or colours_of(summary)
-    drawing = _Drawing(sweep, bases, size, size.width, name in sweep.logarithmic, colours)
+    decades = 1.0 if name in sweep.logarithmic else math.inf if sweep.logarithmic else DECADES
+    drawing = _Drawing(sweep, bases, size, size.width, decades, colours, behind.title)
     rows = {HERE: ours, PAPER: papers}
     of_paper = _title_of_paper(name, theirs, unit)
     known = _common_note(figures)
@@ -95,7 +102,7 @@ def sweep_chart(
         panels = [drawing.panel(HERE, rows[HERE], title, "", known_of_ours)]
     elif papers:
         half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
-        drawing = _Drawing(sweep, bases, half, size.width, name in sweep.logarithmic, colours)
+        drawing = _Drawing(sweep, bases, half, size.width, decades, colours, behind.title)
         panels = [
             drawing.panel(HERE, ours, title, "This machine", known_of_ours),
             drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known),
@@ -116,7 +123,7 @@ def _with_data(chart: Concatenated, rows: dict[str, list[dict[str, Any]]]) -> Co
 # Data -------------------------------------------------------------------------------------------------------
 
 
-def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, Any]]:
+def _ours(summary: Summary, sweep: SweepSummary, name: str, behind: BlocksBehind) -> list[dict[str, Any]]:
     contenders = at_points(summary, sweep)
     figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
     unit = unit_for(summary, name, figures.values())
@@ -129,10 +136,12 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
         row = _row(base, point, numbers[point], HERE)
         text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
         interval = figure.span(unit, digits, BETWEEN) or "one run"
+        blocks = behind.of_metric(contenders[(base, point)], name, unit, digits)
         rows.append(
             row
             | {"value": unit.of(figure.value), "low": unit.of(figure.low), "high": unit.of(figure.high)}
-            | {"text": text, "interval": interval, "spoken": f"{base} at {point}: {text}, {interval}"}
+            | {"text": text, "interval": interval, "blocks": blocks}
+            | {"spoken": f"{base} at {point}: {text}, {interval}, {behind.title}: {blocks}"}
         )
         rows += [
             row
@@ -244,11 +253,12 @@ class _Drawing:
         bases: Sequence[str],
         size: _Size,
         across: int,
-        logarithmic: bool,
+        decades: float,
         colours: Mapping[str, str],
+        blocks: str,
     ) -> None:
-        self.sweep, self.size = sweep, size
-        self.decades = 1 if logarithmic else DECADES
+        self.sweep, self.size, self.blocks = sweep, size, blocks
+        self.decades = decades
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
         names = [printable(base) for base in bases]
@@ -268,7 +278,7 @@ class _Drawing:
         )
         self.shape = alt.Shape(
             "name:N",
-            scale={"domain": names, "range": [SHAPES[place % len(SHAPES)] for place in range(len(names))]},
+            scale={"domain": names, "range": shapes_of(names)},
             legend=legend,
         )
         self.names, self.places = names, {base: place for place, base in enumerate(bases)}
@@ -295,6 +305,7 @@ class _Drawing:
         ]
         own, book, run = (f"datum.whose === '{whose}'" for whose in (HERE, PAPER, RUN))
         told = {"description": alt.Description("spoken:N"), "tooltip": tooltip}
+        ours = {**told, "tooltip": [*tooltip, alt.Tooltip("blocks:N", title=self.blocks)]}
         layers: list[alt.Chart] = []
         # Without rows a layer would have no extent, and Vega would say so.
         if any(row["low"] is not None and row["high"] is not None for row in rows):
@@ -310,7 +321,7 @@ class _Drawing:
         if HERE in whose:
             shown = base.transform_filter(own)
             layers += [] if self.is_named else [shown.mark_line(strokeWidth=1.8)]
-            layers.append(shown.mark_point(filled=True, size=50, opacity=1).encode(shape=self.shape, **told))
+            layers.append(shown.mark_point(filled=True, size=50, opacity=1).encode(shape=self.shape, **ours))
         if PAPER in whose:
             shown = base.transform_filter(book)
             dashed = shown.mark_line(strokeWidth=1.4, strokeDash=[5, 4]).encode(detail="system:N")
@@ -339,7 +350,7 @@ class _Drawing:
         return self.axis.encoding("beside", label)
 
     def _y(self, rows: Sequence[dict[str, Any]]) -> alt.Y:
-        """Linear from zero; logarithmic where figures are decades apart, or the study says so."""
+        """Linear from zero; logarithmic where figures are further apart than this factor."""
         values = [row["value"] for row in rows]
         if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
             axis = {"grid": True, "tickCount": 5, "format": FIGURES}
