@@ -12,6 +12,7 @@ from rich.console import Console
 
 from thunderherd import engine
 from thunderherd.catalogue import Catalogue
+from thunderherd.drawing import FAMILIES
 from thunderherd.engine_lines import Check
 from thunderherd.errors import UserError
 from thunderherd.knee_form import DesignKnee, KneePoint, KneeSummary
@@ -161,8 +162,10 @@ def test_every_outcome_has_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "99th percentile of latency at most 2 ms" in shown
     assert "0 of 8" in shown
-    svg, png = write_pictures(found, tmp_path)
+    colours = dict(zip((each.name for each in found.designs), FAMILIES[""], strict=False))
+    svg, png = write_pictures(found, tmp_path, colours)
     assert "2,350" in svg.read_text()
+    assert all(colours[each.name] in svg.read_text() for each in found.designs), "those of the reports"
     assert png.stat().st_size > 1000
     assert KneeSummary.model_validate_json(found.model_dump_json(by_alias=True)) == found
 

@@ -152,13 +152,11 @@ def test_charts_fit_their_page(narrow: bool) -> None:
 
 
 def test_a_design_has_one_colour_everywhere() -> None:
-    everywhere = [
-        *rows(plots.process_control_chart(summary())),
-        *rows(plots.clients_per_worker_chart(summary())),
-    ]
-    for row in everywhere:
-        if "colour" in row:
-            assert row["colour"] == drawing.colours_of(summary())[row["name"]]
+    colours = drawing.colours_of(summary())
+    for chart in (plots.process_control_chart(summary()), plots.clients_per_worker_chart(summary())):
+        found = live_charts.live(chart, "").series
+        assert {each.name for each in found} == {row["name"] for row in rows(chart) if "name" in row}
+        assert {each.name: each.colour for each in found} == {each.name: colours[each.name] for each in found}
 
 
 def test_names_of_a_study_are_texts_of_the_chart() -> None:

@@ -184,6 +184,11 @@ def test_axes_are_as_the_sweep_and_the_figures_ask() -> None:
         sweep["logarithmic"] = [sweep["metric"]]
     own, book = panels(chart("pool_size", Summary.model_validate(data)))
     assert {encoding(panel, "y")["scale"]["type"] for panel in (own, book)} == {"log"}
+    data["sweeps"][2]["logarithmic"] = ["client.voluntary_switches"]
+    (lives,) = panels(chart("whole_life", Summary.model_validate(data)))
+    assert "type" not in encoding(lives, "y")["scale"], (
+        "the study says of another that it is, and not of this"
+    )
 
 
 def test_a_logarithmic_axis_with_a_point_at_zero() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
 from thunderherd.block_order import trials_seen
+from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.figures import main_of, shows_process_control, words_of
 from thunderherd.latency_curves import LatencyCurve, latency_curves
 from thunderherd.matrices import Cell, Matrix
@@ -58,15 +59,18 @@ def all_charts(
     summary: Summary, trials: Sequence[TrialRecord] = (), colours: Colours = None
 ) -> list[NamedChart]:
     """Those of the main table, those of each sweep, then what the trials themselves tell."""
+    behind = BlocksBehind.of(summary, trials)
     return [
-        *main_charts(summary, colours),
-        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep, colours)),
+        *main_charts(summary, colours, behind),
+        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep, colours, behind)),
         *latency_charts(summary, trials, colours),
         *block_charts(summary, trials, colours),
     ]
 
 
-def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChart]:
+def main_charts(
+    summary: Summary, colours: Colours = None, behind: BlocksBehind | None = None
+) -> Iterator[NamedChart]:
     """Of the main table, and what all sweeps over a rate come to together."""
     if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
@@ -78,7 +82,9 @@ def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChar
             "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
             "Outlined: a control, the same design with other settings.",
             "",
-            lambda narrow: plots.process_control_chart(summary, narrow=narrow, colours=colours),
+            lambda narrow: plots.process_control_chart(
+                summary, narrow=narrow, colours=colours, behind=behind
+            ),
         )
     if any(each.worker_connections for each in main_of(summary)):
         about = (
@@ -102,11 +108,13 @@ def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChar
             "Every design at the rates at which it was asked. A figure is missing where its server did not "
             "keep up, or the load failed to measure it.",
             "",
-            lambda narrow: rate_chart(summary, narrow=narrow, colours=colours),
+            lambda narrow: rate_chart(summary, narrow=narrow, colours=colours, behind=behind),
         )
 
 
-def sweep_charts(summary: Summary, sweep: SweepSummary, colours: Colours = None) -> Iterator[NamedChart]:
+def sweep_charts(
+    summary: Summary, sweep: SweepSummary, colours: Colours = None, behind: BlocksBehind | None = None
+) -> Iterator[NamedChart]:
     """Of a sweep: where two change places, if that was asked for, then its metrics, that of its verdicts
     first."""
     if sweep.crossover is not None and sweep.crossover.points:
@@ -123,14 +131,14 @@ def sweep_charts(summary: Summary, sweep: SweepSummary, colours: Colours = None)
             words_of(metric),
             _about_missing(sweep, metric),
             "",
-            _of_metric(summary, sweep, metric, colours),
+            _of_metric(summary, sweep, metric, colours, behind),
         )
 
 
 def _of_metric(
-    summary: Summary, sweep: SweepSummary, metric: str, colours: Colours
+    summary: Summary, sweep: SweepSummary, metric: str, colours: Colours, behind: BlocksBehind | None
 ) -> Callable[[bool], Chart]:
-    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow, colours=colours)
+    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow, colours=colours, behind=behind)
 
 
 def latency_charts(

@@ -11,7 +11,7 @@ from thunderherd import chart_files
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.crossover_form import CrossoverPoint, CrossoverSummary
 from thunderherd.drawing import INK, MUTED, WIDE, colours_of, dressed, heading
-from thunderherd.figures import number, printable, ratio_digits, span
+from thunderherd.figures import ABSENT, number, printable, ratio_digits, span
 from thunderherd.quantity import amount
 from thunderherd.records import Summary, SweepSummary
 from thunderherd.vega_lite import Chart, field, layer, layered, mark
@@ -88,6 +88,7 @@ def crossover_chart(
         field("stage:N"),
         field("text:N", title="ratio"),
         field("interval:N"),
+        field("blocks:N"),
         field("standing:N"),
     ]
     drawn = mark("point", filled=True, size=55, opacity=1)
@@ -116,6 +117,7 @@ def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
     text, size = number(point.ratio, digits), amount(point.size, found.unit)
     interval = span(point.low, point.high, digits)
     said = f"{ahead} ahead" if point.standing in ("a", "b") else point.standing
+    blocks = found.blocks if point.stage == found.stage else found.coarse_blocks
     return {
         "size": point.size,
         "ratio": point.ratio,
@@ -127,6 +129,7 @@ def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
         "at": size,
         "text": text,
         "interval": interval,
+        "blocks": str(blocks or ABSENT),
         "spoken": f"at {size}, {point.stage} stage: ratio {text}, {interval}, {said}",
     }
 

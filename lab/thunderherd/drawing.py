@@ -74,6 +74,11 @@ def colours_of(*summaries: Summary) -> dict[str, str]:
     return colours
 
 
+def shapes_of(names: Sequence[str]) -> list[str]:
+    """The shapes of these contenders' marks, again from the first where there are more of them."""
+    return [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+
+
 def heading(title: str, below: Sequence[str], width: int) -> Chart:
     """A heading, and lesser texts below it, each on as many lines as it needs above a panel of this width."""
     lines = [line for text in below for line in wrapped(text, width)]

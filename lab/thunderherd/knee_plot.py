@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from thunderherd import chart_files
-from thunderherd.drawing import INK, WIDE, dressed, heading
+from thunderherd.drawing import INK, WIDE, dressed, heading, shapes_of
 from thunderherd.figures import printable
 from thunderherd.knee_form import KneeSummary
 from thunderherd.knee_words import goal_in_words, rate_in_words
@@ -18,8 +19,9 @@ HEIGHT = 340
 PICTURE = "knee"
 
 
-def knee_chart(summary: KneeSummary) -> Chart:
-    """Both axes logarithmic; what a server did not keep up with has no mark. Upright lines: the knees."""
+def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
+    """Both axes logarithmic; what a server did not keep up with has no mark. Upright lines: the knees.
+    `colours`: of designs by their names, as the reports of the search have them."""
     rows = [
         {
             "design": printable(design.name), "rate": point.rate, "latency": point.latency_seconds * 1e3,
@@ -37,14 +39,21 @@ def knee_chart(summary: KneeSummary) -> Chart:
         scale={"type": "log", "domain": [min(rates), max(rates)], "nice": False},
     )
     y = field("latency:Q", title="ms", scale={"type": "log"})
-    base: Chart = {"x": x, "color": field("design:N", legend={"title": None, "orient": "top"})}
+    names, legend = [printable(each.name) for each in summary.designs], {"title": None, "orient": "top"}
+    colour = field(
+        "design:N",
+        scale={"domain": names, "range": [colours[each.name] for each in summary.designs]},
+        legend=legend,
+    )
+    shape = field("design:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
+    base: Chart = {"x": x, "color": colour}
     goal = [{"latency": summary.goal_seconds * 1e3}]
     low = field("low:Q", title="ms")
     layers = [
         layer(mark("rule", color=INK, strokeDash=[5, 4]), goal, y=y),
         layer(mark("rule", strokeWidth=1.6, opacity=0.6), rows, **base, y=low, y2="high"),
         layer(mark("line", strokeWidth=1.4), rows, **base, y=y),
-        layer(mark("point", filled=True, size=50, opacity=1), rows, **base, y=y),
+        layer(mark("point", filled=True, size=50, opacity=1), rows, **base, y=y, shape=shape),
     ]
     known = [
         {"design": printable(each.name), "rate": each.rate, "text": rate_in_words(each.rate)}
@@ -58,9 +67,9 @@ def knee_chart(summary: KneeSummary) -> Chart:
     return dressed(layered(layers, width=WIDE, height=HEIGHT, title=title))
 
 
-def write_pictures(summary: KneeSummary, directory: Path) -> list[Path]:
+def write_pictures(summary: KneeSummary, directory: Path, colours: Mapping[str, str]) -> list[Path]:
     """Writes the picture as SVG and as PNG, on white; returns the files, of which there are none
-    where nothing is known."""
+    where nothing is known. `colours`: of designs by their names."""
     if not any(point.latency_seconds for design in summary.designs for point in design.points):
         return []
-    return chart_files.write_pictures(knee_chart(summary), directory, PICTURE)
+    return chart_files.write_pictures(knee_chart(summary, colours), directory, PICTURE)

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from thunderherd.axes import FIGURES
+from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed
 from thunderherd.figures import main_of, number, places, printable, span
 from thunderherd.papers import notes_by_mark, papers_of
@@ -31,13 +32,17 @@ HERE, PAPER = "this machine", "the paper"
 
 
 def process_control_chart(
-    summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
+    summary: Summary,
+    *,
+    narrow: bool = False,
+    colours: Mapping[str, str] | None = None,
+    behind: BlocksBehind | None = None,
 ) -> Chart:
     """CPU for process control: this machine with its intervals, beside the paper's figures.
 
     The paper's seconds come from another machine, hence two panels with a scale of their own each. Where one
     contender dwarfs the others, a second row of panels shows the rest enlarged. `narrow`: one panel below the
-    other, for a telephone.
+    other, for a telephone. `behind`: the run's blocks; if not given, it is said how many there are.
     """
     shown = [each for each in main_of(summary) if each.name != summary.study.baseline]
     papers = {each.base: each for each in papers_of(summary, None, PROCESS_CONTROL)}
@@ -47,11 +52,12 @@ def process_control_chart(
     if large and rest:
         rows.append(_Row(rest, papers, f"without {' and '.join(each.name for each in large)}"))
     drawing = _Drawing(
-        colours=colours or colours_of(summary),
+        colours=_scale(shown, colours or colours_of(summary)),
         digits=places(summary),
         marks=notes_by_mark(summary).marks,
         per=f"{summary.study.normalise_connections:,}",
         narrow=narrow,
+        behind=behind or BlocksBehind(summary),
     )
     panels = [row.panels(drawing) for row in rows]
     pairs = [
@@ -73,10 +79,11 @@ def clients_per_worker_chart(
     papers = {each.base: each.runs for each in papers_of(summary, None, WORKERS)}
     for each in main_of(summary):
         if each.worker_connections:
-            data += _shares(each, each.worker_connections, HERE, colours)
+            data += _shares(each, each.worker_connections, HERE)
             if runs := papers.get(each.name):
-                data += _shares(each, runs, PAPER, colours)
-    return dressed({**_strip(data, narrow), **_remarks(summary, narrow)})
+                data += _shares(each, runs, PAPER)
+    pools = [each for each in main_of(summary) if each.worker_connections]
+    return dressed({**_strip(data, _scale(pools, colours), narrow), **_remarks(summary, narrow)})
 
 
 def _remarks(summary: Summary, narrow: bool) -> Chart:
@@ -107,11 +114,12 @@ def _standing_out(
 class _Drawing:
     """What all panels of a chart share."""
 
-    colours: Mapping[str, str]
+    colours: dict[str, list[str]]
     digits: int
     marks: Mapping[str, str]
     per: str
     narrow: bool
+    behind: BlocksBehind
 
 
 class _Row:
@@ -130,7 +138,9 @@ class _Row:
             _title(f"This machine{enlarged}", self.remark),
             f"CPU seconds per {drawing.per} connections, with interval",
             self.order,
+            drawing,
             width=NARROW if drawing.narrow else 380,
+            blocks=drawing.behind.title,
         )
         if not self.has_paper:
             return [here]
@@ -139,6 +149,7 @@ class _Row:
             _title(f"The paper{enlarged}", "the same designs" if self.remark else ""),
             f"CPU seconds per {drawing.per} connections, on its machine",
             self.order,
+            drawing,
             width=NARROW if drawing.narrow else 330,
             names=drawing.narrow,
         )
@@ -150,7 +161,9 @@ class _Row:
 
 
 def _ours(each: ContenderSummary, drawing: _Drawing) -> dict[str, Any]:
-    return _mark(each, drawing.colours) | _extent(each.process_control_seconds, drawing.digits)
+    found = each.process_control_seconds
+    blocks = drawing.behind.of_process_control(each, found, drawing.digits)
+    return _mark(each) | _extent(found, drawing.digits) | {"blocks": blocks}
 
 
 def _extent(interval: Interval | None, digits: int) -> dict[str, Any]:
@@ -181,7 +194,7 @@ def _papers(each: ContenderSummary, paper: PaperFigure | None, drawing: _Drawing
         text = "" if each.control_of else f"not in the paper's table {mark}".rstrip()
     else:
         text = f"{number(figure, PAPER_DIGITS)} {mark}".rstrip()
-    return _mark(each, drawing.colours) | {
+    return _mark(each) | {
         "value": figure,
         "low": None,
         "high": None,
@@ -192,14 +205,21 @@ def _papers(each: ContenderSummary, paper: PaperFigure | None, drawing: _Drawing
     }
 
 
-def _mark(each: ContenderSummary, colours: Mapping[str, str]) -> dict[str, Any]:
+def _mark(each: ContenderSummary) -> dict[str, Any]:
     """A control has its design's colour as an outline."""
     return {
         "name": printable(each.name),
         "label": printable(each.label),
-        "colour": colours[each.base],
         "filling": 0.2 if each.control_of else 0.95,
         "note": "",
+    }
+
+
+def _scale(shown: Sequence[ContenderSummary], colours: Mapping[str, str]) -> dict[str, list[str]]:
+    """The colours of these contenders; `colours` are by base."""
+    return {
+        "domain": [printable(each.name) for each in shown],
+        "range": [colours[each.base] for each in shown],
     }
 
 
@@ -212,11 +232,14 @@ def _bars(
     title: Chart,
     axis: str,
     order: list[str],
+    drawing: _Drawing,
     *,
     width: int,
     names: bool = True,
+    blocks: str = "",
 ) -> Chart:
-    """Horizontal bars from zero with an interval each and the figure behind it."""
+    """Horizontal bars from zero with an interval each and the figure behind it; `blocks`: what they are
+    called of which the pointer tells."""
     ends = [row["end"] for row in data]
     starts = [row["low"] for row in data if row["low"] is not None] + [0.0]
     span = (max(ends) - min(starts)) or 1.0
@@ -241,17 +264,19 @@ def _bars(
         field("label:N", title="design"),
         field("text:N", title="seconds"),
         field("interval:N", title="interval"),
+        *([field("blocks:N", title=blocks)] if blocks else []),
         field("note:N", title="note"),
     ]
     for row in data:
         row["spoken"] = f"{row['name']}: {row['text']} seconds, interval {row['interval']}"
-    as_it_is = field("colour:N", scale=None)
+        row["spoken"] += f", {blocks}: {row['blocks']}" if blocks else ""
+    colour = field("name:N", scale=drawing.colours, legend=None)
     bars = layer(
         mark("bar", height=13),
         y=y,
         x=x,
-        fill=as_it_is,
-        stroke=as_it_is,
+        fill=colour,
+        stroke=colour,
         fillOpacity=field("filling:Q", scale=None),
         description="spoken:N",
         tooltip=tooltip,
@@ -271,10 +296,10 @@ def _bars(
 # Clients per worker ---------------------------------------------------------------------------------------
 
 
-def _shares(each: ContenderSummary, counts: Sequence[float], whose: str, colours: Mapping[str, str]) -> Rows:
+def _shares(each: ContenderSummary, counts: Sequence[float], whose: str) -> Rows:
     even = sum(counts) / len(counts)
     return [
-        _mark(each, colours)
+        _mark(each)
         | {"whose": whose, "share": count / even, "connections": round(count, 1)}
         | {"spoken": f"{each.name}, {whose}: {count / even:.2f} times an even share"}
         for count in counts
@@ -282,7 +307,7 @@ def _shares(each: ContenderSummary, counts: Sequence[float], whose: str, colours
     ]
 
 
-def _strip(data: Rows, narrow: bool) -> Chart:
+def _strip(data: Rows, colours: dict[str, list[str]], narrow: bool) -> Chart:
     order = list(dict.fromkeys(row["name"] for row in data))
     whose = list(dict.fromkeys(row["whose"] for row in data))
     encoding: Chart = {
@@ -297,11 +322,12 @@ def _strip(data: Rows, narrow: bool) -> Chart:
             title="connections of a worker; 1 is an even share"
             if narrow
             else "connections of a worker, as multiples of an even share",
-            scale={"zero": True, "nice": True},
+            # Given, so that the axis stays when a pool is hidden.
+            scale={"domain": [0, max((row["share"] for row in data), default=1.0)], "nice": True},
             axis={"tickCount": 5, "grid": False, "format": FIGURES},
         ),
         "yOffset": field("whose:N", sort=whose, scale={"paddingOuter": 0.2}),
-        "color": field("colour:N", scale=None),
+        "color": field("name:N", scale=colours, legend=None),
         "description": field("spoken:N"),
         "tooltip": [
             field("label:N", title="design"),
@@ -321,9 +347,5 @@ def _strip(data: Rows, narrow: bool) -> Chart:
         if name in whose
     ]
     even = layer(mark("rule", color=MUTED, strokeDash=[4, 3]), [{"share": 1}], x="share:Q")
-    return layered(
-        [even, *layers],
-        data,
-        width=NARROW if narrow else WIDE,
-        height=max(1, len(order)) * (24 if len(whose) < 2 else 34),
-    )
+    step = {"step": 24 if len(whose) < 2 else 34, "for": "position"}
+    return layered([even, *layers], data, width=NARROW if narrow else WIDE, height=step)

@@ -138,7 +138,10 @@ def render_runs(runs: Sequence[Run]) -> str:
         written_by=Markup(WRITTEN_BY),
         title=printable(runs[0].summary.study.title) if alone else f"{len(runs)} runs",
         views=views,
-        runs=[Markup(of_run.render(page | view)) for view in views],
+        runs=[
+            Markup(of_run.render(page | view | {"number": number}))
+            for number, view in enumerate(views, start=1)
+        ],
         charts_data=[{"id": each.id, **each.live} for each in drawn],
         policy=_policy(library, start),
         library=Markup(library),

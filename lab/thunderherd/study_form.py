@@ -431,7 +431,7 @@ class SweepTable(Table):
     )
     axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
     logarithmic: list[str] = Field(
-        default=[], description="metrics whose figures have a logarithmic axis, however near they are"
+        default=[], description="metrics with a logarithmic axis; where some are named, others' are linear"
     )
     x_label: str | None = Field(default=None, description="a word for its axis")
     note: str | None = Field(default=None, description="what to know about its figures; stands below them")

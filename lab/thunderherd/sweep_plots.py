@@ -7,12 +7,14 @@ are no numbers have an axis of names and no lines between them. As in `plots`, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
-from thunderherd.drawing import NARROW, SHAPES, WIDE, colours_of, dressed, heading
+from thunderherd.blocks_behind import BlocksBehind
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, shapes_of
 from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
@@ -23,7 +25,7 @@ from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 __all__ = ["sweep_chart"]
 
 DECADES = 30.0
-"""Figures that differ by more than this factor have a logarithmic axis."""
+"""Figures that differ by more than this factor have a logarithmic axis, unless the study says which do."""
 
 SAME_SIZE = 4.0
 """The source's figures share our panel where the axis need not grow by more than this factor."""
@@ -43,6 +45,7 @@ def sweep_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
+    behind: BlocksBehind | None = None,
 ) -> Chart:
     """One metric of a sweep over its points.
 
@@ -56,11 +59,14 @@ def sweep_chart(
         For a telephone: panels one below the other.
     colours
         Of contenders, by base; those of this run alone if not given.
+    behind
+        The run's blocks; if not given, no more is said of them than how many there are.
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
     drawn = sweep.substitutes.get(name, name)
-    ours = _ours(summary, sweep, drawn)
+    behind = behind or BlocksBehind(summary)
+    ours = _ours(summary, sweep, drawn, behind)
     small = not is_first
     size = _Size(NARROW if narrow else SMALL if small else WIDE, SMALL_HEIGHT if small or narrow else HEIGHT)
     unit = unit_for(
@@ -80,7 +86,8 @@ def sweep_chart(
     converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
     colours = colours or colours_of(summary)
-    drawing = _Drawing(sweep, bases, size, size.width, name in sweep.logarithmic, colours)
+    decades = 1.0 if name in sweep.logarithmic else math.inf if sweep.logarithmic else DECADES
+    drawing = _Drawing(sweep, bases, size, size.width, decades, colours, behind.title)
     of_paper = _title_of_paper(name, theirs, unit)
     known = _common_note(figures)
     if lacking and not ours:
@@ -91,7 +98,7 @@ def sweep_chart(
         panels = [drawing.panel([*ours, *converted], title, "", known_of_ours)]
     elif papers:
         half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
-        drawing = _Drawing(sweep, bases, half, size.width, name in sweep.logarithmic, colours)
+        drawing = _Drawing(sweep, bases, half, size.width, decades, colours, behind.title)
         panels = [
             drawing.panel(ours, title, "This machine", known_of_ours),
             drawing.panel(papers, of_paper, "The paper, on its machine", known),
@@ -106,7 +113,7 @@ def sweep_chart(
 # Data -------------------------------------------------------------------------------------------------------
 
 
-def _ours(summary: Summary, sweep: SweepSummary, name: str) -> Rows:
+def _ours(summary: Summary, sweep: SweepSummary, name: str, behind: BlocksBehind) -> Rows:
     contenders = at_points(summary, sweep)
     figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
     unit = unit_for(summary, name, figures.values())
@@ -119,10 +126,12 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> Rows:
         row = _row(base, point, numbers[point], HERE)
         text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
         interval = figure.span(unit, digits, BETWEEN) or "one run"
+        blocks = behind.of_metric(contenders[(base, point)], name, unit, digits)
         rows.append(
             row
             | {"value": unit.of(figure.value), "low": unit.of(figure.low), "high": unit.of(figure.high)}
-            | {"text": text, "interval": interval, "spoken": f"{base} at {point}: {text}, {interval}"}
+            | {"text": text, "interval": interval, "blocks": blocks}
+            | {"spoken": f"{base} at {point}: {text}, {interval}, {behind.title}: {blocks}"}
         )
         rows += [
             row
@@ -234,11 +243,12 @@ class _Drawing:
         bases: Sequence[str],
         size: _Size,
         across: int,
-        logarithmic: bool,
+        decades: float,
         colours: Mapping[str, str],
+        blocks: str,
     ) -> None:
-        self.sweep, self.size = sweep, size
-        self.decades = 1 if logarithmic else DECADES
+        self.sweep, self.size, self.blocks = sweep, size, blocks
+        self.decades = decades
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
         names = [printable(base) for base in bases]
@@ -258,7 +268,7 @@ class _Drawing:
         )
         self.shape = field(
             "name:N",
-            scale={"domain": names, "range": [SHAPES[place % len(SHAPES)] for place in range(len(names))]},
+            scale={"domain": names, "range": shapes_of(names)},
             legend=legend,
         )
         self.names, self.places = names, {base: place for place, base in enumerate(bases)}
@@ -282,6 +292,7 @@ class _Drawing:
         ]
         own, book, run = (f"datum.whose === '{whose}'" for whose in (HERE, PAPER, RUN))
         told = {**base, "shape": self.shape, "description": "spoken:N", "tooltip": tooltip}
+        ours = {**told, "tooltip": [*tooltip, field("blocks:N", title=self.blocks)]}
         layers: list[Chart] = []
         # Without rows a layer would have no extent, and Vega would say so.
         if any(row["low"] is not None and row["high"] is not None for row in rows):
@@ -295,7 +306,7 @@ class _Drawing:
         if HERE in whose:
             line, point = mark("line", strokeWidth=1.8), mark("point", filled=True, size=50, opacity=1)
             layers += [] if self.is_named else [layer(line, only=own, **base)]
-            layers.append(layer(point, only=own, **told))
+            layers.append(layer(point, only=own, **ours))
         if PAPER in whose:
             dashed = mark("line", strokeWidth=1.4, strokeDash=[5, 4])
             layers += [] if self.is_named else [layer(dashed, only=book, **base, detail="system:N")]
@@ -324,7 +335,7 @@ class _Drawing:
         return self.axis.encoding("beside", label)
 
     def _y(self, rows: Sequence[dict[str, Any]]) -> Chart:
-        """Linear from zero; logarithmic where figures are decades apart, or the study says so."""
+        """Linear from zero; logarithmic where figures are further apart than this factor."""
         values = [row["value"] for row in rows]
         if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
             axis = {"grid": True, "tickCount": 5, "format": FIGURES}
