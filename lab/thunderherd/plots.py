@@ -266,8 +266,7 @@ def _bars(
         alt.Tooltip("label:N", title="design"),
         alt.Tooltip("text:N", title="seconds"),
         alt.Tooltip("interval:N", title="interval"),
-        *([alt.Tooltip("blocks:N", title=blocks)] if blocks else []),
-        alt.Tooltip("note:N", title="note"),
+        alt.Tooltip("blocks:N", title=blocks) if blocks else alt.Tooltip("note:N", title="note"),
     ]
     for row in data:
         row["spoken"] = f"{row['name']}: {row['text']} seconds, interval {row['interval']}"
