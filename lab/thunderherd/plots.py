@@ -264,8 +264,7 @@ def _bars(
         field("label:N", title="design"),
         field("text:N", title="seconds"),
         field("interval:N", title="interval"),
-        *([field("blocks:N", title=blocks)] if blocks else []),
-        field("note:N", title="note"),
+        field("blocks:N", title=blocks) if blocks else field("note:N", title="note"),
     ]
     for row in data:
         row["spoken"] = f"{row['name']}: {row['text']} seconds, interval {row['interval']}"

@@ -49,6 +49,11 @@ def replay_words(summary: Summary) -> str:
 
 def _ranking(found: Answer) -> str:
     """The ranking; of many the first."""
+    if found.over:
+        heads = ["contender", *found.over.points]
+        texts = [[name, *places] for name, places in found.over.rows[:MOST_RANKED]]
+        what = "Places" if found.over.is_judged else "Order of the means"
+        return f"{what} over {markdown_text(found.over.corner)}:\n\n{markdown_grid(Grid.of(heads, texts))}"
     if not found.ranking:
         return ""
     rows = [[each.place, each.name, each.value, each.span] for each in found.ranking]
