@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
+from jinja2 import Environment
 
 from thunderherd.kept_files import kept
+from thunderherd.kept_templates import environment
 
 
 @pytest.fixture
@@ -35,3 +38,34 @@ def test_what_is_no_text_is_made_anew(folder: Path) -> None:
     (folder / "a").write_bytes(b"\xff\xfe")
     assert kept("a", lambda: "text") == "text"
     assert (folder / "a").read_text() == "text"
+
+
+def test_templates_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    text = environment().get_template("report.js").render()
+    (kept_one,) = (tmp_path / "thunderherd").glob("template-of-jinja-*")
+
+    def compiled(*_: object, **__: object) -> None:
+        raise AssertionError("it was compiled anew")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Environment, "_generate", compiled)
+        assert environment().get_template("report.js").render() == text
+        kept_one.write_bytes(kept_one.read_bytes()[:100])
+        with pytest.raises(AssertionError, match="anew"):
+            environment().get_template("report.js")
+    assert environment().get_template("report.js").render() == text, "what is broken is made again"
+
+
+@pytest.mark.parametrize("what", ["a file", "nowhere", "taken"])
+def test_templates_without_a_cache(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    folder = {"a file": tmp_path / "file", "nowhere": Path("/proc"), "taken": tmp_path}[what]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    if what == "taken":
+        monkeypatch.setattr("tempfile.NamedTemporaryFile", _full)
+    assert "vegaEmbed" in environment().get_template("report.js").render()
+
+
+def _full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from written_study import CATALOGUE, GOOD, loaded, machine, written
 from thunderherd import engine
 from thunderherd.errors import UserError
 from thunderherd.statistics import Look, compare_at_looks, planned_looks
-from thunderherd.study import bundled_studies, load_study
+from thunderherd.study import Study, bundled_studies, load_study
+from thunderherd.study_resolver import Resolver
 
 __all__ = ["machine"]
 
@@ -127,6 +129,33 @@ def test_unknown_study_has_a_near_match() -> None:
         UserError, match=r"no such study \"unp-ch3\"; known: .*unp-ch30.*did you mean 'unp-ch30'"
     ):
         load_study("unp-ch3", "quick", [], CATALOGUE)
+
+
+@pytest.mark.parametrize("name", bundled_studies())
+def test_all_sizes_of_a_bundled_study_are_right(name: str, use_engine: Path, tmp_path: Path) -> None:
+    """As a file of the user's, of which every size is checked."""
+    file = bundled_studies()[name]
+    shutil.copytree(file.parent, tmp_path / "copy")
+    copy = load_study(str(tmp_path / "copy" / file.name), "quick", [], engine.catalogue())
+    assert copy.digest == load_study(name, "quick", [], engine.catalogue()).digest
+
+
+def test_a_bundled_study_is_resolved_in_one_size_and_a_users_in_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved: list[str] = []
+
+    class Told(Resolver):
+        def study(self, *, on_this_machine: bool) -> Study | None:
+            resolved.append(self.size)
+            return super().study(on_this_machine=on_this_machine)
+
+    monkeypatch.setattr("thunderherd.study.Resolver", Told)
+    loaded(tmp_path)
+    assert resolved == ["quick", "full"]
+    resolved.clear()
+    load_study("self-test", "full", [], CATALOGUE)
+    assert resolved == ["full"]
 
 
 @pytest.mark.parametrize("name", bundled_studies())
