@@ -67,7 +67,7 @@ def test_of_very_many_trials_a_block_has_one_mark_for_each_contender() -> None:
     seen = trials_seen(summary(), trials(30))
     many = seen * (MOST_TRIALS // len(seen) + 1)
     few, all_ = (blocks_chart(summary(), each) for each in (seen, many))
-    marks = [max(len(each.data.values) for each in chart.layer) for chart in (few, all_)]
+    marks = [max(map(len, chart["datasets"].values())) for chart in (few, all_)]
     assert marks[0] == len(seen) and marks[1] == len({(each.block, each.contender) for each in seen})
     assert "median of a contender's trials" in about(many)
 
@@ -75,7 +75,7 @@ def test_of_very_many_trials_a_block_has_one_mark_for_each_contender() -> None:
 def test_a_trial_whose_figure_is_zero_has_a_place_in_the_picture() -> None:
     first, *others = trials_seen(summary(), trials(30))
     seen = [replace(first, value=0.0, ratio=0.0), *others[:-1], replace(others[-1], ratio=9.0)]
-    linear, logarithmic = (blocks_chart(summary(), each).to_dict(validate=False) for each in (seen, seen[1:]))
+    linear, logarithmic = (blocks_chart(summary(), each) for each in (seen, seen[1:]))
     scale = linear["layer"][-1]["encoding"]["y"]["scale"]
     assert scale["domain"][0] == 0 and "type" not in scale
     assert logarithmic["layer"][-1]["encoding"]["y"]["scale"]["type"] == "log"

@@ -99,7 +99,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TESTS = ("--lib", "--test", "conformance", "--test", "moving_bytes")
+TESTS = ("--lib", "--test", "conformance")
 """What the new entries are tested by: of all the tests there, those that go through the registries."""
 
 WITHOUT_LIMITS = ("--set", "limits_milliseconds=0")
@@ -227,11 +227,10 @@ def test_the_new_primitives_serve_and_ask(extended: Path, environment: dict[str,
                 "primitives::connection_tests::every_primitive_survives_partial_writes",
             ),
         ),
-        (("--test", "conformance"), ("prefork_flock::ping",)),
-        # Every load asks every workload, by every primitive.
-        (("--test", "moving_bytes"), ("every_client_asks_with_every_primitive_that_fits",)),
+        # Every load asks the new workload by every primitive: the new ones among them, at both ends.
+        (("--test", "conformance"), ("prefork_flock::ping", "clients_of::ping")),
     ],
-    ids=["primitives", "conformance", "moving_bytes"],
+    ids=["primitives", "conformance"],
 )
 def test_the_new_entries_stand_the_tests_of_all_entries(
     extended: Path, tests: tuple[str, ...], names: tuple[str, ...]

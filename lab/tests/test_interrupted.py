@@ -18,7 +18,7 @@ from small_studies import head
 import thunderherd
 
 STUDY = (
-    head("small", settings="children = 2, loops = 1000, bytes = 4000")
+    head("small", settings="children = 2, loops = 250, bytes = 4000")
     + """\
 [sizes.quick]
 repetitions = 1

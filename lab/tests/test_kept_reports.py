@@ -23,14 +23,14 @@ from handbook.kept import ARCHIVE, kept_studies
 from thunderherd import engine
 from thunderherd.analysis import summarise
 from thunderherd.charts import all_charts
-from thunderherd.metrics import METRICS
+from thunderherd.metrics import known_metric
 from thunderherd.report import write_report
 from thunderherd.results import OtherVersionError
 from thunderherd.sources import source_rows
 from thunderherd.study import load_study
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 __all__ = ["browser"]
 
@@ -97,37 +97,42 @@ def span_agrees(text: str, low: float | None, high: float | None) -> bool:
     return len(ends) == 2 and agrees(ends[0], low) and agrees(ends[1], high)
 
 
-@pytest.fixture
-def tables_of(browser: Browser, told: Callable[[str], Told]) -> Iterator[Callable[[str], list[Document]]]:
-    pages: list[Page] = []
+@dataclass(frozen=True)
+class Seen:
+    """What a browser shows of a report: its tables, and its claims."""
 
-    def of(study: str) -> list[Document]:
-        pages.append(browser.new_page())
-        pages[-1].goto(told(study).page.as_uri())
-        found: list[Document] = pages[-1].evaluate(TABLES)
-        return found
-
-    yield of
-    for page in pages:
-        page.close()
+    summary: Document
+    tables: list[Document]
+    claims: dict[str, dict[str, str]]
 
 
-@pytest.mark.parametrize("study", [*KEPT])
-def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(
-    study: str, told: Callable[[str], Told], tables_of: Callable[[str], list[Document]]
-) -> None:
-    summary, tables = told(study).summary, tables_of(study)
+HELD = ["css503-p4", "cse638-pa02", "erss-hw4", "unp-ch30"]
+"""Studies of sweeps, of counters, of repeated runs, and of a main table."""
+
+
+@pytest.fixture(scope="module", params=HELD)
+def seen(request: pytest.FixtureRequest, told: Callable[[str], Told], browser: Browser) -> Iterator[Seen]:
+    found = told(request.param)
+    page = browser.new_page()
+    page.goto(found.page.as_uri())
+    yield Seen(found.summary, page.evaluate(TABLES), page.evaluate(CLAIMS))
+    page.close()
+
+
+def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(seen: Seen) -> None:
+    summary, tables = seen.summary, seen.tables
     at = {(each["base"], each["sweep"], each["point"]): each for each in summary["contenders"]}
     compared = 0
     for sweep in summary["sweeps"]:
         here = [each for each in tables if each["part"] == f"over-{sweep['name']}"]
         repeats = summary["study"]["repetitions"] is not None
         for name in [sweep["metric"]] if repeats else sweep["metrics"]:
-            words = METRICS[name].words
+            metric = known_metric(name, summary["study"]["counters"])
+            assert metric is not None, name
+            words = metric.words
             (table,) = [each for each in here if each["caption"].startswith(words)][:1]
             in_brackets = re.match(r" \(([^)]*)\)", table["caption"].removeprefix(words))
-            own, shown = METRICS[name].unit, in_brackets[1] if in_brackets else METRICS[name].unit
-            factor = 1.0 if own == shown else SHOWN_IN[own, shown]
+            factor = SHOWN_IN.get((metric.unit, in_brackets[1] if in_brackets else metric.unit), 1.0)
             assert table["heads"][1:] == sweep["contenders"]
             for point, (_, *cells) in zip(sweep["points"], table["rows"], strict=True):
                 for base, cell in zip(sweep["contenders"], cells, strict=True):
@@ -158,12 +163,9 @@ def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(
             assert span_agrees(cell["span"], found["low"], found["high"]), cell
 
 
-@pytest.mark.parametrize("study", [*KEPT])
-def test_every_comparison_is_the_summarys(
-    study: str, told: Callable[[str], Told], tables_of: Callable[[str], list[Document]]
-) -> None:
-    pairs = told(study).summary["pairs"]
-    (rows,) = [each["rows"] for each in tables_of(study) if each["id"] == "pairs"] or [[]]
+def test_every_comparison_is_the_summarys(seen: Seen) -> None:
+    pairs = seen.summary["pairs"]
+    (rows,) = [each["rows"] for each in seen.tables if each["id"] == "pairs"] or [[]]
     assert len(rows) == len(pairs)
     for row, pair in zip(rows, pairs, strict=True):
         a, verdict, b, ratio, blocks, detectable = row[-6:]
@@ -190,14 +192,8 @@ CLAIMS = """() => Object.fromEntries(
 FIGURE = re.compile(r"(?P<value>-?[\d,.]+)[^(]*(\((?P<low>-?[\d,.]+) to (?P<high>-?[\d,.]+)\))?")
 
 
-@pytest.mark.parametrize("study", [*KEPT])
-def test_every_figure_of_a_claim_is_the_summarys(
-    study: str, told: Callable[[str], Told], browser: Browser
-) -> None:
-    page = browser.new_page()
-    page.goto(told(study).page.as_uri())
-    shown, claims = page.evaluate(CLAIMS), told(study).summary["claims"]
-    page.close()
+def test_every_figure_of_a_claim_is_the_summarys(seen: Seen) -> None:
+    shown, claims = seen.claims, seen.summary["claims"]
     assert [*shown] == [each["id"] for each in claims]
     compared = 0
     for each in claims:
@@ -325,7 +321,7 @@ def hold(plot: Plot, chart: Document) -> None:
             assert (x["scale"].get("type") == "log") == plot.is_logarithmic[0]
         scales = [each["y"]["scale"] for each in drawn if "scale" in each["y"]]
         assert {each.get("type") == "log" for each in scales} == {plot.is_logarithmic[1]}
-    rows = [row for each in chart["datasets"].values() for row in each]
+    rows = [row for each in chart.get("datasets", {}).values() for row in each]
     for whose in {row["whose"] for row in rows} - {"a run"}:
         assert {row["base"] for row in rows if row["whose"] == whose} == {*plot.bases}
     assert "the paper" in {row["whose"] for row in rows}, "the source's own line stands beside ours"
@@ -340,7 +336,7 @@ def test_the_clients_of_each_child_are_in_the_report(told: Callable[[str], Told]
     found = told("unp-ch30")
     chart = charts_on(found.page)["clients-per-worker"]
     values: dict[str, dict[str, list[float]]] = {"this machine": {}, "the paper": {}}
-    for row in (row for each in chart["datasets"].values() for row in each if "whose" in row):
+    for row in (row for each in chart.get("datasets", {}).values() for row in each if "whose" in row):
         values[row["whose"]].setdefault(row["name"], []).append(row["connections"])
     pools = {each["name"]: each["worker_connections"] for each in found.summary["contenders"]}
     assert values["this machine"] == {
@@ -351,7 +347,7 @@ def test_the_clients_of_each_child_are_in_the_report(told: Callable[[str], Told]
 
 @pytest.mark.usefixtures("use_engine")
 def test_the_charts_of_messages_are_in_the_report() -> None:
-    """Of a run that never happened: none of this study is kept."""
+    """Of a run that never happened: the one that is kept has not all of the source's points."""
     study = load_study("cse638-pa02", "report", (), engine.catalogue())
     names = {name for sweep in study.sweeps for name in sweep.metrics}
     trials = [

@@ -59,7 +59,6 @@ ANEW = f'{TIMED}, connections = "per_request"'
         ("open", f"{ANEW}, requests_per_connection = 9", "", "leave requests_per_connection out"),
         ("open", f"{TIMED}, threads = 3", "", "threads = 3 and clients = 2; clients must be 3 or more"),
         ("open", f"{KEPT}, clients = 100000, pipeline = 1024".replace("clients = 2, ", ""), "", "102400000"),
-        ("open", "clients = 2, milliseconds = 0", "", "allowed: a whole number from 1"),
         ("closed_connections", "loops = 5, warm_up_milliseconds = 5", "", "give milliseconds too"),
         (
             "open",
@@ -88,7 +87,7 @@ def test_an_open_load_keeps_no_more_connections_than_are_served_at_a_time(
     real_engine: Path, tmp_path: Path
 ) -> None:
     pooled = CONTENDERS.replace('"thread_per_client"', '"prethread"\nsettings = { pool = 5 }')
-    with pytest.raises(UserError, match="other: 6 connections are kept, and prethread serves 5 at a time: .*"):
+    with pytest.raises(UserError, match="other: 6 connections are kept, and prethread serves 5 at a time"):
         written(tmp_path, "open", KEPT.replace("clients = 2", "clients = 6"), contenders=pooled)
     settings = KEPT.replace("clients = 2", "clients = 5")
     assert written(tmp_path, "open", settings, contenders=pooled).contenders

@@ -18,7 +18,7 @@ from thunderherd.sizes_text import SIZES, is_sizes
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class _Setting(_Part):

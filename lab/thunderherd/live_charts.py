@@ -6,10 +6,11 @@ same chart on paper or in a file has neither.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from thunderherd.vega_lite import copied
 
 __all__ = ["HIDDEN", "LiveChart", "Series", "live"]
 
@@ -57,7 +58,7 @@ class LiveChart:
 
 def live(specification: dict[str, Any], description: str, *, zoomed: bool = True) -> LiveChart:
     """The same chart, made to be handled. `description` is what a screen reader says of it."""
-    found = copy.deepcopy(specification)
+    found = copied(specification)
     found["description"] = description
     series, zooms = _series(found), []
     if len(series) > 1:

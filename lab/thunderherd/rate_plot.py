@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import altair as alt
-
 from thunderherd.axes import FIGURES
 from thunderherd.blocks_behind import BlocksBehind
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, inline, shapes_of
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, shapes_of
 from thunderherd.figures import BETWEEN, number, printable, words_of
 from thunderherd.matrices import at_points, digits_for, shown_of, unit_for
 from thunderherd.open_loop import is_latency
 from thunderherd.records import Summary, SweepSummary
+from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["over_rate", "rate_chart"]
 
@@ -34,7 +33,7 @@ def rate_chart(
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
     behind: BlocksBehind | None = None,
-) -> alt.LayerChart:
+) -> Chart:
     """Both axes logarithmic; a design has no mark at a rate of which it has no figure. `colours`: of
     contenders, by base; those of the run alone if not given. `behind`: the run's blocks; if not given, it is
     said how many there are."""
@@ -70,32 +69,31 @@ def rate_chart(
     ]  # fmt: skip
     bases = list(dict.fromkeys(base for base, _ in figures))
     colours = colours or colours_of(summary)
-    x = alt.X(
+    x = field(
         "rate:Q", title=label, scale={"type": "log", "nice": False}, axis={"format": FIGURES, "tickCount": 8}
     )
-    y = alt.Y("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
+    y = field("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
     names, legend = [printable(base) for base in bases], {"title": None, "orient": "top"}
-    colour = alt.Color(
+    colour = field(
         "name:N", scale={"domain": names, "range": [colours[base] for base in bases]}, legend=legend
     )
-    shape = alt.Shape("name:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
+    shape = field("name:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
     tooltip = [
-        alt.Tooltip("name:N", title="contender"),
-        alt.Tooltip("rate:Q", title=label, format=FIGURES),
-        alt.Tooltip("text:N", title="figure"),
-        alt.Tooltip("interval:N", title="interval"),
-        alt.Tooltip("blocks:N", title=behind.title),
+        field("name:N", title="contender"),
+        field("rate:Q", title=label, format=FIGURES),
+        field("text:N", title="figure"),
+        field("interval:N", title="interval"),
+        field("blocks:N", title=behind.title),
     ]
-    base = alt.Chart(inline(rows)).encode(x=x, color=colour)
+    base: Chart = {"x": x, "color": colour}
+    low, point = field("low:Q", title=unit.name), mark("point", filled=True, size=50, opacity=1)
     layers = [
-        base.mark_rule(strokeWidth=1.6, opacity=0.6).encode(y=alt.Y("low:Q", title=unit.name), y2="high:Q"),
-        base.mark_line(strokeWidth=1.4).encode(y=y),
-        base.mark_point(filled=True, size=50, opacity=1).encode(
-            y=y, shape=shape, description="spoken:N", tooltip=tooltip
-        ),
+        layer(mark("rule", strokeWidth=1.6, opacity=0.6), **base, y=low, y2="high"),
+        layer(mark("line", strokeWidth=1.4), **base, y=y),
+        layer(point, **base, y=y, shape=shape, description="spoken:N", tooltip=tooltip),
     ]
     width = NARROW if narrow else WIDE
     is_mean = any(each.is_mean for each in figures.values())
     around = "means of runs, upright lines a standard deviation" if is_mean else "upright lines are intervals"
     title = heading(f"{words_of(metric)} over rate", [around], width)
-    return dressed(alt.LayerChart(layer=layers).properties(width=width, height=HEIGHT, title=title))
+    return dressed(layered(layers, rows, width=width, height=HEIGHT, title=title))

@@ -56,7 +56,7 @@ from thunderherd.papers import papers_of
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records import Interval, Summary, SweepSummary, TrialRecord
 from thunderherd.slope_matrix import slope_matrix
-from thunderherd.study import typed
+from thunderherd.study_names import typed
 from thunderherd.validity_view import validity_view
 from thunderherd.where_counted import why_lines
 from thunderherd.why_view import why_view

@@ -47,7 +47,7 @@ PAPER_UNIT = 'the source\'s unit, such as "µs"; left out where it is that of ou
 class Table(BaseModel):
     """Strict: true is no number, 3 is no text, and a key that is not listed is a mistake."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class MeasureTable(Table):

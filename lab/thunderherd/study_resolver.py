@@ -73,7 +73,6 @@ JUDGED_OR_REPEATED = {
 }
 """Keys of a size that exclude each other: where one is overridden, the others are left out."""
 
-
 COPIED = ("name", "key", "axis", "slope", "crossover", "ceiling", "note")
 """What of a sweep stays as the file has it."""
 
@@ -93,9 +92,14 @@ class Resolver:
         whole: bool,
     ) -> None:
         self.size, self.overrides, self.catalogue, self.problems = size, tuple(overrides), catalogue, problems
+        self.form, self.declared, self.whole = form, form, whole
+        self.remainders: dict[str, set[int]] = {}
+        own = [*flat(form.sizes[size].set)]
+        if not own and not overrides:
+            return
         changed = deepcopy(data)
         keys = SettableKeys(form, size, catalogue)
-        for key, value in flat(form.sizes[size].set):
+        for key, value in own:
             place: KeyPath = ("sizes", size, "set", *key)
             self._set(changed, keys, dotted(key), value, problems.file.where(place))
         for text in overrides:
@@ -108,8 +112,6 @@ class Resolver:
                 problems.overridden.update(dict.fromkeys(paths, value))
         self.form, _, unchanged = shaped(changed, problems)
         self.whole = whole and unchanged
-        self.declared = form
-        self.remainders: dict[str, set[int]] = {}
 
     def _set(
         self, data: dict[str, Any], keys: SettableKeys, key: str, value: Any, origin: str
@@ -134,7 +136,7 @@ class Resolver:
         self.form, everything = self._configurations()
         form = self.form
         chosen = [each for each in everything if self._is_of_size(each)]
-        absent = {each.name: self._elsewhere(each) for each in everything if each not in chosen}
+        absent = {each.name: self._elsewhere(each) for each in everything if not self._is_of_size(each)}
         absent |= self._given_up(everything)
         if self.whole and not len(problems):
             check_used(form, self.size, chosen, self.catalogue, problems)

@@ -13,7 +13,7 @@ from thunderherd.at_a_glance import machine_in_short, weighty
 from thunderherd.figures import count
 from thunderherd.grids import Grid
 from thunderherd.records import Summary
-from thunderherd.study import typed
+from thunderherd.study_names import typed
 from thunderherd.table_formats import markdown_grid, markdown_line, markdown_text
 from thunderherd.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
 
