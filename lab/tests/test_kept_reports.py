@@ -23,14 +23,14 @@ from handbook.kept import ARCHIVE, kept_studies
 from thunderherd import engine
 from thunderherd.analysis import summarise
 from thunderherd.charts import all_charts
-from thunderherd.metrics import known_metric
+from thunderherd.metrics import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.report import write_report
 from thunderherd.results import OtherVersionError
 from thunderherd.sources import source_rows
 from thunderherd.study import load_study
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 __all__ = ["browser"]
 
@@ -82,6 +82,13 @@ SHOWN_IN = {("s", "ns"): 1e9, ("s", "µs"): 1e6, ("s", "ms"): 1e3, ("share", "%"
 """By a metric's own unit and that which a table says: what figures are multiplied by."""
 
 
+def factor_in(caption: str, known: Metric) -> float:
+    """What a metric's figures are multiplied by in a table of this caption: its words, then its unit."""
+    in_brackets = re.match(r" \(([^)]*)\)", caption[len(known.words) :])
+    shown = in_brackets[1] if in_brackets else known.unit
+    return 1.0 if shown == known.unit else SHOWN_IN[known.unit, shown]
+
+
 def agrees(text: str, value: float | None) -> bool:
     """Whether a text is this value, rounded to the digits that it has."""
     if value is None or not re.fullmatch(r"-?[\d,]+(\.\d+)?", text):
@@ -97,42 +104,35 @@ def span_agrees(text: str, low: float | None, high: float | None) -> bool:
     return len(ends) == 2 and agrees(ends[0], low) and agrees(ends[1], high)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What a browser shows of a report: its tables, and its claims."""
+@pytest.fixture
+def tables_of(browser: Browser, told: Callable[[str], Told]) -> Iterator[Callable[[str], list[Document]]]:
+    pages: list[Page] = []
 
-    summary: Document
-    tables: list[Document]
-    claims: dict[str, dict[str, str]]
+    def of(study: str) -> list[Document]:
+        pages.append(browser.new_page())
+        pages[-1].goto(told(study).page.as_uri())
+        found: list[Document] = pages[-1].evaluate(TABLES)
+        return found
 
-
-HELD = ["css503-p4", "cse638-pa02", "erss-hw4", "unp-ch30"]
-"""Studies of sweeps, of counters, of repeated runs, and of a main table."""
-
-
-@pytest.fixture(scope="module", params=HELD)
-def seen(request: pytest.FixtureRequest, told: Callable[[str], Told], browser: Browser) -> Iterator[Seen]:
-    found = told(request.param)
-    page = browser.new_page()
-    page.goto(found.page.as_uri())
-    yield Seen(found.summary, page.evaluate(TABLES), page.evaluate(CLAIMS))
-    page.close()
+    yield of
+    for page in pages:
+        page.close()
 
 
-def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(seen: Seen) -> None:
-    summary, tables = seen.summary, seen.tables
+@pytest.mark.parametrize("study", [*KEPT])
+def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(
+    study: str, told: Callable[[str], Told], tables_of: Callable[[str], list[Document]]
+) -> None:
+    summary, tables = told(study).summary, tables_of(study)
     at = {(each["base"], each["sweep"], each["point"]): each for each in summary["contenders"]}
     compared = 0
     for sweep in summary["sweeps"]:
         here = [each for each in tables if each["part"] == f"over-{sweep['name']}"]
         repeats = summary["study"]["repetitions"] is not None
         for name in [sweep["metric"]] if repeats else sweep["metrics"]:
-            metric = known_metric(name, summary["study"]["counters"])
-            assert metric is not None, name
-            words = metric.words
-            (table,) = [each for each in here if each["caption"].startswith(words)][:1]
-            in_brackets = re.match(r" \(([^)]*)\)", table["caption"].removeprefix(words))
-            factor = SHOWN_IN.get((metric.unit, in_brackets[1] if in_brackets else metric.unit), 1.0)
+            known = metric(name, summary["study"]["counters"])
+            (table,) = [each for each in here if each["caption"].startswith(known.words)][:1]
+            factor = factor_in(table["caption"], known)
             assert table["heads"][1:] == sweep["contenders"]
             for point, (_, *cells) in zip(sweep["points"], table["rows"], strict=True):
                 for base, cell in zip(sweep["contenders"], cells, strict=True):
@@ -153,19 +153,31 @@ def test_every_figure_of_a_table_of_contenders_and_points_is_the_summarys(seen: 
                     compared += 1
     assert compared >= len([each for each in summary["contenders"] if each["sweep"] and each["blocks"]])
     main = [each for each in summary["contenders"] if each["sweep"] is None]
-    (own,) = [each["rows"] for each in tables if each["id"] == "study"] or [[]]
-    assert [row[1]["name"] for row in own] == [each["name"] for each in main]
-    for (_, _, cpu, control, *_), each in zip(own, main, strict=True):
-        for cell, found in ((cpu, each["cpu_seconds"]), (control, each["process_control_seconds"])):
-            if each["name"] == summary["study"]["baseline"] and cell is control:
-                continue
-            assert agrees(cell["text"], found["value"]), cell
-            assert span_agrees(cell["span"], found["low"], found["high"]), cell
+    (own,) = [each for each in tables if each["id"] == "study"] or [{"heads": [], "rows": []}]
+    assert [row[1]["name"] for row in own["rows"]] == [each["name"] for each in main]
+    judged = summary["study"]["metric"]
+    for row, each in zip(own["rows"], main, strict=True):
+        found, factor = each["cpu_seconds"], 1.0
+        if judged != CPU_PER_CONNECTION:
+            found = each["metrics"][judged]
+            factor = factor_in(own["caption"], metric(judged, summary["study"]["counters"]))
+        pairs = [(row[2], found, factor)]
+        if "Process control" in own["heads"] and each["name"] != summary["study"]["baseline"]:
+            pairs.append((row[3], each["process_control_seconds"], 1.0))
+        for cell, interval, times in pairs:
+            value, low, high = (
+                end if end is None else end * times for end in map(interval.get, ("value", "low", "high"))
+            )
+            assert agrees(cell["text"], value), cell
+            assert span_agrees(cell["span"], low, high), cell
 
 
-def test_every_comparison_is_the_summarys(seen: Seen) -> None:
-    pairs = seen.summary["pairs"]
-    (rows,) = [each["rows"] for each in seen.tables if each["id"] == "pairs"] or [[]]
+@pytest.mark.parametrize("study", [*KEPT])
+def test_every_comparison_is_the_summarys(
+    study: str, told: Callable[[str], Told], tables_of: Callable[[str], list[Document]]
+) -> None:
+    pairs = told(study).summary["pairs"]
+    (rows,) = [each["rows"] for each in tables_of(study) if each["id"] == "pairs"] or [[]]
     assert len(rows) == len(pairs)
     for row, pair in zip(rows, pairs, strict=True):
         a, verdict, b, ratio, blocks, detectable = row[-6:]
@@ -192,8 +204,14 @@ CLAIMS = """() => Object.fromEntries(
 FIGURE = re.compile(r"(?P<value>-?[\d,.]+)[^(]*(\((?P<low>-?[\d,.]+) to (?P<high>-?[\d,.]+)\))?")
 
 
-def test_every_figure_of_a_claim_is_the_summarys(seen: Seen) -> None:
-    shown, claims = seen.claims, seen.summary["claims"]
+@pytest.mark.parametrize("study", [*KEPT])
+def test_every_figure_of_a_claim_is_the_summarys(
+    study: str, told: Callable[[str], Told], browser: Browser
+) -> None:
+    page = browser.new_page()
+    page.goto(told(study).page.as_uri())
+    shown, claims = page.evaluate(CLAIMS), told(study).summary["claims"]
+    page.close()
     assert [*shown] == [each["id"] for each in claims]
     compared = 0
     for each in claims:
@@ -321,7 +339,7 @@ def hold(plot: Plot, chart: Document) -> None:
             assert (x["scale"].get("type") == "log") == plot.is_logarithmic[0]
         scales = [each["y"]["scale"] for each in drawn if "scale" in each["y"]]
         assert {each.get("type") == "log" for each in scales} == {plot.is_logarithmic[1]}
-    rows = [row for each in chart.get("datasets", {}).values() for row in each]
+    rows = [row for each in chart["datasets"].values() for row in each]
     for whose in {row["whose"] for row in rows} - {"a run"}:
         assert {row["base"] for row in rows if row["whose"] == whose} == {*plot.bases}
     assert "the paper" in {row["whose"] for row in rows}, "the source's own line stands beside ours"
@@ -336,7 +354,7 @@ def test_the_clients_of_each_child_are_in_the_report(told: Callable[[str], Told]
     found = told("unp-ch30")
     chart = charts_on(found.page)["clients-per-worker"]
     values: dict[str, dict[str, list[float]]] = {"this machine": {}, "the paper": {}}
-    for row in (row for each in chart.get("datasets", {}).values() for row in each if "whose" in row):
+    for row in (row for each in chart["datasets"].values() for row in each if "whose" in row):
         values[row["whose"]].setdefault(row["name"], []).append(row["connections"])
     pools = {each["name"]: each["worker_connections"] for each in found.summary["contenders"]}
     assert values["this machine"] == {
@@ -347,7 +365,7 @@ def test_the_clients_of_each_child_are_in_the_report(told: Callable[[str], Told]
 
 @pytest.mark.usefixtures("use_engine")
 def test_the_charts_of_messages_are_in_the_report() -> None:
-    """Of a run that never happened: the one that is kept has not all of the source's points."""
+    """Of a run that never happened: none of this study is kept."""
     study = load_study("cse638-pa02", "report", (), engine.catalogue())
     names = {name for sweep in study.sweeps for name in sweep.metrics}
     trials = [

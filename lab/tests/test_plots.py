@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
-import altair
 import numpy as np
 import pytest
 import vl_convert
-from jsonschema.exceptions import ValidationError
 from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
@@ -20,13 +19,22 @@ from thunderherd import chart_files, drawing, live_charts, plots, vega_lite
 from thunderherd.records import PaperFigure, Summary
 
 NARROW = [False, True]
-OF_VEGA_LITE = altair.load_schema()
 
 
 def valid(chart: dict[str, Any]) -> dict[str, Any]:
     """The chart, held against the schema of Vega-Lite."""
-    altair.VegaLiteSchema.validate(chart, OF_VEGA_LITE)
+    # Imported when it is needed: every worker collects this file, and few of them draw.
+    import altair
+
+    altair.VegaLiteSchema.validate(chart, schema_of_vega_lite())
     return chart
+
+
+@cache
+def schema_of_vega_lite() -> dict[str, Any]:
+    import altair
+
+    return altair.load_schema()
 
 
 def rows(chart: dict[str, Any]) -> list[dict[str, Any]]:
@@ -54,6 +62,9 @@ def svg_texts(chart: dict[str, Any]) -> list[str]:
 
 
 def test_charts_are_of_the_vega_lite_whose_schema_they_are_held_against() -> None:
+    import altair
+    from jsonschema.exceptions import ValidationError
+
     assert vega_lite.SCHEMA == altair.SCHEMA_URL
     assert chart_files.vega_lite_version() == vega_lite.VERSION
     wrong = plots.clients_per_worker_chart(summary())

@@ -73,7 +73,6 @@ def blocks_chart(
         layers.append(layer(shade, away, x=x, x2="end", y=y, y2="top", tooltip=tooltip))
     usual = [{"at": min(blocks), "end": max(blocks) + 1, "ratio": 1}]
     layers.append(layer(mark("rule", color=MUTED, strokeDash=[4, 3]), usual, x=x, x2="end", y=y))
-    shapes = shapes_of(names)
     layers.append(
         layer(
             mark("point", filled=True, size=26, opacity=0.8),
@@ -83,7 +82,7 @@ def blocks_chart(
             color=field(
                 "name:N", scale={"domain": names, "range": [colours[base] for base in bases]}, legend=legend
             ),
-            shape=field("name:N", scale={"domain": names, "range": shapes}, legend=legend),
+            shape=field("name:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend),
             tooltip=[
                 field("contender:N"),
                 field("block:N"),

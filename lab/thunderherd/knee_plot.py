@@ -40,9 +40,13 @@ def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
     )
     y = field("latency:Q", title="ms", scale={"type": "log"})
     names, legend = [printable(each.name) for each in summary.designs], {"title": None, "orient": "top"}
-    scale = {"domain": names, "range": [colours[each.name] for each in summary.designs]}
-    base: Chart = {"x": x, "color": field("design:N", scale=scale, legend=legend)}
+    colour = field(
+        "design:N",
+        scale={"domain": names, "range": [colours[each.name] for each in summary.designs]},
+        legend=legend,
+    )
     shape = field("design:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
+    base: Chart = {"x": x, "color": colour}
     goal = [{"latency": summary.goal_seconds * 1e3}]
     low = field("low:Q", title="ms")
     layers = [

@@ -82,8 +82,8 @@ def clients_per_worker_chart(
             data += _shares(each, each.worker_connections, HERE)
             if runs := papers.get(each.name):
                 data += _shares(each, runs, PAPER)
-    pools = _scale([each for each in main_of(summary) if each.worker_connections], colours)
-    return dressed({**_strip(data, pools, narrow), **_remarks(summary, narrow)})
+    pools = [each for each in main_of(summary) if each.worker_connections]
+    return dressed({**_strip(data, _scale(pools, colours), narrow), **_remarks(summary, narrow)})
 
 
 def _remarks(summary: Summary, narrow: bool) -> Chart:
@@ -114,7 +114,7 @@ def _standing_out(
 class _Drawing:
     """What all panels of a chart share."""
 
-    colours: Chart
+    colours: dict[str, list[str]]
     digits: int
     marks: Mapping[str, str]
     per: str
@@ -215,7 +215,7 @@ def _mark(each: ContenderSummary) -> dict[str, Any]:
     }
 
 
-def _scale(shown: Sequence[ContenderSummary], colours: Mapping[str, str]) -> Chart:
+def _scale(shown: Sequence[ContenderSummary], colours: Mapping[str, str]) -> dict[str, list[str]]:
     """The colours of these contenders; `colours` are by base."""
     return {
         "domain": [printable(each.name) for each in shown],
@@ -269,13 +269,13 @@ def _bars(
     for row in data:
         row["spoken"] = f"{row['name']}: {row['text']} seconds, interval {row['interval']}"
         row["spoken"] += f", {blocks}: {row['blocks']}" if blocks else ""
-    own = field("name:N", scale=drawing.colours, legend=None)
+    colour = field("name:N", scale=drawing.colours, legend=None)
     bars = layer(
         mark("bar", height=13),
         y=y,
         x=x,
-        fill=own,
-        stroke=own,
+        fill=colour,
+        stroke=colour,
         fillOpacity=field("filling:Q", scale=None),
         description="spoken:N",
         tooltip=tooltip,
@@ -306,7 +306,7 @@ def _shares(each: ContenderSummary, counts: Sequence[float], whose: str) -> Rows
     ]
 
 
-def _strip(data: Rows, colours: Chart, narrow: bool) -> Chart:
+def _strip(data: Rows, colours: dict[str, list[str]], narrow: bool) -> Chart:
     order = list(dict.fromkeys(row["name"] for row in data))
     whose = list(dict.fromkeys(row["whose"] for row in data))
     encoding: Chart = {

@@ -86,11 +86,13 @@ def rate_chart(
         field("blocks:N", title=behind.title),
     ]
     base: Chart = {"x": x, "color": colour}
-    low, point = field("low:Q", title=unit.name), mark("point", filled=True, size=50, opacity=1)
+    low = field("low:Q", title=unit.name)
+    told: Chart = {"description": "spoken:N", "tooltip": tooltip}
+    point = mark("point", filled=True, size=50, opacity=1)
     layers = [
         layer(mark("rule", strokeWidth=1.6, opacity=0.6), **base, y=low, y2="high"),
         layer(mark("line", strokeWidth=1.4), **base, y=y),
-        layer(point, **base, y=y, shape=shape, description="spoken:N", tooltip=tooltip),
+        layer(point, **base, y=y, shape=shape, **told),
     ]
     width = NARROW if narrow else WIDE
     is_mean = any(each.is_mean for each in figures.values())

@@ -94,8 +94,7 @@ class Resolver:
         self.size, self.overrides, self.catalogue, self.problems = size, tuple(overrides), catalogue, problems
         self.form, self.declared, self.whole = form, form, whole
         self.remainders: dict[str, set[int]] = {}
-        own = [*flat(form.sizes[size].set)]
-        if not own and not overrides:
+        if not (own := [*flat(form.sizes[size].set)]) and not overrides:
             return
         changed = deepcopy(data)
         keys = SettableKeys(form, size, catalogue)
@@ -242,9 +241,10 @@ class Resolver:
     def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
         """Whether a size, this one if not named, runs a point of a sweep, where it runs the sweep."""
         chosen = self.form.sizes[size or self.size].points.get(sweep.name)
+        if chosen is None or point in [*map(point_name, chosen)]:
+            return True
         # Whoever gives it other values means those.
-        is_overridden = ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
-        return chosen is None or is_overridden or point in [*map(point_name, chosen)]
+        return ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
 
     def _is_of_size(self, each: Configuration, size: str | None = None) -> bool:
         if each.sweep and each.point and not self._has_point(each.sweep, each.point.name, size):

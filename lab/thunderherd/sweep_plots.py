@@ -124,9 +124,11 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str, behind: BlocksBehind
         if figure is None or point not in numbers:
             continue
         row = _row(base, point, numbers[point], HERE)
-        text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
-        interval = figure.span(unit, digits, BETWEEN) or "one run"
-        blocks = behind.of_metric(contenders[(base, point)], name, unit, digits)
+        # Points may be decades apart: each has as many digits as it would have alone.
+        own = max(digits, digits_for([unit.of(figure.value)], name))
+        text = f"{number(unit.of(figure.value), own)} {unit.name}".rstrip()
+        interval = figure.span(unit, own, BETWEEN) or "one run"
+        blocks = behind.of_metric(contenders[(base, point)], name, unit, own)
         rows.append(
             row
             | {"value": unit.of(figure.value), "low": unit.of(figure.low), "high": unit.of(figure.high)}
