@@ -249,6 +249,19 @@ def test_contenders_of_one_design_differ() -> None:
     assert len(set(colours.values())) >= 5
 
 
+def test_a_figure_decades_below_the_others_keeps_its_digits_under_the_pointer() -> None:
+    data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
+    metric = data["sweeps"][0]["metric"]
+    first = next(each for each in data["contenders"] if each["sweep"] == "pool_size")
+    ends = {"value": 7.021e-8, "low": 6.85e-8, "high": 7.26e-8}
+    first["metrics"][metric] |= ends
+    of = Summary.model_validate(data)
+    found = rows(sweep_chart(of, sweep("pool_size", of)))
+    row = next(row for row in found if (row["base"], row["point"]) == (first["base"], first["point"]))
+    low, high = row["interval"].split(" to ")
+    assert float(low) < float(row["text"].split()[0]) < float(high), row
+
+
 def test_a_point_without_figures_is_left_out_and_the_rest_is_drawn() -> None:
     data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
     for each in data["contenders"]:

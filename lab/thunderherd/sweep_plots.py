@@ -124,9 +124,11 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str, behind: BlocksBehind
         if figure is None or point not in numbers:
             continue
         row = _row(base, point, numbers[point], HERE)
-        text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
-        interval = figure.span(unit, digits, BETWEEN) or "one run"
-        blocks = behind.of_metric(contenders[(base, point)], name, unit, digits)
+        # Points may be decades apart: each has as many digits as it would have alone.
+        own = max(digits, digits_for([unit.of(figure.value)], name))
+        text = f"{number(unit.of(figure.value), own)} {unit.name}".rstrip()
+        interval = figure.span(unit, own, BETWEEN) or "one run"
+        blocks = behind.of_metric(contenders[(base, point)], name, unit, own)
         rows.append(
             row
             | {"value": unit.of(figure.value), "low": unit.of(figure.low), "high": unit.of(figure.high)}
@@ -247,8 +249,7 @@ class _Drawing:
         colours: Mapping[str, str],
         blocks: str,
     ) -> None:
-        self.sweep, self.size, self.blocks = sweep, size, blocks
-        self.decades = decades
+        self.sweep, self.size, self.decades, self.blocks = sweep, size, decades, blocks
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
         names = [printable(base) for base in bases]
