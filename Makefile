@@ -18,7 +18,7 @@ export RUSTUP_HOME := $(RUSTUP_BESIDE)
 endif
 endif
 
-.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests compiled-ahead test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
+.PHONY: help demo test bench bench-peers build prerequisites test-tools compiled-tests compiled-ahead rewritten-tests test-engine test-thorough test-lab check check-rust check-python check-documents fmt docs site records lock clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -80,6 +80,10 @@ test-engine: compiled-tests
 
 test-thorough: build ## all that can happen to a server's processes, with every workload (`make test` takes two)
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
+
+# pytest rewrites what tests assert, and keeps that: once here, not by every worker at the same time.
+rewritten-tests: test-tools
+	@$(PYTHON) -m pytest --collect-only -qq >/dev/null
 
 # Twice as many workers as a small machine has CPUs: a third of the tests' time is waiting.
 test-lab: test-tools

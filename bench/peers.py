@@ -204,7 +204,8 @@ def netbench(run: Run, engine: str) -> float:
     received = f"{engine} --register_ring 0" if engine == "io_uring" else engine
     with server(["netbench", *both, "--server_only", "1", "--rx", received], port, run):
         command = ["netbench", *both, "--client_only", "1", "--host", run.place.address]
-        said = client([*command, "--time", str(run.seconds), "--tx", sent], run)
+        command += ["--time", str(run.seconds), "--tx", sent]
+        said = client(command, run, tells_by_errors=True)
         return netbench_requests(said) / run.seconds
 
 
@@ -350,8 +351,8 @@ def end_group(process: subprocess.Popen[str]) -> None:
             return
 
 
-def client(command: Sequence[str], run: Run) -> str:
-    """Runs a peer's client in its place; what it said."""
+def client(command: Sequence[str], run: Run, *, tells_by_errors: bool = False) -> str:
+    """Runs a peer's client in its place; what it said, of some on its standard error."""
     side = run.place.client
     try:
         done = subprocess.run(
@@ -368,7 +369,7 @@ def client(command: Sequence[str], run: Run) -> str:
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
         raise EngineError(f"{' '.join(command)} ended with {done.returncode}: {said}")
-    return done.stdout
+    return done.stderr if tells_by_errors else done.stdout
 
 
 def placed(command: Sequence[str], side: Side) -> list[str]:

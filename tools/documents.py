@@ -19,6 +19,7 @@ from handbook.kept import kept_calls, kept_studies
 from handbook.markdown import ROOT
 from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine import find_engine
+from thunderherd.records import SUMMARY_SCHEMA
 from thunderherd.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
 
 OWNED = ("docs/designs", "docs/primitives")
@@ -36,6 +37,8 @@ def documents() -> dict[Path, str]:
             Path("docs/reference") / f"{name}.schema.json": as_text(schema)
             for name, schema in schemas().items()
         },
+        # Of this one the program has a copy, which it leaves beside the results of a run.
+        Path("lab/thunderherd") / SUMMARY_SCHEMA: as_text(summary_schema()),
         **reference.documents(catalogue()),
         **entry_pages.documents(catalogue(), kept),
         **demo.documents(kept.studies),

@@ -17,7 +17,7 @@ CARGO = ("cargo", "test", "--locked")
 AT_ONCE = 2
 """Test programs at the same time, each of which has threads of its own: more would only wait for CPUs."""
 
-LONG = ("conformance", "thunderherd_engine", "counters_verified", "blast", "workloads", "fields")
+LONG = ("conformance", "engine", "thunderherd_engine")
 """What takes longest begins, so that at the end nothing is waited for alone. Others follow by their names."""
 
 
@@ -46,8 +46,7 @@ def programs() -> list[Program]:
             found.append((name, Program(words, (message["executable"],))))
     place = {name: place for place, name in enumerate(LONG)}
     found.sort(key=lambda each: (place.get(each[0], len(LONG)), each[0]))
-    # Examples in comments are compiled one by one, by rustdoc.
-    return [*(program for _, program in found), Program("--doc", (*CARGO, "--doc"))]
+    return [program for _, program in found]
 
 
 def run(program: Program) -> subprocess.CompletedProcess[str]:

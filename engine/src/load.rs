@@ -84,7 +84,7 @@ impl Load {
     }
 
     /// Refuses what would go without effect: to be told both when to end and how many requests to make, or to warm up
-    /// without a window that begins afterwards. Refuses what would not end.
+    /// without a window that begins afterwards.
     pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
         if let Some((setting, word)) = self.without_primitives
             && settings.word(setting.name) == word
@@ -97,14 +97,6 @@ impl Load {
             )));
         }
         self.requirements.iter().try_for_each(|requirement| requirement.check(settings))?;
-        if let (Some(duration), []) = (self.duration, self.requests)
-            && settings.integer(duration.name) == 0
-        {
-            let option = duration.option();
-            return Err(mistake(format!(
-                "the load ends by time, and by nothing else: give --{option}, for instance 5000"
-            )));
-        }
         let (Some(duration), Some(each)) = (self.duration, self.requests.last()) else { return Ok(()) };
         let is_timed = settings.integer(duration.name) > 0;
         if is_timed && given(each.name) {

@@ -99,6 +99,31 @@ def test_a_sweep_is_answered_by_who_is_not_beaten_at_its_points() -> None:
     first = alone.sweeps[0]
     assert answer(alone).sentence.startswith(f"{first.title}: In ")
     assert answer(alone).ranking == ()
+    over = answer(alone).over
+    assert over is not None and answer(of).over is None
+    for column, point in enumerate(over.points):
+        beaten = dict.fromkeys((base for base, _ in over.rows), 0)
+        for pair in alone.pairs:
+            if (pair.sweep, pair.point) == (first.name, point) and pair.verdict in ("faster", "slower"):
+                behind = pair.b if pair.verdict == "faster" else pair.a
+                beaten[behind.partition("@")[0]] += 1
+        for base, places in over.rows:
+            assert places[column] == "-" or int(places[column].split("–")[0]) == beaten[base] + 1
+
+
+def test_who_shares_the_first_place_of_a_sweep_is_told_by_how_much_it_leads_the_others() -> None:
+    of = synthetic_sweeps.summary()
+    pools = of.sweeps[0]
+    names = {"prefork", "prefork_mutex"}
+    pairs = [
+        pair.model_copy(update={"verdict": "undecided"})
+        if {each.partition("@")[0] for each in (pair.a, pair.b)} <= names
+        else pair
+        for pair in of.pairs
+    ]
+    said = sweep_answer(of.model_copy(update={"pairs": pairs}), pools)
+    assert "prefork and prefork_mutex are not separated at" in said
+    assert ", of whom " in said and "times as good as prefork_file_lock (95." in said and "interval" in said
 
 
 def test_an_unfinished_run_says_so_first() -> None:

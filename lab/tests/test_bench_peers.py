@@ -363,6 +363,8 @@ def test_a_tool_that_fails_is_an_error_with_what_it_said() -> None:
         pass
     with pytest.raises(EngineError, match="no_such_tool is not on PATH"):
         peers.client(["no_such_tool"], run)
+    told = ["sh", "-c", "echo here; echo there >&2"]
+    assert (peers.client(told, run), peers.client(told, run, tells_by_errors=True)) == ("here\n", "there\n")
 
 
 @pytest.mark.usefixtures("use_engine")

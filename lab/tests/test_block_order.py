@@ -10,9 +10,12 @@ from hdrh.histogram import HdrHistogram
 from synthetic_summary import INVALID_BLOCK, REJECTED_BLOCK, summary, trials
 
 from thunderherd.block_order import REJECTED, blocks_seen, trials_seen
+from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.blocks_plot import MOST_TRIALS, about, blocks_chart
+from thunderherd.figures import Unit
 from thunderherd.histograms import merged, percentile_curve, percentile_ns
 from thunderherd.latency_curves import SHARES
+from thunderherd.metrics import CPU_PER_CONNECTION
 from thunderherd.validity_view import validity_view
 
 
@@ -23,6 +26,31 @@ def test_each_trial_is_over_the_median_of_those_that_count() -> None:
         if each.contender == "prefork":
             assert each.ratio == pytest.approx(each.value / median(counting))
     assert {each.block for each in seen if each.state == REJECTED} == {REJECTED_BLOCK}
+
+
+def test_behind_a_figure_are_the_blocks_that_count_with_the_lowest_and_the_highest() -> None:
+    of, seen = summary(), trials(30)
+    behind, unit = BlocksBehind.of(of, seen), Unit(5000, "s")
+    costs = {
+        name: {
+            each.block: each.metrics[CPU_PER_CONNECTION] * 5000
+            for each in seen
+            if each.contender == name and each.valid and each.metrics and each.block != REJECTED_BLOCK
+        }
+        for name in ("iterative", "prefork")
+    }
+    own = {block: costs["prefork"][block] for block in [*costs["prefork"]][: of.study.blocks]}
+    beyond = {block: cost - costs["iterative"][block] for block, cost in own.items()}
+    prefork = next(each for each in of.contenders if each.name == "prefork")
+    found = (
+        behind.of_metric(prefork, CPU_PER_CONNECTION, unit, 3),
+        behind.of_process_control(prefork, prefork.process_control_seconds, 3),
+    )
+    for text, values in zip(found, (own, beyond), strict=True):
+        low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+        ends = f"{values[low]:.3f} (block {low}) to {values[high]:.3f} (block {high})"
+        assert text == f"{of.study.blocks}, from {ends}"
+    assert BlocksBehind(of).of_metric(prefork, CPU_PER_CONNECTION, unit, 3) == str(of.study.blocks)
 
 
 def test_every_block_has_its_order_and_its_noise() -> None:
@@ -39,7 +67,7 @@ def test_of_very_many_trials_a_block_has_one_mark_for_each_contender() -> None:
     seen = trials_seen(summary(), trials(30))
     many = seen * (MOST_TRIALS // len(seen) + 1)
     few, all_ = (blocks_chart(summary(), each) for each in (seen, many))
-    marks = [max(len(each.data.values) for each in chart.layer) for chart in (few, all_)]
+    marks = [max(map(len, chart["datasets"].values())) for chart in (few, all_)]
     assert marks[0] == len(seen) and marks[1] == len({(each.block, each.contender) for each in seen})
     assert "median of a contender's trials" in about(many)
 
@@ -47,7 +75,7 @@ def test_of_very_many_trials_a_block_has_one_mark_for_each_contender() -> None:
 def test_a_trial_whose_figure_is_zero_has_a_place_in_the_picture() -> None:
     first, *others = trials_seen(summary(), trials(30))
     seen = [replace(first, value=0.0, ratio=0.0), *others[:-1], replace(others[-1], ratio=9.0)]
-    linear, logarithmic = (blocks_chart(summary(), each).to_dict(validate=False) for each in (seen, seen[1:]))
+    linear, logarithmic = (blocks_chart(summary(), each) for each in (seen, seen[1:]))
     scale = linear["layer"][-1]["encoding"]["y"]["scale"]
     assert scale["domain"][0] == 0 and "type" not in scale
     assert logarithmic["layer"][-1]["encoding"]["y"]["scale"]["type"] == "log"

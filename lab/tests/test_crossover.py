@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.stats import linregress, ttest_1samp
 
 from thunderherd.crossover import (
     Bracket,
@@ -184,13 +184,13 @@ def test_an_end_of_the_interval_is_where_the_t_test_of_the_line_there_gives_five
     log_ratios = measured(ramp(6000, 0.05), noise=0.05)
     found = line_crossing(SIZES, log_ratios)
     places = np.log(SIZES)
-    lines = [linregress(places, block) for block in log_ratios]
+    lines = [scipy.stats.linregress(places, block) for block in log_ratios]
     for end in (found.low, found.high):
         assert end is not None
         at_end = [line.intercept + line.slope * math.log(end) for line in lines]
-        assert ttest_1samp(at_end, 0).pvalue == pytest.approx(0.05, abs=1e-9)
+        assert scipy.stats.ttest_1samp(at_end, 0).pvalue == pytest.approx(0.05, abs=1e-9)
     assert found.value is not None
-    mean = linregress(places, log_ratios.mean(axis=0))
+    mean = scipy.stats.linregress(places, log_ratios.mean(axis=0))
     assert found.value == pytest.approx(math.exp(-mean.intercept / mean.slope))
     assert found.slope == pytest.approx(mean.slope * math.log(2))
     assert found.line == pytest.approx((mean.intercept + mean.slope * places[[0, -1]]).tolist())
@@ -199,8 +199,8 @@ def test_an_end_of_the_interval_is_where_the_t_test_of_the_line_there_gives_five
 def test_a_slope_that_is_not_separated_from_zero_leaves_the_interval_unbounded() -> None:
     level = measured(ramp(6000, 0.0005), noise=0.1)
     found = line_crossing(SIZES, level)
-    slopes = [linregress(np.log(SIZES), block).slope for block in level]
-    assert ttest_1samp(slopes, 0).pvalue > 0.05
+    slopes = [scipy.stats.linregress(np.log(SIZES), block).slope for block in level]
+    assert scipy.stats.ttest_1samp(slopes, 0).pvalue > 0.05
     assert (found.low, found.high, found.is_bounded) == (None, None, False)
     # With the same slopes and far less certainty asked for, it is bounded: the slope decides, nothing else.
     assert line_crossing(SIZES, level, confidence=0.01).is_bounded

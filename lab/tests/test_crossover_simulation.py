@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.stats import rankdata
 from test_statistics_simulation import report
 
 from thunderherd.crossover import grid, line_crossing, read, second_stage, standings
@@ -48,7 +47,9 @@ def kink(at: float, before: float, after: float) -> Truth:
 
 def zero_of(truth: Truth) -> float:
     return math.exp(
-        brentq(lambda place: float(truth(np.exp([place]))[0]), math.log(LOW / 8), math.log(HIGH * 8))
+        scipy.optimize.brentq(
+            lambda place: float(truth(np.exp([place]))[0]), math.log(LOW / 8), math.log(HIGH * 8)
+        )
     )
 
 
@@ -95,7 +96,7 @@ def one_sided(log_ratios: Array) -> Array:
     for rank in range(1, blocks + 1):
         patterns = np.convolve(patterns, np.eye(1, rank + 1, rank)[0] + np.eye(1, rank + 1)[0]) / 2
     at_least = np.cumsum(patterns[::-1])[::-1]
-    ranks = rankdata(np.abs(log_ratios), axis=-2)
+    ranks = scipy.stats.rankdata(np.abs(log_ratios), axis=-2)
     p: Array = at_least[(ranks * (log_ratios > 0)).sum(axis=-2).astype(int)]
     return p
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from functools import cache
@@ -330,7 +329,7 @@ def test_a_line_that_is_zero_elsewhere_in_words() -> None:
     answer, why, _ = sentences(elsewhere, sweep_of(elsewhere))
     assert answer.startswith("From some size between ")
     assert why.startswith("The line through the second stage is zero outside of these two sizes")
-    assert "none" not in json.loads(crossover_chart(elsewhere, sweep_of(elsewhere)).to_json())
+    assert "none" not in crossover_chart(elsewhere, sweep_of(elsewhere))
 
 
 def test_several_crossings_in_words() -> None:

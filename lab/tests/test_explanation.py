@@ -273,6 +273,7 @@ def test_connections_are_a_cause_of_both_sides_where_one_opens_more() -> None:
     assert cause(explain(anew, kept, priced, between(60, 5)), "system_calls").a == pytest.approx(9)
     for alike in (
         explain(anew, connecting("other", 1.0, 9), priced, between(60, 5), side="both"),
+        explain(anew, connecting("ends of a window", 1.03, 9), priced, between(60, 5), side="both"),
         explain(anew, kept, priced, between(60, 5), side="both", per="connection"),
         explain(anew, kept, priced, between(60, 5), side="both", has_tcp=False),
     ):

@@ -137,6 +137,9 @@ def test_what_is_too_large_is_left_out_and_told(
     first = (tmp_path / ARCHIVE).read_bytes()
     recording.archived(run, tmp_path / ARCHIVE)
     assert (tmp_path / ARCHIVE).read_bytes() == first
+    (run / "trials.jsonl").unlink()  # as in a record that was unpacked
+    again, _ = recording.archived(run, tmp_path / ARCHIVE)
+    assert "trials.parquet" in again
     monkeypatch.setattr(recording, "MOST_BYTES", 500)
     with pytest.raises(UserError, match="even without its raw lines"):
         recording.archived(run, tmp_path / ARCHIVE)

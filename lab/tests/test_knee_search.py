@@ -12,6 +12,7 @@ from rich.console import Console
 
 from thunderherd import engine
 from thunderherd.catalogue import Catalogue
+from thunderherd.drawing import FAMILIES
 from thunderherd.engine_lines import Check
 from thunderherd.errors import UserError
 from thunderherd.knee_form import DesignKnee, KneePoint, KneeSummary
@@ -56,6 +57,14 @@ def test_both_studies_can_be_run(offered: Catalogue, tmp_path: Path) -> None:
     assert study.measure.overload == "counts"
 
 
+def test_event_loops_need_no_worker_for_each_connection(offered: Catalogue) -> None:
+    designs = ("reuseport", "prefork_dynamic", "prethread")
+    text = knee_study(asked(*designs, rates="1k..9k", clients=300), offered, None)
+    (found,) = zip(*(sweep["contenders"] for sweep in tomllib.loads(text)["sweeps"]), strict=True)
+    settings = [each.get("settings", {}) for each in found]
+    assert settings == [{}, {"maximum_workers": 300}, {"pool": 300}]
+
+
 def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
     def milliseconds(**more: Any) -> int:
         text = knee_study(asked("epoll", rates="100..1000", **more), offered, None)
@@ -90,7 +99,13 @@ def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
         ({"rates": "1k..9k", "designs": ("epoll", "epoll")}, "epoll is given twice"),
         (
             {"rates": "1k..9k", "designs": ("design=prefork,pool=5",)},
-            "64 connections are kept, and 5 workers",
+            "64 connections are kept, and prefork serves 5 at a time: nobody would answer the others; give "
+            "pool = 64, or fewer clients, or connections = per_request",
+        ),
+        (
+            {"rates": "1k..9k", "designs": ("iterative",)},
+            "64 connections are kept, and iterative serves 1 at a time: nobody would answer the others; give "
+            "fewer clients",
         ),
     ],
 )
@@ -147,8 +162,10 @@ def test_every_outcome_has_words(tmp_path: Path, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert "99th percentile of latency at most 2 ms" in shown
     assert "0 of 8" in shown
-    svg, png = write_pictures(found, tmp_path)
+    colours = dict(zip((each.name for each in found.designs), FAMILIES[""], strict=False))
+    svg, png = write_pictures(found, tmp_path, colours)
     assert "2,350" in svg.read_text()
+    assert all(colours[each.name] in svg.read_text() for each in found.designs), "those of the reports"
     assert png.stat().st_size > 1000
     assert KneeSummary.model_validate_json(found.model_dump_json(by_alias=True)) == found
 

@@ -128,7 +128,7 @@ def test_tables_of_sweeps_mark_each_figure_and_say_why_another_is_none() -> None
 def test_charts_say_so_in_themselves() -> None:
     summary = of_sizes()
     drawn = {
-        name: json.dumps(sweep_chart(summary, sweep(summary), name).to_dict(validate=False))
+        name: json.dumps(sweep_chart(summary, sweep(summary), name))
         for name in ("client.cpu_cycles_per_byte", "client.llc_load_misses", "client.cache_misses")
     }
     joined = {name: text.replace('", "', " ") for name, text in drawn.items()}

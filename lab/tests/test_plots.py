@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,13 +15,29 @@ import vl_convert
 from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
-from thunderherd import drawing, live_charts, plots
+from thunderherd import chart_files, drawing, live_charts, plots, vega_lite
 from thunderherd.records import PaperFigure, Summary
 
 NARROW = [False, True]
 
 
-def rows(chart: Any) -> list[dict[str, Any]]:
+def valid(chart: dict[str, Any]) -> dict[str, Any]:
+    """The chart, held against the schema of Vega-Lite."""
+    # Imported when it is needed: every worker collects this file, and few of them draw.
+    import altair
+
+    altair.VegaLiteSchema.validate(chart, schema_of_vega_lite())
+    return chart
+
+
+@cache
+def schema_of_vega_lite() -> dict[str, Any]:
+    import altair
+
+    return altair.load_schema()
+
+
+def rows(chart: dict[str, Any]) -> list[dict[str, Any]]:
     """All data of a chart, from whatever depth."""
 
     def walk(part: Any) -> Iterator[dict[str, Any]]:
@@ -36,12 +53,33 @@ def rows(chart: Any) -> list[dict[str, Any]]:
             for each in part:
                 yield from walk(each)
 
-    return list(walk(chart.to_dict()))
+    return list(walk(valid(chart)))
 
 
-def svg_texts(chart: Any) -> list[str]:
-    svg = vl_convert.vegalite_to_svg(chart.to_dict())
+def svg_texts(chart: dict[str, Any]) -> list[str]:
+    svg = vl_convert.vegalite_to_svg(valid(chart))
     return [text.strip() for text in ElementTree.fromstring(svg).itertext() if text.strip()]
+
+
+def test_charts_are_of_the_vega_lite_whose_schema_they_are_held_against() -> None:
+    import altair
+    from jsonschema.exceptions import ValidationError
+
+    assert vega_lite.SCHEMA == altair.SCHEMA_URL
+    assert chart_files.vega_lite_version() == vega_lite.VERSION
+    wrong = plots.clients_per_worker_chart(summary())
+    wrong["layer"][0]["encoding"]["x"]["axxis"] = {}
+    with pytest.raises(ValidationError, match="axxis"):
+        valid(wrong)
+
+
+def test_rows_that_several_layers_show_are_there_once() -> None:
+    rows = [{"a": 1}]
+    drawn = vega_lite.layer(vega_lite.mark("line"), rows, x="a:Q")
+    chart = vega_lite.named_data(vega_lite.layered([drawn, {**drawn}, vega_lite.layer(drawn["mark"], [{}])]))
+    assert chart["datasets"] == {"data0": rows, "data1": [{}]}
+    assert [each["data"]["name"] for each in chart["layer"]] == ["data0", "data0", "data1"]
+    assert drawn["data"] == {"values": rows}, "the parts are as they were"
 
 
 @pytest.mark.parametrize("narrow", NARROW)
@@ -115,23 +153,21 @@ def test_the_papers_workers_stand_beside() -> None:
 
 @pytest.mark.parametrize("narrow", NARROW)
 def test_charts_fit_their_page(narrow: bool) -> None:
-    charts: list[Any] = [
+    charts = [
         plots.process_control_chart(summary(), narrow=narrow),
         plots.clients_per_worker_chart(summary(), narrow=narrow),
     ]
     for chart in charts:
-        svg = ElementTree.fromstring(vl_convert.vegalite_to_svg(chart.to_dict()))
+        svg = ElementTree.fromstring(vl_convert.vegalite_to_svg(chart))
         assert float(svg.attrib["width"]) <= (400 if narrow else 1000)
 
 
 def test_a_design_has_one_colour_everywhere() -> None:
-    everywhere = [
-        *rows(plots.process_control_chart(summary())),
-        *rows(plots.clients_per_worker_chart(summary())),
-    ]
-    for row in everywhere:
-        if "colour" in row:
-            assert row["colour"] == drawing.colours_of(summary())[row["name"]]
+    colours = drawing.colours_of(summary())
+    for chart in (plots.process_control_chart(summary()), plots.clients_per_worker_chart(summary())):
+        found = live_charts.live(chart, "").series
+        assert {each.name for each in found} == {row["name"] for row in rows(chart) if "name" in row}
+        assert {each.name: each.colour for each in found} == {each.name: colours[each.name] for each in found}
 
 
 def test_names_of_a_study_are_texts_of_the_chart() -> None:
@@ -139,7 +175,7 @@ def test_names_of_a_study_are_texts_of_the_chart() -> None:
     data["contenders"][2]["name"] = "<script>alert(1)</script>"
     hostile = Summary.model_validate(data)
     for chart in (plots.process_control_chart(hostile), plots.clients_per_worker_chart(hostile)):
-        svg = vl_convert.vegalite_to_svg(chart.to_dict())
+        svg = vl_convert.vegalite_to_svg(chart)
         assert "<script" not in svg
         assert any("<script>" in text for text in svg_texts(chart))
 

@@ -304,7 +304,7 @@ def test_a_figure_appears_under_the_pointer(browser: Browser, file: Path) -> Non
     seen.page.locator("#process-control .live .mark-rect path").first.hover()
     tip = seen.page.locator("#vg-tooltip-element")
     tip.wait_for(state="visible")
-    assert "interval" in tip.inner_text()
+    assert "interval" in tip.inner_text() and "blocks" in tip.inner_text()
     assert seen.console == []
     seen.page.context.close()
 

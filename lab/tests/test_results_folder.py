@@ -3,12 +3,14 @@ schema holds for its summary, and its columns are all told."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars
@@ -165,11 +167,17 @@ def test_estimates_are_those_of_the_summary() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
-    [synthetic(), sweeps_summary(), sweeps_summary(repetitions=3), sweeps_summary(main=False)],
+    "summarised",
+    [
+        synthetic,
+        sweeps_summary,
+        functools.partial(sweeps_summary, repetitions=3),
+        functools.partial(sweeps_summary, main=False),
+    ],
     ids=["main", "sweeps", "repeated", "no main table"],
 )
-def test_the_page_is_short_and_has_what_matters(found: Summary) -> None:
+def test_the_page_is_short_and_has_what_matters(summarised: Callable[[], Summary]) -> None:
+    found = summarised()
     page = summary_page(found)
     assert len(page.splitlines()) <= MOST_LINES
     assert f"--seed {found.study.seed}`" in page and "**Trials:**" in page

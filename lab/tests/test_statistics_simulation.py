@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import rankdata, ttest_ind
 
 from thunderherd.samples import standard_shift
 from thunderherd.statistics import (
@@ -87,7 +87,7 @@ def p_values(log_ratios: Array) -> Array:
     for rank in range(1, blocks + 1):
         patterns = np.convolve(patterns, np.eye(1, rank + 1, rank)[0] + np.eye(1, rank + 1)[0]) / 2
     at_most = np.cumsum(patterns)
-    positive = (rankdata(np.abs(log_ratios), axis=-1) * (log_ratios > 0)).sum(axis=-1).astype(int)
+    positive = (scipy.stats.rankdata(np.abs(log_ratios), axis=-1) * (log_ratios > 0)).sum(axis=-1).astype(int)
     smaller = np.minimum(positive, len(patterns) - 1 - positive)
     p: Array = np.minimum(1, 2 * at_most[smaller])
     return p
@@ -140,7 +140,9 @@ def test_five_against_five_back_to_back_is_worse() -> None:
     noise = machine_noise(np.random.default_rng(3), 10_000, 10)
 
     def found(effect: float) -> float:
-        return float((ttest_ind(noise[:, :5] + effect, noise[:, 5:], axis=1).pvalue < 0.05).mean())
+        return float(
+            (scipy.stats.ttest_ind(noise[:, :5] + effect, noise[:, 5:], axis=1).pvalue < 0.05).mean()
+        )
 
     report("no difference, declared different", found(0.0), "should be 5")
     report("5 % difference, declared different", found(FIVE_PERCENT), "the false ones included")

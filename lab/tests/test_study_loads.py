@@ -28,7 +28,13 @@ design = "thread_per_client"
 
 
 def written(
-    folder: Path, kind: str, settings: str, load: str = "", workload: str = "bytes", lab: str = ""
+    folder: Path,
+    kind: str,
+    settings: str,
+    load: str = "",
+    workload: str = "bytes",
+    lab: str = "",
+    contenders: str = CONTENDERS,
 ) -> Study:
     """A study whose contenders have such a load."""
     file = folder / "loads.toml"
@@ -36,7 +42,7 @@ def written(
         "loads", metric="latency_p50_seconds", workload=workload, kind=kind,
         load=f"processes = 1\n{load}", settings=settings,
     )  # fmt: skip
-    file.write_text(beginning + lab + CONTENDERS)
+    file.write_text(beginning + lab + contenders)
     return load_study(str(file), "quick", [], engine.catalogue())
 
 
@@ -53,7 +59,6 @@ ANEW = f'{TIMED}, connections = "per_request"'
         ("open", f"{ANEW}, requests_per_connection = 9", "", "leave requests_per_connection out"),
         ("open", f"{TIMED}, threads = 3", "", "threads = 3 and clients = 2; clients must be 3 or more"),
         ("open", f"{KEPT}, clients = 100000, pipeline = 1024".replace("clients = 2, ", ""), "", "102400000"),
-        ("open", "clients = 2", "", "ends by time, and by nothing else: give milliseconds"),
         ("closed_connections", "loops = 5, warm_up_milliseconds = 5", "", "give milliseconds too"),
         (
             "open",
@@ -76,6 +81,18 @@ def test_a_load_that_cannot_be_is_refused_before_the_first_trial(
 def test_a_schedule_needs_requests_that_are_answered_one_by_one(real_engine: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a closed load makes them"):
         written(tmp_path, "open", TIMED, workload="stream")
+
+
+def test_an_open_load_keeps_no_more_connections_than_are_served_at_a_time(
+    real_engine: Path, tmp_path: Path
+) -> None:
+    pooled = CONTENDERS.replace('"thread_per_client"', '"prethread"\nsettings = { pool = 5 }')
+    with pytest.raises(UserError, match="other: 6 connections are kept, and prethread serves 5 at a time"):
+        written(tmp_path, "open", KEPT.replace("clients = 2", "clients = 6"), contenders=pooled)
+    settings = KEPT.replace("clients = 2", "clients = 5")
+    assert written(tmp_path, "open", settings, contenders=pooled).contenders
+    closed = KEPT.replace("clients = 2", "clients = 6")
+    assert written(tmp_path, "closed_connections", closed, contenders=pooled).contenders
 
 
 def test_sides_of_one_address_have_no_more_to_connect_from(real_engine: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import synthetic_sweeps
 import vl_convert
-from test_plots import rows, svg_texts
+from test_plots import rows, svg_texts, valid
 
 from thunderherd import charts, drawing
 from thunderherd.axes import NumberAxis
@@ -30,8 +30,7 @@ def chart(
     name: str, of: Summary | None = None, metric: str | None = None, *, narrow: bool = False
 ) -> dict[str, Any]:
     of = of or synthetic_sweeps.summary()
-    found: dict[str, Any] = sweep_chart(of, sweep(name, of), metric, narrow=narrow).to_dict()
-    return found
+    return valid(sweep_chart(of, sweep(name, of), metric, narrow=narrow))
 
 
 def panels(specification: dict[str, Any]) -> list[dict[str, Any]]:
@@ -185,6 +184,11 @@ def test_axes_are_as_the_sweep_and_the_figures_ask() -> None:
         sweep["logarithmic"] = [sweep["metric"]]
     own, book = panels(chart("pool_size", Summary.model_validate(data)))
     assert {encoding(panel, "y")["scale"]["type"] for panel in (own, book)} == {"log"}
+    data["sweeps"][2]["logarithmic"] = ["client.voluntary_switches"]
+    (lives,) = panels(chart("whole_life", Summary.model_validate(data)))
+    assert "type" not in encoding(lives, "y")["scale"], (
+        "the study says of another that it is, and not of this"
+    )
 
 
 def test_a_logarithmic_axis_with_a_point_at_zero() -> None:
@@ -282,7 +286,7 @@ def test_names_of_a_study_are_texts_of_the_chart() -> None:
     data["sweeps"][0]["x_label"] = hostile
     of = Summary.model_validate(data)
     drawn = sweep_chart(of, sweep("pool_size", of))
-    assert "<script" not in vl_convert.vegalite_to_svg(drawn.to_dict())
+    assert "<script" not in vl_convert.vegalite_to_svg(drawn)
     assert any(hostile in text for text in svg_texts(drawn))
 
 
@@ -325,7 +329,7 @@ def test_designs_at_rates_have_one_chart_together(narrow: bool) -> None:
         assert row["value"] / found[0]["value"] == pytest.approx(
             own.value / of.contenders[0].metrics["latency_p99_seconds"].value
         )
-    shown = live(rate_chart(of, narrow=narrow).to_dict(), "")
+    shown = live(rate_chart(of, narrow=narrow), "")
     assert {each.name for each in shown.series} == {each.base for each in of.contenders}, "each has a button"
     assert "latency-over-rate" in [each.name for each in charts.all_charts(of)]
     assert over_rate(of.model_copy(update={"sweeps": of.sweeps[:1]})) == []

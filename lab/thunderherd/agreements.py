@@ -16,7 +16,7 @@ SettingValue = bool | int | str
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Agreement(_Part):

@@ -32,12 +32,16 @@ from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSum
 __all__ = [
     "PLACES",
     "Answer",
+    "Places",
     "Ranked",
     "answer",
     "places_of",
     "sweep_answer",
+    "sweep_places",
 ]
 
+MOST_POINTS = 6
+"""Of a sweep that the first screen has places for."""
 MOST_NAMED = 4
 """Contenders that a sentence names; of more it says how many there are."""
 
@@ -45,6 +49,7 @@ PLACES = (
     "Places: those that the verdicts leave open, from behind all that are shown to be better to before all "
     "that are shown to be worse. Sharing one does not make equal."
 )
+BY_MEANS = "In the order of the means: runs are repeated, and nothing is judged."
 BY_ESTIMATE = "In the order of the estimates: not all of them were compared with each other."
 
 
@@ -60,6 +65,21 @@ class Ranked:
 
 
 @dataclass(frozen=True)
+class Places:
+    """The places of contenders at each point of a sweep; texts."""
+
+    heading: str
+    corner: str
+    points: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each contender with its places, whose are best at the first point first."""
+    is_judged: bool
+    """Whether these are places; else they are the order of means."""
+    left_out: int
+    """Points that there are besides."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a run comes to. `further` has what its other tables come to, each with its heading."""
 
@@ -72,6 +92,8 @@ class Answer:
     """Whether the ranking has places; else it has the order of the estimates."""
     about: str
     """What the places mean."""
+    over: Places | None = None
+    """Without a main table: the places over the first sweep."""
 
 
 def answer(summary: Summary) -> Answer:
@@ -87,14 +109,25 @@ def answer(summary: Summary) -> Answer:
     if not summary.study.complete and not summary.study.repetitions:
         sentence = f"Not all planned blocks were run. {sentence}"
     places = places_of(summary)
+    over = None if main_of(summary) or not summary.sweeps else sweep_places(summary, summary.sweeps[0])
     return Answer(
         sentence=printable(sentence),
         further=tuple(of_sweeps),
         heading=_heading(summary),
         ranking=tuple(_ranking(summary, places)),
         is_judged=bool(places),
-        about=PLACES if places else BY_ESTIMATE if _ranked(summary) else "",
+        about=_about(summary, bool(places) or (over is not None and over.is_judged), over),
+        over=over,
     )
+
+
+def _about(summary: Summary, is_judged: bool, over: Places | None) -> str:
+    """How the ranking comes about; empty where there is none."""
+    if is_judged:
+        return PLACES
+    if over is not None:
+        return BY_MEANS
+    return BY_ESTIMATE if _ranked(summary) else ""
 
 
 # The main table ---------------------------------------------------------------------------------------------
@@ -273,7 +306,7 @@ def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterato
     for each in sorted(ranked, key=lambda each: (places.get(each.name, (0, 0))[0], each.rank or 0)):
         figure, (first, last) = figures[each.name], places.get(each.name, (each.rank or 0,) * 2)
         yield Ranked(
-            place=str(first) if first == last else f"{first}–{last}",
+            place=_ends(first, last),
             name=each.name,
             value=ABSENT if figure is None else number(unit.of(figure.value), digits),
             span="" if figure is None else figure.span(unit, digits, BETWEEN),
@@ -303,18 +336,16 @@ def sweep_answer(summary: Summary, sweep: SweepSummary) -> str:
 def _first_at(
     summary: Summary, sweep: SweepSummary, point: str
 ) -> tuple[tuple[str, ...], _Lead | None] | None:
-    """Who is not beaten at a point, and by how much the one that is alone there leads the next; None where
-    nobody is compared."""
+    """Who is not beaten at a point, and by how much the one that is alone there leads the next, or one of
+    several the next that is shown to be behind it; None where nobody is compared."""
     pairs = [pair for pair in summary.pairs if (pair.sweep, pair.point) == (sweep.name, point) and pair.ratio]
     names = list(dict.fromkeys(each for pair in pairs for each in (pair.a, pair.b)))
     first = [name for name, (place, _) in _places(names, pairs).items() if place == 1]
     if not names or not first:
         return None
-    lead = None
-    if len(first) == 1:
-        leads = [_Lead(pair, pair.a == first[0]) for pair in pairs if first[0] in (pair.a, pair.b)]
-        lead = min(leads, key=lambda each: each.ratio)
-    return tuple(map(_base, first)), lead
+    leads = [_Lead(pair, pair.a in first) for pair in pairs if (pair.a in first) != (pair.b in first)]
+    told = leads if len(first) == 1 else [lead for lead in leads if lead.is_shown]
+    return tuple(map(_base, first)), min(told, key=lambda each: each.ratio, default=None)
 
 
 def _group(
@@ -325,17 +356,59 @@ def _group(
 ) -> str:
     every = "at both points" if of == 2 else f"at all {of} points"
     where = every if len(points) == of > 1 else _at(points)
-    if len(names) > 1:
-        return f"{_listed(names)} are not separated {where}"
     leads = [lead for point in points if (lead := firsts[point][1])]
+    if not leads:
+        return f"{_listed(names)} are not separated {where}"
     least = min(leads, key=lambda each: each.ratio)
     place = next(point for point in points if firsts[point][1] is least)
     beside = f", at {place}" if len(points) > 1 else ""
     least_of = "at least " if len(points) > 1 else ""
-    return (
-        f"{names[0]} is the best {where}, {least_of}{least.figure} times as good as {_base(least.behind)} "
-        f"({least.interval}{beside})"
+    by = f"{least_of}{least.figure} times as good as {_base(least.behind)} ({least.interval}{beside})"
+    if len(names) > 1:
+        return f"{_listed(names)} are not separated {where}, of whom {_base(least.ahead)} is {by}"
+    return f"{names[0]} is the best {where}, {by}"
+
+
+def sweep_places(summary: Summary, sweep: SweepSummary) -> Places | None:
+    """The places that the verdicts leave open at each point; of repeated runs the order of their means. None
+    where fewer than two contenders have figures at any point."""
+    contenders, sign = at_points(summary, sweep), -1 if sweep.better == "more" else 1
+    columns: dict[str, dict[str, str]] = {}
+    for point in sweep.points:
+        figures = {
+            base: sign * figure.value
+            for base in sweep.contenders
+            if (figure := shown_of(summary, contenders.get((base, point.name)), sweep.metric))
+        }
+        ordered = sorted(figures, key=lambda base: figures[base])
+        if len(ordered) < 2:
+            continue
+        pairs = [pair for pair in summary.pairs if (pair.sweep, pair.point) == (sweep.name, point.name)]
+        names = {each: _base(each) for pair in pairs for each in (pair.a, pair.b) if _base(each) in figures}
+        ends = _places([*names], pairs)
+        columns[point.name] = (
+            {base: str(place) for place, base in enumerate(ordered, start=1)}
+            if summary.study.repetitions
+            else {names[each]: _ends(*ends[each]) for each in sorted(names, key=lambda each: ends[each])}
+        )
+    shown = [name for name, places in columns.items() if places][:MOST_POINTS]
+    if not shown:
+        return None
+    bases = list(dict.fromkeys(base for name in shown for base in columns[name]))
+    if summary.study.repetitions:
+        bases.sort(key=lambda base: int(columns[shown[0]].get(base, len(bases) + 1)))
+    return Places(
+        heading=capital(words_of(sweep.metric)),
+        corner=sweep.x_label,
+        points=tuple(map(printable, shown)),
+        rows=tuple((base, tuple(columns[name].get(base, ABSENT) for name in shown)) for base in bases),
+        is_judged=not summary.study.repetitions,
+        left_out=sum(map(bool, columns.values())) - len(shown),
     )
+
+
+def _ends(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}–{last}"
 
 
 def _at(points: Sequence[str]) -> str:
@@ -356,5 +429,15 @@ def _of_means(summary: Summary, sweep: SweepSummary, words: str) -> str:
             best.setdefault(min(figures, key=lambda base: sign * figures[base]), []).append(point.name)
     if not best:
         return ""
-    said = "; ".join(f"{base} has it {_at(points)}" for base, points in best.items())
+    every = [shown_of(summary, each, sweep.metric) for each in contenders.values()]
+    unit = unit_for(summary, sweep.metric, every)
+    digits = digits_for([unit.of(each.value) for each in every if each], sweep.metric)
+    texts = []
+    for base, points in best.items():
+        figure = shown_of(summary, contenders[(base, points[0])], sweep.metric)
+        assert figure is not None, "it was the best there"
+        parts = (f"{number(unit.of(figure.value), digits)} {unit.name}", figure.span(unit, digits, BETWEEN))
+        beside = f"at {points[0]} {parts[0]}" if len(points) > 1 else parts[0]
+        texts.append(f"{base} has it {_at(points)} ({', '.join(filter(None, (beside, parts[1])))})")
+    said = "; ".join(texts)
     return f"The best mean of {words}: {said}. Runs are repeated and nothing is judged."

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class ApartTable(BaseModel):
     """Trials of their own after all that are judged: what they are made for costs."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     at_both_ends: ClassVar[bool] = False
     """Whose they are where no contender is named: of each sweep those at its first point too, beside those of

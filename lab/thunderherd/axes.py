@@ -10,9 +10,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-import altair as alt
-
 from thunderherd.records import Axis
+from thunderherd.vega_lite import Chart
+from thunderherd.vega_lite import field as field_of
 
 APART = 5.0
 """Pixels between contenders at the same point."""
@@ -67,7 +67,7 @@ class NumberAxis:
         shift = (place - (self.contenders - 1) / 2) * self.step
         return self._round(self._flat(number) + shift) if shift else number
 
-    def encoding(self, field: str, title: str, labels: Mapping[float, str] | None = None) -> alt.X:
+    def encoding(self, field: str, title: str, labels: Mapping[float, str] | None = None) -> Chart:
         """A field of shifted numbers on this axis; `labels` stand beside numbers in place of their
         figures."""
         # What JavaScript makes of a number that is a key.
@@ -90,7 +90,7 @@ class NumberAxis:
             "log": {"type": "log", "domain": ends, "nice": False},
             "symlog": {"type": "symlog", "constant": self.smallest, "domain": ends, "nice": False},
         }[self.type]
-        return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
+        return field_of(f"{field}:Q", title=title, axis=axis, scale=scale)
 
     def _flat(self, number: float) -> float:
         """A number as a distance along the axis."""

@@ -7,13 +7,16 @@ it falls on all contenders alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records import Summary, TrialMetrics, TrialRecord
 
-__all__ = ["BlockSeen", "TrialSeen", "blocks_seen", "trials_seen"]
+__all__ = ["BlockSeen", "FiguresOfBlocks", "TrialSeen", "blocks_seen", "figures_of_blocks", "trials_seen"]
+
+FiguresOfBlocks = Mapping[str, Mapping[int, TrialMetrics]]
+"""By contender and block: the metrics of the trial that counts there."""
 
 COUNTS, KEPT, REJECTED, INCOMPLETE = (
     "counts",
@@ -104,6 +107,16 @@ def _sizes(trials: Sequence[TrialRecord]) -> dict[int, int]:
     for trial in trials:
         sizes[trial.block] = max(sizes.get(trial.block, 1), trial.position)
     return sizes
+
+
+def figures_of_blocks(summary: Summary, trials: Sequence[TrialRecord]) -> FiguresOfBlocks:
+    """Of the blocks that the figures rest on; a trial that was repeated counts when it is valid."""
+    counting = {*summary.trials.accepted_blocks[: summary.study.blocks]}
+    found: dict[str, dict[int, TrialMetrics]] = {}
+    for trial in trials:
+        if trial.valid and trial.block in counting and trial.metrics is not None:
+            found.setdefault(trial.contender, {})[trial.block] = trial.metrics
+    return found
 
 
 def blocks_seen(summary: Summary, trials: Sequence[TrialRecord]) -> list[BlockSeen]:

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-import altair as alt
-
 from thunderherd.axes import FIGURES, decade_ticks
 from thunderherd.block_order import COUNTS, KEPT, TrialSeen
-from thunderherd.drawing import INK, MUTED, NARROW, SHAPES, WIDE, colours_of, dressed, heading, inline
+from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, shapes_of
 from thunderherd.figures import number, printable
 from thunderherd.records import Summary
+from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["MOST_TRIALS", "about", "blocks_chart"]
 
@@ -49,7 +48,7 @@ def blocks_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-) -> alt.LayerChart:
+) -> Chart:
     """Ratios of trials to what is usual, over the run."""
     colours = colours or colours_of(summary)
     base_of = {each.name: each.base for each in summary.contenders}
@@ -60,7 +59,7 @@ def blocks_chart(
     width = NARROW if narrow else WIDE
     legend = {"title": None, "orient": "top", "columns": 1 if narrow else 5, "labelLimit": 220}
     blocks = [each.block for each in trials]
-    x = alt.X(
+    x = field(
         "at:Q",
         title="block, in the order of the run",
         scale={"domain": [min(blocks), max(blocks) + 1], "nice": False, "zero": False},
@@ -69,42 +68,36 @@ def blocks_chart(
     y, bottom, top = _upright([row["ratio"] for row in rows])
     layers = []
     if away := _away(trials, bottom, top):
-        shade = alt.Chart(inline(away)).mark_rect(color=MUTED, opacity=0.18)
-        layers.append(shade.encode(x=x, x2="end:Q", y=y, y2="top:Q", tooltip=["block:N", "state:N"]))
-    usual = alt.Chart(inline([{"at": min(blocks), "end": max(blocks) + 1, "ratio": 1}]))
-    layers.append(usual.mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x=x, x2="end:Q", y=y))
-    marks = alt.Chart(inline(rows)).mark_point(filled=True, size=26, opacity=0.8)
+        tooltip = [field("block:N"), field("state:N")]
+        shade = mark("rect", color=MUTED, opacity=0.18)
+        layers.append(layer(shade, away, x=x, x2="end", y=y, y2="top", tooltip=tooltip))
+    usual = [{"at": min(blocks), "end": max(blocks) + 1, "ratio": 1}]
+    layers.append(layer(mark("rule", color=MUTED, strokeDash=[4, 3]), usual, x=x, x2="end", y=y))
     layers.append(
-        marks.encode(
+        layer(
+            mark("point", filled=True, size=26, opacity=0.8),
+            rows,
             x=x,
             y=y,
-            color=alt.Color(
+            color=field(
                 "name:N", scale={"domain": names, "range": [colours[base] for base in bases]}, legend=legend
             ),
-            shape=alt.Shape(
-                "name:N",
-                scale={
-                    "domain": names,
-                    "range": [SHAPES[place % len(SHAPES)] for place in range(len(names))],
-                },
-                legend=legend,
-            ),
+            shape=field("name:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend),
             tooltip=[
-                alt.Tooltip("contender:N"),
-                alt.Tooltip("block:N"),
-                alt.Tooltip("place:N", title="place in it"),
-                alt.Tooltip("text:N", title="times the usual"),
-                alt.Tooltip("state:N", title="block"),
+                field("contender:N"),
+                field("block:N"),
+                field("place:N", title="place in it"),
+                field("text:N", title="times the usual"),
+                field("state:N", title="block"),
             ],
         )
     )
-    line = alt.Chart(inline(_of_blocks(trials))).mark_line(color=INK, strokeWidth=1.6)
-    layers.append(line.encode(x=x, y=y))
-    chart = alt.LayerChart(layer=layers).properties(width=width, height=HEIGHT)
-    return dressed(chart.properties(title=heading("figure of each trial over its usual one", [], width)))
+    layers.append(layer(mark("line", color=INK, strokeWidth=1.6), _of_blocks(trials), x=x, y=y))
+    title = heading("figure of each trial over its usual one", [], width)
+    return dressed(layered(layers, width=width, height=HEIGHT, title=title))
 
 
-def _upright(ratios: Sequence[float]) -> tuple[alt.Y, float, float]:
+def _upright(ratios: Sequence[float]) -> tuple[Chart, float, float]:
     """The axis of ratios and its ends: logarithmic where they are far apart and none is zero, as a trial's is
     that used less CPU time than its clock tells."""
     bottom, top = min(0.95, *ratios) / 1.02, max(1.05, *ratios) * 1.02
@@ -113,10 +106,10 @@ def _upright(ratios: Sequence[float]) -> tuple[alt.Y, float, float]:
     if top > FAR_APART * bottom > 0:
         scale["type"] = "log"
         axis = {"grid": True, "values": decade_ticks(bottom, top), "format": FIGURES}
-    return alt.Y("ratio:Q", title="times the usual", scale=scale, axis=axis), bottom, top
+    return field("ratio:Q", title="times the usual", scale=scale, axis=axis), bottom, top
 
 
-def _rows(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[dict[str, Any]]:
+def _rows(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> Rows:
     return [
         {
             "name": printable(base_of[each.contender]),
@@ -132,7 +125,7 @@ def _rows(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[dict[
     ]
 
 
-def _medians(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[dict[str, Any]]:
+def _medians(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> Rows:
     """One row for all points of a contender in a block; where these are too many, in several blocks that
     follow on each other."""
     first, last = min(each.block for each in trials), max(each.block for each in trials)
@@ -157,7 +150,7 @@ def _medians(trials: Sequence[TrialSeen], base_of: Mapping[str, str]) -> list[di
     ]
 
 
-def _of_blocks(trials: Sequence[TrialSeen]) -> list[dict[str, Any]]:
+def _of_blocks(trials: Sequence[TrialSeen]) -> Rows:
     by_block: dict[int, list[float]] = {}
     for each in trials:
         by_block.setdefault(each.block, []).append(each.ratio)
@@ -166,7 +159,7 @@ def _of_blocks(trials: Sequence[TrialSeen]) -> list[dict[str, Any]]:
     ]
 
 
-def _away(trials: Sequence[TrialSeen], bottom: float, top: float) -> list[dict[str, Any]]:
+def _away(trials: Sequence[TrialSeen], bottom: float, top: float) -> Rows:
     """The blocks that do not count."""
     states = {each.block: each.state for each in trials if each.state not in (COUNTS, KEPT)}
     return [

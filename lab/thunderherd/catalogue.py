@@ -18,7 +18,7 @@ from thunderherd.sizes_text import SIZES, is_sizes
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class _Setting(_Part):
@@ -139,6 +139,28 @@ class Design(Runnable):
     waits: Waits
     makes: Makes | None = None
     """What it makes anew for every connection; None: nothing."""
+
+    @property
+    def serves_one_by_one(self) -> bool:
+        """Whether each of its workers has one connection at a time, and no worker is made for the next."""
+        return self.waits == "in_the_call" and self.makes is None
+
+    @property
+    def most_workers(self) -> str | None:
+        """The setting that says how many workers it has at the most; None: it has one."""
+        return next((each.name for each in self.settings if each.name in ("pool", "maximum_workers")), None)
+
+    def starved(self, connections: int, settings: Mapping[str, SettingValue]) -> str | None:
+        """Why so many connections that are kept have nobody who serves them all; None: they have."""
+        name = self.most_workers
+        workers = int(settings[name]) if name else 1
+        if not self.serves_one_by_one or workers >= connections:
+            return None
+        more = f"{name} = {connections}, or " if name else ""
+        return (
+            f"{connections} connections are kept, and {self.name} serves {workers} at a time: nobody would "
+            f"answer the others; give {more}fewer clients, or connections = per_request"
+        )
 
 
 class Primitive(Runnable):

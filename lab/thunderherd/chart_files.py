@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import altair
 import vl_convert
+
+from thunderherd.vega_lite import VERSION
 
 __all__ = ["FORMATS", "as_file", "vega_lite_version", "write_pictures"]
 
@@ -46,7 +47,6 @@ def write_pictures(specification: dict[str, Any], directory: Path, name: str) ->
 
 
 def vega_lite_version() -> str:
-    """Altair's Vega-Lite as vl-convert names it: `v6.4.1` is its 6.4."""
-    wanted = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    """The Vega-Lite of charts as vl-convert names it; its last one where it has another."""
     offered = vl_convert.get_vegalite_versions()
-    return wanted if wanted in offered else str(offered[-1])
+    return VERSION if VERSION in offered else str(offered[-1])

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
 from thunderherd.block_order import trials_seen
+from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.figures import main_of, shows_process_control, words_of
 from thunderherd.latency_curves import LatencyCurve, latency_curves
 from thunderherd.matrices import Cell, Matrix
@@ -19,6 +19,7 @@ from thunderherd.papers import papers_of
 from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records import WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.sweep_plots import sweep_chart
+from thunderherd.vega_lite import Chart
 
 __all__ = [
     "NamedChart",
@@ -44,31 +45,32 @@ class NamedChart:
     about: str
     note: str
     """What is to be known about its source's figures; empty where nothing is."""
-    draw: Callable[[bool], Any]
+    draw: Callable[[bool], Chart]
     """True: for a telephone."""
     table: Matrix | None = None
     """The same figures as a table, where no other one has them."""
 
-    def specification(self, *, narrow: bool = False) -> dict[str, Any]:
-        """As Vega-Lite has it, with its data. The tests hold it against its schema; here that would take
-        longer than the drawing."""
-        found: dict[str, Any] = self.draw(narrow).to_dict(validate=False)
-        return found
+    def specification(self, *, narrow: bool = False) -> Chart:
+        """As Vega-Lite has it, with its data."""
+        return self.draw(narrow)
 
 
 def all_charts(
     summary: Summary, trials: Sequence[TrialRecord] = (), colours: Colours = None
 ) -> list[NamedChart]:
     """Those of the main table, those of each sweep, then what the trials themselves tell."""
+    behind = BlocksBehind.of(summary, trials)
     return [
-        *main_charts(summary, colours),
-        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep, colours)),
+        *main_charts(summary, colours, behind),
+        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep, colours, behind)),
         *latency_charts(summary, trials, colours),
         *block_charts(summary, trials, colours),
     ]
 
 
-def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChart]:
+def main_charts(
+    summary: Summary, colours: Colours = None, behind: BlocksBehind | None = None
+) -> Iterator[NamedChart]:
     """Of the main table, and what all sweeps over a rate come to together."""
     if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
@@ -80,7 +82,9 @@ def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChar
             "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
             "Outlined: a control, the same design with other settings.",
             "",
-            lambda narrow: plots.process_control_chart(summary, narrow=narrow, colours=colours),
+            lambda narrow: plots.process_control_chart(
+                summary, narrow=narrow, colours=colours, behind=behind
+            ),
         )
     if any(each.worker_connections for each in main_of(summary)):
         about = (
@@ -104,11 +108,13 @@ def main_charts(summary: Summary, colours: Colours = None) -> Iterator[NamedChar
             "Every design at the rates at which it was asked. A figure is missing where its server did not "
             "keep up, or the load failed to measure it.",
             "",
-            lambda narrow: rate_chart(summary, narrow=narrow, colours=colours),
+            lambda narrow: rate_chart(summary, narrow=narrow, colours=colours, behind=behind),
         )
 
 
-def sweep_charts(summary: Summary, sweep: SweepSummary, colours: Colours = None) -> Iterator[NamedChart]:
+def sweep_charts(
+    summary: Summary, sweep: SweepSummary, colours: Colours = None, behind: BlocksBehind | None = None
+) -> Iterator[NamedChart]:
     """Of a sweep: where two change places, if that was asked for, then its metrics, that of its verdicts
     first."""
     if sweep.crossover is not None and sweep.crossover.points:
@@ -125,12 +131,14 @@ def sweep_charts(summary: Summary, sweep: SweepSummary, colours: Colours = None)
             words_of(metric),
             _about_missing(sweep, metric),
             "",
-            _of_metric(summary, sweep, metric, colours),
+            _of_metric(summary, sweep, metric, colours, behind),
         )
 
 
-def _of_metric(summary: Summary, sweep: SweepSummary, metric: str, colours: Colours) -> Callable[[bool], Any]:
-    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow, colours=colours)
+def _of_metric(
+    summary: Summary, sweep: SweepSummary, metric: str, colours: Colours, behind: BlocksBehind | None
+) -> Callable[[bool], Chart]:
+    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow, colours=colours, behind=behind)
 
 
 def latency_charts(
@@ -154,7 +162,7 @@ def latency_charts(
 
 def _of_latency(
     summary: Summary, curves: Mapping[str, LatencyCurve], sweep: SweepSummary | None, colours: Colours
-) -> Callable[[bool], Any]:
+) -> Callable[[bool], Chart]:
     return lambda narrow: latency_plot.latency_chart(summary, curves, sweep, narrow=narrow, colours=colours)
 
 

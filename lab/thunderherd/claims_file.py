@@ -128,7 +128,7 @@ class Claim(BaseModel):
     `remarks` say how this run differs from the source's experiment, beside its figure.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
     statement: str
@@ -153,7 +153,7 @@ class Claim(BaseModel):
 class Source(BaseModel):
     """What a source says and asks, in the order of its file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     claims: tuple[Claim, ...] = ()
     questions: tuple[Question, ...] = ()

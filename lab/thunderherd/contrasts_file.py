@@ -30,7 +30,7 @@ Of = Literal["value", "deviation", "logarithm"]
 class FileTable(BaseModel):
     """Strict, frozen, and no key that is not listed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class SlopeTable(FileTable):
@@ -99,7 +99,7 @@ class Contrast(BaseModel):
     With `less` it is about the metric minus that other one, of the same trial.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     label: str
     metric: str

@@ -38,7 +38,7 @@ class CostTable(ApartTable):
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class CostRatio(_Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from thunderherd.counting_form import (
     ContenderCounts,
@@ -18,7 +19,9 @@ from thunderherd.counting_form import (
 from thunderherd.metrics import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
 from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialMetrics, TrialRecord
-from thunderherd.study import Contender
+
+if TYPE_CHECKING:
+    from thunderherd.study import Contender
 
 COPIED = "bytes_copied"
 """Bytes that a side copied between its program and the kernel, as it sent and as it received."""

@@ -47,7 +47,7 @@ any."""
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 # In a study -------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class CrossoverTable(_Table):
 
 
 class _Found(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class CrossoverPoint(_Found):

@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import altair as alt
-
 from thunderherd import chart_files
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.crossover_form import CrossoverPoint, CrossoverSummary
-from thunderherd.drawing import INK, MUTED, WIDE, colours_of, dressed, heading, inline
-from thunderherd.figures import number, printable, ratio_digits, span
+from thunderherd.drawing import INK, MUTED, WIDE, colours_of, dressed, heading
+from thunderherd.figures import ABSENT, number, printable, ratio_digits, span
 from thunderherd.quantity import amount
 from thunderherd.records import Summary, SweepSummary
+from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["about", "crossover_chart", "write_pictures"]
 
@@ -54,7 +53,7 @@ def crossover_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-) -> alt.LayerChart:
+) -> Chart:
     """The ratio over size of a sweep that asks for its crossover. `narrow`: for a telephone."""
     found = _asked(sweep)
     width, height = (NARROW, LOW_HEIGHT) if narrow else (WIDE, HEIGHT)
@@ -63,18 +62,21 @@ def crossover_chart(
     colours = colours or colours_of(summary)
     names = [printable(found.a), printable(found.b), NEITHER]
     x, (y, domain) = axis.encoding("size", sweep.x_label, _labels(found)), _y(found, summary)
-    colour = alt.Color(
+    colour = field(
         "ahead:N",
         scale={"domain": names, "range": [colours[found.a], colours[found.b], MUTED]},
         legend={"title": "shown to be ahead", "orient": "top", "symbolSize": 70},
     )
     rows = [_row(found, point) for point in found.points]
-    points = alt.Chart(inline(rows)).encode(x=x, color=colour)
+    points: Chart = {"x": x, "color": colour}
     layers = [*_ground(found, summary, x, y, axis.ends, domain), *_lines(found, x, y)]
     if any(row["low"] is not None and row["high"] is not None for row in rows):
-        bars = points.transform_filter("isValid(datum.low) && isValid(datum.high)")
-        layers.append(bars.mark_rule(strokeWidth=1.6, opacity=0.75).encode(y=_of(y, "low"), y2="high:Q"))
-    shape = alt.Shape(
+        bar, bounded = (
+            mark("rule", strokeWidth=1.6, opacity=0.75),
+            "isValid(datum.low) && isValid(datum.high)",
+        )
+        layers.append(layer(bar, rows, only=bounded, **points, y=_of(y, "low"), y2="high"))
+    shape = field(
         "stage:N",
         scale={"domain": ["coarse", "dense"], "range": ["circle", "diamond"]},
         legend={"title": "stage", "orient": "top", "symbolSize": 70, "symbolFillColor": MUTED}
@@ -82,20 +84,18 @@ def crossover_chart(
         else None,
     )
     tooltip = [
-        alt.Tooltip("at:N", title=sweep.x_label),
-        alt.Tooltip("stage:N"),
-        alt.Tooltip("text:N", title="ratio"),
-        alt.Tooltip("interval:N"),
-        alt.Tooltip("standing:N"),
+        field("at:N", title=sweep.x_label),
+        field("stage:N"),
+        field("text:N", title="ratio"),
+        field("interval:N"),
+        field("blocks:N"),
+        field("standing:N"),
     ]
-    marks = points.mark_point(filled=True, size=55, opacity=1)
-    layers.append(
-        marks.encode(y=_of(y, "ratio"), shape=shape, tooltip=tooltip, description=alt.Description("spoken:N"))
-    )
+    drawn = mark("point", filled=True, size=55, opacity=1)
+    layers.append(layer(drawn, rows, **points, y=y, shape=shape, tooltip=tooltip, description="spoken:N"))
     # The picture is a file of its own: what belongs beside its figures stands in it.
     title = heading(f"cost of {printable(found.a)} / cost of {printable(found.b)}", sweep.remarks, width)
-    chart = alt.LayerChart(layer=layers).properties(width=width, height=height, title=title)
-    return dressed(chart)
+    return dressed(layered(layers, width=width, height=height, title=title))
 
 
 def write_pictures(summary: Summary, sweep: SweepSummary, directory: Path) -> list[Path]:
@@ -103,8 +103,7 @@ def write_pictures(summary: Summary, sweep: SweepSummary, directory: Path) -> li
     none where there is nothing to draw."""
     if not _asked(sweep).points:
         return []
-    specification = crossover_chart(summary, sweep).to_dict(validate=False)
-    return chart_files.write_pictures(specification, directory, PICTURE)
+    return chart_files.write_pictures(crossover_chart(summary, sweep), directory, PICTURE)
 
 
 def _asked(sweep: SweepSummary) -> CrossoverSummary:
@@ -118,6 +117,7 @@ def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
     text, size = number(point.ratio, digits), amount(point.size, found.unit)
     interval = span(point.low, point.high, digits)
     said = f"{ahead} ahead" if point.standing in ("a", "b") else point.standing
+    blocks = found.blocks if point.stage == found.stage else found.coarse_blocks
     return {
         "size": point.size,
         "ratio": point.ratio,
@@ -129,6 +129,7 @@ def _row(found: CrossoverSummary, point: CrossoverPoint) -> dict[str, Any]:
         "at": size,
         "text": text,
         "interval": interval,
+        "blocks": str(blocks or ABSENT),
         "spoken": f"at {size}, {point.stage} stage: ratio {text}, {interval}, {said}",
     }
 
@@ -144,7 +145,7 @@ def _labels(found: CrossoverSummary) -> dict[float, str]:
     }
 
 
-def _y(found: CrossoverSummary, summary: Summary) -> tuple[alt.Y, tuple[float, float]]:
+def _y(found: CrossoverSummary, summary: Summary) -> tuple[Chart, tuple[float, float]]:
     """A logarithmic axis around 1 that holds every figure, the equivalence band and some room."""
     band = 1 + summary.study.equivalence_percent / 100
     values = [each for point in found.points for each in (point.ratio, point.low, point.high) if each]
@@ -154,7 +155,7 @@ def _y(found: CrossoverSummary, summary: Summary) -> tuple[alt.Y, tuple[float, f
     ticks = [1.0, *_ticks(BELOW, domain), *_ticks(ABOVE, domain)]
     axis = {"values": sorted(ticks), "grid": False, "format": FIGURES}
     scale = {"type": "log", "domain": list(domain), "nice": False, "clamp": True}
-    return alt.Y("ratio:Q", title=None, axis=axis, scale=scale), domain
+    return field("ratio:Q", title=None, axis=axis, scale=scale), domain
 
 
 def _ticks(candidates: Sequence[float], domain: tuple[float, float]) -> list[float]:
@@ -168,11 +169,9 @@ def _ticks(candidates: Sequence[float], domain: tuple[float, float]) -> list[flo
     return kept[:MOST_TICKS]
 
 
-def _of(y: alt.Y, field: str) -> alt.Y:
+def _of(y: Chart, name: str) -> Chart:
     """The same axis for another field."""
-    other = y.copy()
-    other.shorthand = f"{field}:Q"
-    return other
+    return {**y, "field": name}
 
 
 # Layers -----------------------------------------------------------------------------------------------------
@@ -181,46 +180,39 @@ def _of(y: alt.Y, field: str) -> alt.Y:
 def _ground(
     found: CrossoverSummary,
     summary: Summary,
-    x: alt.X,
-    y: alt.Y,
+    x: Chart,
+    y: Chart,
     ends: tuple[float, float],
     domain: tuple[float, float],
-) -> list[alt.Chart]:
+) -> list[Chart]:
     """The band of equivalence, the interval of the crossing, and the line of no difference."""
     band = 1 + summary.study.equivalence_percent / 100
-    flat = alt.Chart(inline([{"size": ends[0], "end": ends[1], "ratio": 1 / band, "top": band}]))
+    flat = [{"size": ends[0], "end": ends[1], "ratio": 1 / band, "top": band, "one": 1}]
     layers = [
-        flat.mark_rect(color=MUTED, opacity=0.13).encode(x=x, x2="end:Q", y=y, y2="top:Q"),
-        flat.transform_calculate(one="1")
-        .mark_rule(color=INK, strokeWidth=1)
-        .encode(x=x, x2="end:Q", y=_of(y, "one")),
+        layer(mark("rect", color=MUTED, opacity=0.13), flat, x=x, x2="end", y=y, y2="top"),
+        layer(mark("rule", color=INK, strokeWidth=1), flat, x=x, x2="end", y=_of(y, "one")),
     ]
     at = found.estimate
     if at is None or at.low is None or at.high is None:
         return layers
     low, high = (min(max(each, ends[0]), ends[1]) for each in (at.low, at.high))
     row = {"size": low, "end": high, "ratio": domain[0], "top": domain[1]}
-    shade = alt.Chart(inline([row])).mark_rect(color=INK, opacity=0.12)
-    layers.append(shade.encode(x=x, x2="end:Q", y=y, y2="top:Q"))
+    layers.append(layer(mark("rect", color=INK, opacity=0.12), [row], x=x, x2="end", y=y, y2="top"))
     row = {"size": min(max(at.value, ends[0]), ends[1]), "ratio": domain[0], "top": domain[1]}
-    upright = alt.Chart(inline([row])).mark_rule(color=INK, strokeDash=[3, 3])
-    layers.append(upright.encode(x=x, y=y, y2="top:Q"))
+    layers.append(layer(mark("rule", color=INK, strokeDash=[3, 3]), [row], x=x, y=y, y2="top"))
     return layers
 
 
-def _lines(found: CrossoverSummary, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+def _lines(found: CrossoverSummary, x: Chart, y: Chart) -> list[Chart]:
     """The monotone estimate of the coarse stage, and the straight line of the dense one."""
     layers = []
     fitted = [{"size": each.size, "ratio": each.fitted} for each in found.points if each.fitted]
     if len(fitted) > 1:
-        layers.append(
-            alt.Chart(inline(fitted))
-            .mark_line(color=MUTED, strokeDash=[5, 4], strokeWidth=1.2)
-            .encode(x=x, y=y)
-        )
+        drawn = mark("line", color=MUTED, strokeDash=[5, 4], strokeWidth=1.2)
+        layers.append(layer(drawn, fitted, x=x, y=y))
     dense = [point.size for point in found.points if point.stage == "dense"]
     if found.estimate is not None and dense:
         ends = zip((dense[0], dense[-1]), found.estimate.ends, strict=True)
         straight = [{"size": size, "ratio": ratio} for size, ratio in ends]
-        layers.append(alt.Chart(inline(straight)).mark_line(color=INK, strokeWidth=1.8).encode(x=x, y=y))
+        layers.append(layer(mark("line", color=INK, strokeWidth=1.8), straight, x=x, y=y))
     return layers

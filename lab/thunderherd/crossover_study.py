@@ -36,10 +36,10 @@ from thunderherd.labs import USUAL
 from thunderherd.metrics import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics import first_look_blocks
-from thunderherd.study import find_study
 from thunderherd.study_configurations import declared
 from thunderherd.study_file import KeyPath, Problems, TomlFile, flat, near, show, unknown
 from thunderherd.study_form import LoadTable, StudyForm, SweepTable, keys_of
+from thunderherd.study_names import find_study
 from thunderherd.study_overrides import parse_override
 from thunderherd.study_resolved import CONNECTIONS, KEPT
 from thunderherd.study_shape import shaped

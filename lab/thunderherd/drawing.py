@@ -6,9 +6,6 @@ keeps a contrast of at least 3 to 1 on white and on `DARK_GROUND`, and any two o
 apart in every common form of colour blindness: they were searched for, so that the two that are nearest in
 any of these eyes are as far from each other as could be. Near they are all the same, which is why a contender
 is always named beside its mark, and has a shape of its own in a chart of lines.
-
-Axes, scales and legends are dictionaries: as an object of Altair each holds every property that there is, and
-Altair copies a chart at every step. All that would be copied with it.
 """
 
 from __future__ import annotations
@@ -16,11 +13,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from itertools import cycle
-from typing import Any, TypeVar
-
-import altair as alt
 
 from thunderherd.records import Summary
+from thunderherd.vega_lite import SCHEMA, Chart, named_data
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
 """Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""
@@ -52,8 +47,6 @@ SHAPES = (
 )
 """Of the marks of contenders that follow on each other: the colour alone tells nobody apart."""
 
-Chart = TypeVar("Chart", alt.ConcatChart, alt.VConcatChart, alt.HConcatChart, alt.LayerChart)
-
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
@@ -81,55 +74,57 @@ def colours_of(*summaries: Summary) -> dict[str, str]:
     return colours
 
 
-def heading(title: str, below: Sequence[str], width: int) -> alt.TitleParams:
+def shapes_of(names: Sequence[str]) -> list[str]:
+    """The shapes of these contenders' marks, again from the first where there are more of them."""
+    return [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+
+
+def heading(title: str, below: Sequence[str], width: int) -> Chart:
     """A heading, and lesser texts below it, each on as many lines as it needs above a panel of this width."""
     lines = [line for text in below for line in wrapped(text, width)]
-    return alt.TitleParams(wrapped(title, width), subtitle=lines)
+    return {"text": wrapped(title, width), "subtitle": lines}
 
 
-def beside(remarks: Sequence[str], width: int) -> alt.TitleParams:
+def beside(remarks: Sequence[str], width: int) -> Chart:
     """What belongs beside every figure of a chart, above all its panels; `width` in pixels. A chart may be
     taken out of its report: this goes with it."""
     lines = [line for text in remarks for line in wrapped(text, width)]
-    return alt.TitleParams(lines, color=MUTED, fontSize=11, fontWeight="normal")
+    return {"text": lines, "color": MUTED, "fontSize": 11, "fontWeight": "normal"}
 
 
 def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(20, width // 7))
 
 
-def inline(values: list[dict[str, Any]]) -> alt.InlineData:
-    """Data that the chart carries. Given once for all layers: Altair copies what each of them holds."""
-    return alt.InlineData(values=values)
+QUIET = {
+    "background": "transparent",
+    "font": FONT,
+    "padding": 4,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": MUTED,
+        "titleFontWeight": "normal",
+        "gridColor": RULE,
+        "domainColor": RULE,
+        "tickColor": RULE,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+    },
+    "axisY": {"grid": False},
+    "legend": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 11},
+    "title": {
+        "color": INK,
+        "anchor": "start",
+        "fontSize": 13,
+        "fontWeight": 600,
+        "subtitleColor": MUTED,
+        "subtitleFontSize": 11,
+    },
+}
+"""Quiet axes, no ground of its own: a chart stands on a light page and on a dark one."""
 
 
 def dressed(chart: Chart) -> Chart:
-    """Quiet axes, no ground of its own: it stands on a light page and on a dark one."""
-    # In one call: each of them copies the chart with all its data.
-    quiet: Chart = chart.configure(
-        background="transparent",
-        font=FONT,
-        padding=4,
-        view={"stroke": None},
-        axis={
-            "labelColor": INK,
-            "titleColor": MUTED,
-            "titleFontWeight": "normal",
-            "gridColor": RULE,
-            "domainColor": RULE,
-            "tickColor": RULE,
-            "labelFontSize": 11,
-            "titleFontSize": 11,
-        },
-        axisY={"grid": False},
-        legend={"labelColor": INK, "titleColor": MUTED, "labelFontSize": 11},
-        title={
-            "color": INK,
-            "anchor": "start",
-            "fontSize": 13,
-            "fontWeight": 600,
-            "subtitleColor": MUTED,
-            "subtitleFontSize": 11,
-        },
-    )
-    return quiet
+    """The whole specification: the chart as all of them look, with its data."""
+    return {"$schema": SCHEMA, "config": QUIET, **named_data(chart)}

@@ -26,7 +26,7 @@ CpuSource = Literal["cgroup", "process_clocks", "perf_event", "whole_life"]
 class EngineLine(BaseModel):
     """What all lines have in common: frozen, and tolerant of keys that a newer engine adds."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Tally(EngineLine):

@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 class Record(BaseModel):
     """Frozen, and strict about its keys: a misspelt key is an error, not a silence."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
+    )
 
 
 class Interval(Record):

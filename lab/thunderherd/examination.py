@@ -29,7 +29,9 @@ Judgement = Literal["good", "notable", "stops", "unknown"]
 class Told(BaseModel):
     """Something that `thunderherd doctor` says, on its page and as JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
+    )
 
 
 class Change(Told):

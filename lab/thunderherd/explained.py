@@ -18,7 +18,6 @@ from thunderherd.metrics import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics import metric as metric_named
 from thunderherd.profile_form import ProfiledSide, Share
 from thunderherd.records import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
-from thunderherd.samples import hodges_lehmann
 from thunderherd.selection import blocks_of
 from thunderherd.study_file import unknown
 
@@ -269,6 +268,9 @@ def difference(
             told.append((of_a, of_b))
     if not told:
         return None
+    # Imported when it is needed: whoever only shows a summary does without numpy.
+    from thunderherd.samples import hodges_lehmann
+
     confidence = 1 - summary.study.alpha
     found = hodges_lehmann([of_a - of_b for of_a, of_b in told], confidence)
     alone = [hodges_lehmann(column, confidence).value for column in zip(*told, strict=True)]
@@ -344,6 +346,8 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanat
         differences.append(sum(parts))
     if not differences:
         return None
+    from thunderherd.samples import hodges_lehmann
+
     # Of too few blocks for an interval the confidence is 1: that of no interval at all.
     confidence = told.difference.confidence
     level = confidence if confidence and confidence < 1 else 1 - summary.study.alpha

@@ -74,6 +74,8 @@ SWITCHES_WITHIN, WAKEUPS_WITHIN = 2, 1
 
 SAME = 0.01
 """System calls whose numbers differ by a smaller part than this are not named."""
+SAME_CONNECTIONS = 0.05
+"""The same of connections: at both ends of a window are some whose request is not in it."""
 ITEMS = 12
 """System calls that are named, those with the largest differences."""
 
@@ -309,7 +311,11 @@ def _connections(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause | Non
     """Connections made, accepted and closed, where one opens more of them than the other; else None."""
     name: CauseName = "connections"
     of_a, of_b = a.connections(), b.connections()
-    if of_a is None or of_b is None or abs(of_a.value - of_b.value) <= SAME * max(of_a.value, of_b.value):
+    if (
+        of_a is None
+        or of_b is None
+        or abs(of_a.value - of_b.value) <= (SAME_CONNECTIONS * max(of_a.value, of_b.value))
+    ):
         return None
     found = _cause(name, (of_a, of_b), "connections", limits, "")
     if a.side == "both":

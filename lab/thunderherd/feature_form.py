@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 class Feature(BaseModel):
     """A feature of the kernel: the first Linux that has it (None: every one), and why it is not here."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     name: str
     since: str | None = None

@@ -95,6 +95,9 @@ class NamedTable:
     """For readers."""
     data: Callable[[], Grid]
     """For programs."""
+    is_part: bool = False
+    """Whether the report shows it under a heading of its own, by this alone: no other place there knows of
+    it."""
 
 
 # For readers ------------------------------------------------------------------------------------------------

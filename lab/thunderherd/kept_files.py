@@ -8,12 +8,20 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+__all__ = ["kept", "kept_folder"]
+
+
+def kept_folder() -> Path:
+    """Where they are, which need not be there yet. Raises RuntimeError where nobody knows where this user is
+    at home."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "thunderherd"
+
 
 def kept(name: str, make: Callable[[], str]) -> str:
     """The text of this name, which is made where it is not kept yet. The name must tell all that the text
     depends on. A cache that cannot be read or written is done without."""
     try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "thunderherd"
+        folder = kept_folder()
         return (folder / name).read_text(encoding="utf-8")
     except RuntimeError:  # nobody knows where this user is at home
         return make()

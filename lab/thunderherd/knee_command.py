@@ -31,8 +31,13 @@ def knee(
         ),
     ] = None,
     workload: Annotated[str | None, typer.Option("--workload", help="The first if not given.")] = None,
-    clients: Annotated[int, typer.Option("--clients", min=1, max=100_000, help="The most connections.")] = 64,
-    connections: Annotated[str, typer.Option("--connections", help="kept, or per_request.")] = "kept",
+    clients: Annotated[
+        int | None,
+        typer.Option("--clients", min=1, max=100_000, help="The most connections; as `load open` has."),
+    ] = None,
+    connections: Annotated[
+        str | None, typer.Option("--connections", help="kept, or per_request; as `load open` has.")
+    ] = None,
     lab: Annotated[list[str] | None, typer.Option(OPTION, metavar="LAB", help=OPTION_HELP)] = None,
     milliseconds: Annotated[
         int | None, typer.Option("--milliseconds", min=1, help="How long a trial measures; 1000, or 500.")

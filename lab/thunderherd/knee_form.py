@@ -17,7 +17,7 @@ Stage = Literal["search", "confirmation"]
 
 
 class _Found(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class KneePoint(_Found):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-import altair as alt
-
 from thunderherd import chart_files
-from thunderherd.drawing import INK, WIDE, dressed, heading, inline
+from thunderherd.drawing import INK, WIDE, dressed, heading, shapes_of
 from thunderherd.figures import printable
 from thunderherd.knee_form import KneeSummary
 from thunderherd.knee_words import goal_in_words, rate_in_words
 from thunderherd.metrics import METRICS
+from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["knee_chart", "write_pictures"]
 
@@ -19,8 +19,9 @@ HEIGHT = 340
 PICTURE = "knee"
 
 
-def knee_chart(summary: KneeSummary) -> alt.LayerChart:
-    """Both axes logarithmic; what a server did not keep up with has no mark. Upright lines: the knees."""
+def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
+    """Both axes logarithmic; what a server did not keep up with has no mark. Upright lines: the knees.
+    `colours`: of designs by their names, as the reports of the search have them."""
     rows = [
         {
             "design": printable(design.name), "rate": point.rate, "latency": point.latency_seconds * 1e3,
@@ -32,20 +33,27 @@ def knee_chart(summary: KneeSummary) -> alt.LayerChart:
         if point.latency_seconds is not None
     ]  # fmt: skip
     rates = [point.rate for design in summary.designs for point in design.points]
-    x = alt.X(
+    x = field(
         "rate:Q",
         title="requests that are due per second",
         scale={"type": "log", "domain": [min(rates), max(rates)], "nice": False},
     )
-    y = alt.Y("latency:Q", title="ms", scale={"type": "log"})
-    colour = alt.Color("design:N", legend={"title": None, "orient": "top"})
-    base = alt.Chart(inline(rows)).encode(x=x, color=colour)
-    goal = alt.Chart(inline([{"latency": summary.goal_seconds * 1e3}]))
-    layers: list[alt.Chart] = [
-        goal.mark_rule(color=INK, strokeDash=[5, 4]).encode(y=y),
-        base.mark_rule(strokeWidth=1.6, opacity=0.6).encode(y=alt.Y("low:Q", title="ms"), y2="high:Q"),
-        base.mark_line(strokeWidth=1.4).encode(y=y),
-        base.mark_point(filled=True, size=50, opacity=1).encode(y=y),
+    y = field("latency:Q", title="ms", scale={"type": "log"})
+    names, legend = [printable(each.name) for each in summary.designs], {"title": None, "orient": "top"}
+    colour = field(
+        "design:N",
+        scale={"domain": names, "range": [colours[each.name] for each in summary.designs]},
+        legend=legend,
+    )
+    shape = field("design:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
+    base: Chart = {"x": x, "color": colour}
+    goal = [{"latency": summary.goal_seconds * 1e3}]
+    low = field("low:Q", title="ms")
+    layers = [
+        layer(mark("rule", color=INK, strokeDash=[5, 4]), goal, y=y),
+        layer(mark("rule", strokeWidth=1.6, opacity=0.6), rows, **base, y=low, y2="high"),
+        layer(mark("line", strokeWidth=1.4), rows, **base, y=y),
+        layer(mark("point", filled=True, size=50, opacity=1), rows, **base, y=y, shape=shape),
     ]
     known = [
         {"design": printable(each.name), "rate": each.rate, "text": rate_in_words(each.rate)}
@@ -53,17 +61,15 @@ def knee_chart(summary: KneeSummary) -> alt.LayerChart:
         if each.rate is not None
     ]
     if known:
-        knees = alt.Chart(inline(known)).encode(x=x, color=colour)
-        layers.append(knees.mark_rule(strokeDash=[2, 3]))
-        layers.append(knees.mark_text(align="left", dx=4, y=8).encode(text="text:N"))
+        layers.append(layer(mark("rule", strokeDash=[2, 3]), known, **base))
+        layers.append(layer(mark("text", align="left", dx=4, y=8), known, **base, text="text:N"))
     title = heading(f"{METRICS[summary.metric].words} over rate", [f"goal: {goal_in_words(summary)}"], WIDE)
-    return dressed(alt.LayerChart(layer=layers).properties(width=WIDE, height=HEIGHT, title=title))
+    return dressed(layered(layers, width=WIDE, height=HEIGHT, title=title))
 
 
-def write_pictures(summary: KneeSummary, directory: Path) -> list[Path]:
+def write_pictures(summary: KneeSummary, directory: Path, colours: Mapping[str, str]) -> list[Path]:
     """Writes the picture as SVG and as PNG, on white; returns the files, of which there are none
-    where nothing is known."""
+    where nothing is known. `colours`: of designs by their names."""
     if not any(point.latency_seconds for design in summary.designs for point in design.points):
         return []
-    specification = knee_chart(summary).to_dict(validate=False)
-    return chart_files.write_pictures(specification, directory, PICTURE)
+    return chart_files.write_pictures(knee_chart(summary, colours), directory, PICTURE)

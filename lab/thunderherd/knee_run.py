@@ -175,6 +175,7 @@ def _answer(
 
 def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     """Prints the answer; writes the reports of the runs, and the picture."""
+    from thunderherd.drawing import colours_of
     from thunderherd.knee_plot import write_pictures
     from thunderherd.knee_words import print_knees
     from thunderherd.report import write_report
@@ -184,7 +185,7 @@ def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     try:
         # First, as in `run`: whoever reads the answer may leave early (`| head`).
         reports = [write_report(directory / run.stage) for run in runs]
-        pictures = write_pictures(found, directory)
+        pictures = write_pictures(found, directory, colours_of(*(run.summary for run in runs)))
     finally:
         print_knees(found, console)
     console.print(f"Answer    {directory / ANSWER}", soft_wrap=True)

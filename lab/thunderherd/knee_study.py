@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting
+from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, by_name, defaults
 from thunderherd.crossover import grid
 from thunderherd.crossover_contenders import Common, contender
 from thunderherd.engine_lines import LoadResult
@@ -25,6 +25,7 @@ from thunderherd.labs import USUAL
 from thunderherd.metrics import METRICS
 from thunderherd.quantity import NoQuantity, in_units, parse_quantity
 from thunderherd.study_file import unknown
+from thunderherd.study_resolved import KEPT
 from thunderherd.toml_text import toml_text
 
 __all__ = [
@@ -67,8 +68,9 @@ class Asked:
     """By option without its dashes, the goal that was typed."""
     rates: str | None = None
     workload: str | None = None
-    clients: int = 64
-    connections: str = "kept"
+    clients: int | None = None
+    """The most connections; None, as for the next: as many as an open load has by default."""
+    connections: str | None = None
     milliseconds: int | None = None
     points: int | None = None
     blocks: int | None = None
@@ -122,7 +124,7 @@ def probe_study(asked: Asked, catalogue: Catalogue) -> str:
         "question": "Between which rates is a knee to be looked for?",
         # Rates are read from it, and judged by nothing: a client that is the slower end is no fault here.
         "measure": {"metric": "server_cpu_per_request", "limits_milliseconds": 0},
-        "load": _load(asked, CLOSED, 300),
+        "load": _load(asked, catalogue, CLOSED, 300),
         "sizes": {"quick": {"repetitions": PROBES}},
         "noise": {"steal_percent": 100, "foreign_percent": 100},
         "contenders": tables,
@@ -173,7 +175,7 @@ def _study(
         "title": f"The highest rate at which {goal.option} of the latency is at most {goal.text}",
         "question": f"Up to which rate is the {words} of each design at most {goal.text}?",
         "measure": {"metric": goal.metric, "overload": "counts", "limits_milliseconds": 0, "alpha": ALPHA},
-        "load": _load(asked, OPEN, milliseconds),
+        "load": _load(asked, catalogue, OPEN, milliseconds),
         "sizes": {"quick": {"repetitions": _blocks(asked, len(asked.designs))}},
         "sweeps": [
             {
@@ -216,10 +218,18 @@ def _workload(asked: Asked, catalogue: Catalogue) -> str:
     return name
 
 
-def _load(asked: Asked, kind: str, milliseconds: int) -> dict[str, Any]:
+def _connections(asked: Asked, catalogue: Catalogue) -> tuple[int, str]:
+    """How many there are at the most, and whether they are kept."""
+    load = catalogue.load(OPEN)
+    usual = defaults(by_name(load.settings)) if load else {}
+    return asked.clients or int(usual["clients"]), asked.connections or str(usual["connections"])
+
+
+def _load(asked: Asked, catalogue: Catalogue, kind: str, milliseconds: int) -> dict[str, Any]:
+    clients, connections = _connections(asked, catalogue)
     settings = {
-        "clients": asked.clients,
-        "connections": asked.connections,
+        "clients": clients,
+        "connections": connections,
         "milliseconds": milliseconds,
         "warm_up_milliseconds": math.ceil(milliseconds * WARM_UP_SHARE),
     }
@@ -235,6 +245,7 @@ def _contenders(asked: Asked, catalogue: Catalogue) -> list[dict[str, Any]]:
         design=catalogue.designs[0].name, server_way=way, load_way=way, side=None,
         lab=read_lab(asked.lab, command="knee: ").get("kind", USUAL.name),
     )  # fmt: skip
+    clients, connections = _connections(asked, catalogue)
     found: list[dict[str, Any]] = []
     for typed in asked.designs:
         try:
@@ -243,15 +254,14 @@ def _contenders(asked: Asked, catalogue: Catalogue) -> list[dict[str, Any]]:
             raise UserError(str(error).replace("crossover: ", "knee: ")) from None
         if "load" in table:
             raise UserError(f"knee: {typed}: the load is the search's own; give designs, with their settings")
-        pool = common.settings_of_server(table).get("pool")
-        if asked.connections == "kept" and isinstance(pool, IntegerSetting):
+        design = catalogue.design(table["design"])
+        if connections == KEPT and design and design.serves_one_by_one:
+            known = common.settings_of_server(table)
             settings = table.setdefault("settings", {})
-            if int(settings.setdefault("pool", max(pool.default, asked.clients))) < asked.clients:
-                raise UserError(
-                    f"knee: {typed}: {asked.clients} connections are kept, and {settings['pool']} workers "
-                    f"serve one each; give it pool={asked.clients}, or fewer --clients, or --connections "
-                    "per_request"
-                )
+            if (workers := design.most_workers) and isinstance(usual := known[workers], IntegerSetting):
+                settings.setdefault(workers, max(usual.default, clients))
+            if why := design.starved(clients, settings):
+                raise UserError(f"knee: {typed}: {why}")
         found.append(table)
     names = [table["name"] for table in found]
     if twice := next((name for name in names if names.count(name) > 1), None):

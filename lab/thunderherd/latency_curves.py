@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.histograms import merged, percentile_curve
 from thunderherd.records import Summary, TrialRecord
 
 __all__ = ["SHARES", "LatencyCurve", "latency_curves"]
@@ -40,9 +39,13 @@ def latency_curves(summary: Summary, trials: Sequence[TrialRecord]) -> dict[str,
             of_loads = [load.latency.histogram if load.latency else None for load in trial.loads]
             kept.setdefault(trial.contender, []).extend(of_loads)
     curves: dict[str, LatencyCurve] = {}
-    for name, texts in kept.items():
-        if not texts or None in texts:
-            continue
+    whole = {name: texts for name, texts in kept.items() if texts and None not in texts}
+    if not whole:
+        return curves
+    # Imported when it is needed: most runs have no histogram, and a report should do without numpy.
+    from thunderherd.histograms import merged, percentile_curve
+
+    for name, texts in whole.items():
         together = merged(text for text in texts if text is not None)
         points = [(share, nanoseconds / 1e9) for share, nanoseconds in percentile_curve(together, SHARES)]
         if len(points) > 1:

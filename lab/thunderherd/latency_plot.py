@@ -11,14 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
-
 from thunderherd.axes import FIGURES, decade_ticks
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, inline
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading
 from thunderherd.figures import Unit, decimals, number, printable, unit_of
 from thunderherd.latency_curves import LatencyCurve
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
+from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["latency_chart", "latency_matrix"]
 
@@ -39,7 +38,7 @@ def latency_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-) -> alt.VConcatChart | alt.ConcatChart:
+) -> Chart:
     """The curves of the main table, or of a sweep."""
     shown = _shown(summary, curves, sweep)
     colours = colours or colours_of(summary)
@@ -50,8 +49,8 @@ def latency_chart(
     scale = {"domain": names, "range": [colours[base] for base in bases]}
     legend = {"title": None, "orient": "top", "columns": 1 if narrow else 5, "labelLimit": 220}
     dashes = {"domain": names, "range": [DASHES[place % len(DASHES)] for place in range(len(names))]}
-    colour = alt.Color("name:N", scale=scale, legend=legend)
-    dash = alt.StrokeDash("name:N", scale=dashes, legend=legend)
+    colour = field("name:N", scale=scale, legend=legend)
+    dash = field("name:N", scale=dashes, legend=legend)
     points = _panels(sweep, shown)
     width = NARROW if narrow else PANEL if len(points) > 1 else WIDE
     height = PANEL_HEIGHT if narrow or len(points) > 1 else HEIGHT
@@ -59,17 +58,17 @@ def latency_chart(
     for point in points:
         mine = [row for row in rows if sweep is None or row["point"] == point]
         x, y = _axes(rows, unit, width)
-        chart = alt.Chart(inline(mine)).encode(x=x, y=y, color=colour, strokeDash=dash)
-        line = chart.mark_line(strokeWidth=1.8).encode(description=alt.Description("name:N"), detail="name:N")
-        hover = chart.mark_point(size=40, opacity=0, filled=True).encode(tooltip=_tooltip())
+        shared: Chart = {"x": x, "y": y, "color": colour, "strokeDash": dash}
+        line = layer(mark("line", strokeWidth=1.8), **shared, description="name:N", detail="name:N")
+        hover = layer(mark("point", size=40, opacity=0, filled=True), **shared, tooltip=_tooltip())
         title = f"latency of requests ({unit.name})"
         if sweep is not None:
             title = f"{sweep.x_label}: {point}"
-        panel = alt.layer(line, hover).properties(width=width, height=height)
-        panels.append(panel.properties(title=heading(printable(title), [], width)))
+        above = heading(printable(title), [], width)
+        panels.append(layered([line, hover], mine, width=width, height=height, title=above))
     if len(panels) == 1 or narrow:
-        return dressed(alt.vconcat(*panels, spacing=22))
-    return dressed(alt.concat(*panels, columns=COLUMNS, spacing=26))
+        return dressed({"vconcat": panels, "spacing": 22})
+    return dressed({"concat": panels, "columns": COLUMNS, "spacing": 26})
 
 
 def latency_matrix(
@@ -126,7 +125,7 @@ def _unit(curves: Any) -> Unit:
     return unit_of("latency_p50_seconds", 1, [max(middles)], {})
 
 
-def _rows(each: ContenderSummary, curve: LatencyCurve, unit: Unit) -> list[dict[str, Any]]:
+def _rows(each: ContenderSummary, curve: LatencyCurve, unit: Unit) -> Rows:
     digits = decimals([unit.of(seconds) for _, seconds in curve.points])
     return [
         {
@@ -141,15 +140,15 @@ def _rows(each: ContenderSummary, curve: LatencyCurve, unit: Unit) -> list[dict[
     ]
 
 
-def _tooltip() -> list[alt.Tooltip]:
+def _tooltip() -> list[Chart]:
     return [
-        alt.Tooltip("name:N", title="contender"),
-        alt.Tooltip("share:N", title="answered"),
-        alt.Tooltip("text:N", title="latency"),
+        field("name:N", title="contender"),
+        field("share:N", title="answered"),
+        field("text:N", title="latency"),
     ]
 
 
-def _axes(rows: Sequence[Mapping[str, Any]], unit: Unit, width: int) -> tuple[alt.X, alt.Y]:
+def _axes(rows: Sequence[Mapping[str, Any]], unit: Unit, width: int) -> tuple[Chart, Chart]:
     ends = [1.0, max(row["beyond"] for row in rows)]
     marks = {round(1 / (1 - share)): label for share, label in TOLD.items()}
     labels = json.dumps({str(mark): label for mark, label in marks.items()})
@@ -161,13 +160,13 @@ def _axes(rows: Sequence[Mapping[str, Any]], unit: Unit, width: int) -> tuple[al
     }
     values = [row["value"] for row in rows]
     ends_of_y = [min(values) / 1.15, max(values) * 1.15]
-    x = alt.X(
+    x = field(
         "beyond:Q",
         title="share of requests answered" if width > NARROW else "share answered",
         axis=x_axis,
         scale={"type": "log", "domain": ends, "nice": False},
     )
-    y = alt.Y(
+    y = field(
         "value:Q",
         title=unit.name,
         axis={"grid": True, "values": decade_ticks(*ends_of_y), "format": FIGURES},

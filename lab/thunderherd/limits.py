@@ -15,7 +15,6 @@ from statistics import median
 from thunderherd.catalogue import Limit
 from thunderherd.engine_lines import LimitRound, Limits, LimitUnavailable, Place
 from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits, Unit
-from thunderherd.samples import median_estimate
 
 CONFIDENCE = 0.95
 
@@ -98,6 +97,9 @@ def _figure(
 ) -> LimitFigure:
     values = list(rounds.values())
     extreme = min(values) if unit == "nanoseconds" else max(values)
+    # Imported when it is needed: whoever only shows limits does without numpy.
+    from thunderherd.samples import median_estimate
+
     found = median_estimate(values, CONFIDENCE)
     limit, place, size = point
     return LimitFigure(

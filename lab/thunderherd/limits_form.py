@@ -18,7 +18,9 @@ NANOSECOND = 1e-9
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
+    )
 
 
 class LimitFigure(_Record):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 class Requirement(BaseModel):
     """What a whole-number setting needs of another one as soon as it is more than `beyond`."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     setting: str
     beyond: int

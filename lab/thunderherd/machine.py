@@ -88,7 +88,7 @@ LIMITS = {
     "core_bytes": resource.RLIMIT_CORE,
 }
 
-PACKAGES = ("numpy", "polars", "pydantic", "rich", "typer", "altair")
+PACKAGES = ("numpy", "polars", "pydantic", "rich", "typer", "vl-convert-python")
 
 
 class Unavailable(Exception):

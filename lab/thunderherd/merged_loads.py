@@ -24,7 +24,9 @@ SEED, RATE, THREADS, ARRIVALS, POISSON = "arrival_seed", "rate", "threads", "arr
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
+    )
 
 
 class MergedSchedule(_Part):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from thunderherd.catalogue import Catalogue
@@ -366,6 +367,12 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
     """
     if name in METRICS:
         return METRICS[name]
+    whole = parted(name.partition(".")[2])[0]
+    return _of_counters(name, counters.get(whole) == NANOSECONDS or whole.endswith("_seconds"))
+
+
+@lru_cache(maxsize=4096)
+def _of_counters(name: str, is_time: bool) -> Metric:
     before, dot, what = name.partition(".")
     side: Side | None = next((side for side in SIDES if side == before), None)
     whole, per = parted(what)
@@ -375,7 +382,6 @@ def metric(name: str, counters: Mapping[str, str] = {}) -> Metric:
     if side and (ratio := RATIOS.get(what)):
         return Metric(name, f"{ratio.words} {whose}", ratio.unit, ratio.better, side=side)
     words = f"{(OF_A_LIFE | OF_A_TALLY).get(whole) or _spelled(whole)} {whose}"
-    is_time = counters.get(whole) == NANOSECONDS or whole.endswith("_seconds")
     found = Metric(name, words, "s" if is_time else "", whole=not is_time, side=side or "server")
     if not per:
         return found

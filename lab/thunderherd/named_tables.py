@@ -43,7 +43,7 @@ from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, 
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
 from thunderherd.slope_matrix import slope_matrix
 
-__all__ = ["all_tables", "main_section"]
+__all__ = ["all_tables", "main_section", "parts_of_report"]
 
 
 def all_tables(summary: Summary) -> list[NamedTable]:
@@ -55,6 +55,11 @@ def all_tables(summary: Summary) -> list[NamedTable]:
         *_counted(summary),
         *_machine(summary),
     ]
+
+
+def parts_of_report(summary: Summary) -> list[NamedTable]:
+    """Those that the report shows by themselves."""
+    return [each for each in all_tables(summary) if each.is_part]
 
 
 # The main table ---------------------------------------------------------------------------------------------
@@ -291,7 +296,7 @@ def _machine(summary: Summary) -> Iterator[NamedTable]:
     if view := noise_view(summary):
         rows = [[row.contender, *row.cells] for row in view.rows]
         section = Section(view.title, Grid.of(view.headings, rows), tuple(view.legend))
-        yield NamedTable("noise", view.title, lambda: [section], lambda: _noise_data(summary))
+        yield NamedTable("noise", view.title, lambda: [section], lambda: _noise_data(summary), is_part=True)
 
 
 def _limits_grid(summary: Summary) -> Grid:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-
-import polars
+from typing import TYPE_CHECKING
 
 from thunderherd.metrics import (
     METRICS,
@@ -22,6 +21,9 @@ from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records import ContenderSummary, TrialRecord
 from thunderherd.results import EXTRAPOLATED, UNAVAILABLE, Results, write_text
 from thunderherd.study import Study
+
+if TYPE_CHECKING:
+    import polars
 
 __all__ = ["extrapolated_cells", "unavailable_cells", "write_noted_cells"]
 
@@ -42,6 +44,8 @@ def write_noted_cells(study: Study, results: Results) -> None:
 def unavailable_cells(study: Study, results: Results) -> polars.DataFrame:
     """Why cells are empty: a row for each contender, column and reason, with the number of such cells in its
     valid trials. A trial that is not valid has reasons of its own (`invalid_reasons`)."""
+    import polars
+
     known = {each.name: each for each in results.summary.contenders} if results.summary else {}
     columns = _columns(results)
     found = Counter[tuple[str, str, str]]()
@@ -61,6 +65,8 @@ def unavailable_cells(study: Study, results: Results) -> polars.DataFrame:
 def extrapolated_cells(results: Results) -> polars.DataFrame:
     """Which cells are extrapolated: a row for each trial and counter of a side that had one of the CPU's
     counters for a part of the time, with that share and the columns that rest on it."""
+    import polars
+
     columns = _columns(results)
     rows = [
         (trial.contender, trial.block, trial.position, trial.attempt, f"{side}.{counter}", share, resting)

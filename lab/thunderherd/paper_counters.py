@@ -39,7 +39,7 @@ HERE: KeyPath = ("paper_counters",)
 class PaperCounters(BaseModel):
     """The source's table, read and held against a study. `figures` are by event, side and our contender."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     table: PaperCountersTable
     events: dict[str, str]

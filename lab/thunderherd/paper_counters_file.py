@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class CountersColumns(BaseModel):
     """How the file's head calls them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     design: str = Field(default="design", description="its column with the designs")
     side: str = Field(default="role", description="its column that says server or client")
@@ -49,7 +49,7 @@ class CountersColumns(BaseModel):
 class PaperCountersTable(BaseModel):
     """The source's counters, and what they are here."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     title: str = Field(min_length=1, description="one line")
     file: str = Field(description="a CSV file beside the study, a line for each event, design and side")

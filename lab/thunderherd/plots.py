@@ -1,9 +1,8 @@
 """Charts of a summary: what process control costs, and how evenly a pool's workers were used.
 
-Each function takes a `Summary` and returns an Altair chart that carries its own data, so that it can be
-saved (`chart.save("chart.svg")`), embedded in a page, or changed further. Nothing is computed here beyond
-positions. A figure of the paper has the mark of its note, which the table explains. Colours are those of
-`drawing`.
+Each function takes a `Summary` and returns a specification of Vega-Lite that carries its own data, so that it
+can be saved, embedded in a page, or changed further. Nothing is computed here beyond positions. A figure of
+the paper has the mark of its note, which the table explains. Colours are those of `drawing`.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import altair as alt
-
 from thunderherd.axes import FIGURES
-from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed, inline
+from thunderherd.blocks_behind import BlocksBehind
+from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed
 from thunderherd.figures import main_of, number, places, printable, span
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Interval, PaperFigure, Summary
+from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["clients_per_worker_chart", "process_control_chart"]
 
@@ -33,13 +32,17 @@ HERE, PAPER = "this machine", "the paper"
 
 
 def process_control_chart(
-    summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
-) -> alt.VConcatChart:
+    summary: Summary,
+    *,
+    narrow: bool = False,
+    colours: Mapping[str, str] | None = None,
+    behind: BlocksBehind | None = None,
+) -> Chart:
     """CPU for process control: this machine with its intervals, beside the paper's figures.
 
     The paper's seconds come from another machine, hence two panels with a scale of their own each. Where one
     contender dwarfs the others, a second row of panels shows the rest enlarged. `narrow`: one panel below the
-    other, for a telephone.
+    other, for a telephone. `behind`: the run's blocks; if not given, it is said how many there are.
     """
     shown = [each for each in main_of(summary) if each.name != summary.study.baseline]
     papers = {each.base: each for each in papers_of(summary, None, PROCESS_CONTROL)}
@@ -49,42 +52,44 @@ def process_control_chart(
     if large and rest:
         rows.append(_Row(rest, papers, f"without {' and '.join(each.name for each in large)}"))
     drawing = _Drawing(
-        colours=colours or colours_of(summary),
+        colours=_scale(shown, colours or colours_of(summary)),
         digits=places(summary),
         marks=notes_by_mark(summary).marks,
         per=f"{summary.study.normalise_connections:,}",
         narrow=narrow,
+        behind=behind or BlocksBehind(summary),
     )
     panels = [row.panels(drawing) for row in rows]
-    chart: alt.VConcatChart = alt.vconcat(
-        *(alt.vconcat(*pair, spacing=18) if narrow else alt.hconcat(*pair, spacing=24) for pair in panels),
-        spacing=30,
-    )
-    if remarks := summary.study.remarks:
-        chart.title = beside(remarks, NARROW if narrow else WIDE)
-    return dressed(chart)
+    pairs = [
+        {"vconcat": pair, "spacing": 18} if narrow else {"hconcat": pair, "spacing": 24} for pair in panels
+    ]
+    return dressed({"vconcat": pairs, "spacing": 30, **_remarks(summary, narrow)})
 
 
 def clients_per_worker_chart(
     summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
-) -> alt.LayerChart:
+) -> Chart:
     """How evenly the connections went to the workers of each pool: one tick a worker, 1 is an even share.
 
     The paper's are drawn as rings below the ticks; of several systems those of the last. Shares, not counts,
     make pools and runs of different lengths comparable. With `narrow` it fits a telephone.
     """
-    data: list[dict[str, Any]] = []
+    data: Rows = []
     colours = colours or colours_of(summary)
     papers = {each.base: each.runs for each in papers_of(summary, None, WORKERS)}
     for each in main_of(summary):
         if each.worker_connections:
-            data += _shares(each, each.worker_connections, HERE, colours)
+            data += _shares(each, each.worker_connections, HERE)
             if runs := papers.get(each.name):
-                data += _shares(each, runs, PAPER, colours)
-    chart = _strip(data, narrow)
-    if remarks := summary.study.remarks:
-        chart.title = beside(remarks, NARROW if narrow else WIDE)
-    return dressed(chart)
+                data += _shares(each, runs, PAPER)
+    pools = [each for each in main_of(summary) if each.worker_connections]
+    return dressed({**_strip(data, _scale(pools, colours), narrow), **_remarks(summary, narrow)})
+
+
+def _remarks(summary: Summary, narrow: bool) -> Chart:
+    """The heading of a chart that has something to be known beside every figure."""
+    remarks = summary.study.remarks
+    return {"title": beside(remarks, NARROW if narrow else WIDE)} if remarks else {}
 
 
 # Process control ------------------------------------------------------------------------------------------
@@ -109,11 +114,12 @@ def _standing_out(
 class _Drawing:
     """What all panels of a chart share."""
 
-    colours: Mapping[str, str]
+    colours: dict[str, list[str]]
     digits: int
     marks: Mapping[str, str]
     per: str
     narrow: bool
+    behind: BlocksBehind
 
 
 class _Row:
@@ -125,14 +131,16 @@ class _Row:
         self.shown, self.papers, self.remark = shown, papers, remark
         self.has_paper = any(papers[each.name].value is not None for each in shown if each.name in papers)
 
-    def panels(self, drawing: _Drawing) -> list[alt.LayerChart]:
+    def panels(self, drawing: _Drawing) -> list[Chart]:
         enlarged = ", enlarged" if self.remark else ""
         here = _bars(
             [_ours(each, drawing) for each in self.shown],
             _title(f"This machine{enlarged}", self.remark),
             f"CPU seconds per {drawing.per} connections, with interval",
             self.order,
+            drawing,
             width=NARROW if drawing.narrow else 380,
+            blocks=drawing.behind.title,
         )
         if not self.has_paper:
             return [here]
@@ -141,6 +149,7 @@ class _Row:
             _title(f"The paper{enlarged}", "the same designs" if self.remark else ""),
             f"CPU seconds per {drawing.per} connections, on its machine",
             self.order,
+            drawing,
             width=NARROW if drawing.narrow else 330,
             names=drawing.narrow,
         )
@@ -152,7 +161,9 @@ class _Row:
 
 
 def _ours(each: ContenderSummary, drawing: _Drawing) -> dict[str, Any]:
-    return _mark(each, drawing.colours) | _extent(each.process_control_seconds, drawing.digits)
+    found = each.process_control_seconds
+    blocks = drawing.behind.of_process_control(each, found, drawing.digits)
+    return _mark(each) | _extent(found, drawing.digits) | {"blocks": blocks}
 
 
 def _extent(interval: Interval | None, digits: int) -> dict[str, Any]:
@@ -183,7 +194,7 @@ def _papers(each: ContenderSummary, paper: PaperFigure | None, drawing: _Drawing
         text = "" if each.control_of else f"not in the paper's table {mark}".rstrip()
     else:
         text = f"{number(figure, PAPER_DIGITS)} {mark}".rstrip()
-    return _mark(each, drawing.colours) | {
+    return _mark(each) | {
         "value": figure,
         "low": None,
         "high": None,
@@ -194,31 +205,41 @@ def _papers(each: ContenderSummary, paper: PaperFigure | None, drawing: _Drawing
     }
 
 
-def _mark(each: ContenderSummary, colours: Mapping[str, str]) -> dict[str, Any]:
+def _mark(each: ContenderSummary) -> dict[str, Any]:
     """A control has its design's colour as an outline."""
     return {
         "name": printable(each.name),
         "label": printable(each.label),
-        "colour": colours[each.base],
         "filling": 0.2 if each.control_of else 0.95,
         "note": "",
     }
 
 
-def _title(text: str, remark: str) -> alt.TitleParams:
-    return alt.TitleParams(text, subtitle=remark) if remark else alt.TitleParams(text)
+def _scale(shown: Sequence[ContenderSummary], colours: Mapping[str, str]) -> dict[str, list[str]]:
+    """The colours of these contenders; `colours` are by base."""
+    return {
+        "domain": [printable(each.name) for each in shown],
+        "range": [colours[each.base] for each in shown],
+    }
+
+
+def _title(text: str, remark: str) -> Chart:
+    return {"text": text, **({"subtitle": remark} if remark else {})}
 
 
 def _bars(
-    data: list[dict[str, Any]],
-    title: alt.TitleParams,
+    data: Rows,
+    title: Chart,
     axis: str,
     order: list[str],
+    drawing: _Drawing,
     *,
     width: int,
     names: bool = True,
-) -> alt.LayerChart:
-    """Horizontal bars from zero with an interval each and the figure behind it."""
+    blocks: str = "",
+) -> Chart:
+    """Horizontal bars from zero with an interval each and the figure behind it; `blocks`: what they are
+    called of which the pointer tells."""
     ends = [row["end"] for row in data]
     starts = [row["low"] for row in data if row["low"] is not None] + [0.0]
     span = (max(ends) - min(starts)) or 1.0
@@ -227,58 +248,57 @@ def _bars(
         "domain": [min(starts) * 1.05, max(ends) + span * (0.42 if width < 250 else 0.26)],
         "nice": False,
     }
-    y = alt.Y(
+    y = field(
         "name:N",
         sort=order,
         title=None,
         axis={"labels": names, "ticks": False, "domain": False, "labelLimit": 190, "labelPadding": 7},
     )
-    x = alt.X(
+    x = field(
         "value:Q",
         title=axis,
         scale=scale,
         axis={"tickCount": 4 if width < 250 else 5, "grid": False, "format": FIGURES},
     )
     tooltip = [
-        alt.Tooltip("label:N", title="design"),
-        alt.Tooltip("text:N", title="seconds"),
-        alt.Tooltip("interval:N", title="interval"),
-        alt.Tooltip("note:N", title="note"),
+        field("label:N", title="design"),
+        field("text:N", title="seconds"),
+        field("interval:N", title="interval"),
+        field("blocks:N", title=blocks) if blocks else field("note:N", title="note"),
     ]
     for row in data:
         row["spoken"] = f"{row['name']}: {row['text']} seconds, interval {row['interval']}"
-    base = alt.Chart().encode(y=y)
-    bars = base.mark_bar(height=13).encode(
+        row["spoken"] += f", {blocks}: {row['blocks']}" if blocks else ""
+    colour = field("name:N", scale=drawing.colours, legend=None)
+    bars = layer(
+        mark("bar", height=13),
+        y=y,
         x=x,
-        fill=alt.Fill("colour:N", scale=None),
-        stroke=alt.Stroke("colour:N", scale=None),
-        fillOpacity=alt.FillOpacity("filling:Q", scale=None),
-        description=alt.Description("spoken:N"),
+        fill=colour,
+        stroke=colour,
+        fillOpacity=field("filling:Q", scale=None),
+        description="spoken:N",
         tooltip=tooltip,
     )
-    intervals = base.mark_rule(color=INK, strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
-    caps = [
-        base.mark_tick(color=INK, thickness=1.5, height=7).encode(x=alt.X(f"{end}:Q"))
-        for end in ("low", "high")
-    ]
+    zero = layer(mark("rule", color=MUTED), [{"zero": 0}], x="zero:Q")
+    intervals = layer(mark("rule", color=INK, strokeWidth=1.5), y=y, x="low:Q", x2="high")
+    cap = mark("tick", color=INK, thickness=1.5, height=7)
+    caps = [layer(cap, y=y, x=f"{end}:Q") for end in ("low", "high")]
     measured = "isValid(datum.value)"
-    text = base.mark_text(align="left", dx=6, color=INK, fontSize=11).encode(x="end:Q", text="text:N")
-    figures = text.transform_filter(measured)
-    reasons = text.transform_filter(f"!{measured}").mark_text(align="left", dx=6, color=MUTED, fontSize=10)
-    zero = alt.Chart(inline([{"zero": 0}])).mark_rule(color=MUTED).encode(x="zero:Q")
-    layers = alt.LayerChart(data=inline(data), layer=[bars, zero, intervals, *caps, figures, reasons])
-    return layers.properties(title=title, width=width, height=alt.Step(ROW_HEIGHT))
+    text: Chart = {"y": y, "x": "end:Q", "text": "text:N"}
+    figures = layer(mark("text", align="left", dx=6, color=INK, fontSize=11), only=measured, **text)
+    reasons = layer(mark("text", align="left", dx=6, color=MUTED, fontSize=10), only=f"!{measured}", **text)
+    layers = [bars, zero, intervals, *caps, figures, reasons]
+    return layered(layers, data, title=title, width=width, height={"step": ROW_HEIGHT})
 
 
 # Clients per worker ---------------------------------------------------------------------------------------
 
 
-def _shares(
-    each: ContenderSummary, counts: Sequence[float], whose: str, colours: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def _shares(each: ContenderSummary, counts: Sequence[float], whose: str) -> Rows:
     even = sum(counts) / len(counts)
     return [
-        _mark(each, colours)
+        _mark(each)
         | {"whose": whose, "share": count / even, "connections": round(count, 1)}
         | {"spoken": f"{each.name}, {whose}: {count / even:.2f} times an even share"}
         for count in counts
@@ -286,44 +306,45 @@ def _shares(
     ]
 
 
-def _strip(data: list[dict[str, Any]], narrow: bool) -> alt.LayerChart:
+def _strip(data: Rows, colours: dict[str, list[str]], narrow: bool) -> Chart:
     order = list(dict.fromkeys(row["name"] for row in data))
     whose = list(dict.fromkeys(row["whose"] for row in data))
-    base = alt.Chart().encode(
-        y=alt.Y(
+    encoding: Chart = {
+        "y": field(
             "name:N",
             sort=order,
             title=None,
             axis={"ticks": False, "domain": False, "labelLimit": 190, "labelPadding": 7, "grid": True},
         ),
-        x=alt.X(
+        "x": field(
             "share:Q",
             title="connections of a worker; 1 is an even share"
             if narrow
             else "connections of a worker, as multiples of an even share",
-            scale={"zero": True, "nice": True},
+            # Given, so that the axis stays when a pool is hidden.
+            scale={"domain": [0, max((row["share"] for row in data), default=1.0)], "nice": True},
             axis={"tickCount": 5, "grid": False, "format": FIGURES},
         ),
-        yOffset=alt.YOffset("whose:N", sort=whose, scale={"paddingOuter": 0.2}),
-        color=alt.Color("colour:N", scale=None),
-        description=alt.Description("spoken:N"),
-        tooltip=[
-            alt.Tooltip("label:N", title="design"),
-            alt.Tooltip("whose:N", title="measured on"),
-            alt.Tooltip("connections:Q", title="connections of the worker"),
-            alt.Tooltip("share:Q", title="times an even share", format=".2f"),
+        "yOffset": field("whose:N", sort=whose, scale={"paddingOuter": 0.2}),
+        "color": field("name:N", scale=colours, legend=None),
+        "description": field("spoken:N"),
+        "tooltip": [
+            field("label:N", title="design"),
+            field("whose:N", title="measured on"),
+            field("connections:Q", title="connections of the worker"),
+            field("share:Q", title="times an even share", format=".2f"),
         ],
-    )
+    }
     marks = {
-        HERE: base.mark_tick(thickness=2, height=11, opacity=0.9),
-        PAPER: base.mark_point(size=22, filled=False, opacity=0.9),
+        HERE: mark("tick", thickness=2, height=11, opacity=0.9),
+        PAPER: mark("point", size=22, filled=False, opacity=0.9),
     }
     # A layer of which nothing is left has no extent, and Vega says so in the reader's console.
     layers = [
-        mark.transform_filter(f"datum.whose === '{name}'") for name, mark in marks.items() if name in whose
+        layer(drawn, only=f"datum.whose === '{name}'", **encoding)
+        for name, drawn in marks.items()
+        if name in whose
     ]
-    even = alt.Chart(inline([{"share": 1}])).mark_rule(color=MUTED, strokeDash=[4, 3]).encode(x="share:Q")
-    chart = alt.LayerChart(data=inline(data), layer=[even, *layers])
-    return chart.properties(
-        width=NARROW if narrow else WIDE, height=max(1, len(order)) * (24 if len(whose) < 2 else 34)
-    )
+    even = layer(mark("rule", color=MUTED, strokeDash=[4, 3]), [{"share": 1}], x="share:Q")
+    step = {"step": 24 if len(whose) < 2 else 34, "for": "position"}
+    return layered([even, *layers], data, width=NARROW if narrow else WIDE, height=step)

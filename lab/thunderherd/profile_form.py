@@ -40,7 +40,7 @@ class ProfilingTable(ApartTable):
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Share(_Record):

@@ -147,7 +147,7 @@ class VerdictWords(Contrast):
 class Best(BaseModel):
     """Which point of a sweep is best for a contender: the points of this run by name."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     metric: str
     points: dict[str, str]
@@ -158,7 +158,7 @@ class Question(BaseModel):
     its sweep in this run (or, where the run lacks the sweep, of all), in the order of the axis.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str
     text: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import altair as alt
-
 from thunderherd.axes import FIGURES
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, inline
-from thunderherd.figures import number, printable, words_of
+from thunderherd.blocks_behind import BlocksBehind
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, shapes_of
+from thunderherd.figures import BETWEEN, number, printable, words_of
 from thunderherd.matrices import at_points, digits_for, shown_of, unit_for
 from thunderherd.open_loop import is_latency
 from thunderherd.records import Summary, SweepSummary
+from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["over_rate", "rate_chart"]
 
@@ -28,20 +28,27 @@ def over_rate(summary: Summary) -> list[SweepSummary]:
 
 
 def rate_chart(
-    summary: Summary, *, narrow: bool = False, colours: Mapping[str, str] | None = None
-) -> alt.LayerChart:
+    summary: Summary,
+    *,
+    narrow: bool = False,
+    colours: Mapping[str, str] | None = None,
+    behind: BlocksBehind | None = None,
+) -> Chart:
     """Both axes logarithmic; a design has no mark at a rate of which it has no figure. `colours`: of
-    contenders, by base; those of the run alone if not given."""
+    contenders, by base; those of the run alone if not given. `behind`: the run's blocks; if not given, it is
+    said how many there are."""
     sweeps = over_rate(summary)
     metric, label = sweeps[0].metric, sweeps[0].x_label
-    figures = {
-        (base, point.number): shown
+    found = {
+        (base, point.number): (contender, shown)
         for sweep in sweeps
         for (base, name), contender in at_points(summary, sweep).items()
         for point in sweep.points
         if point.name == name and point.number is not None
         if (shown := shown_of(summary, contender, metric)) is not None
     }
+    figures = {key: each for key, (_, each) in found.items()}
+    behind = behind or BlocksBehind(summary)
     unit = unit_for(summary, metric, figures.values())
     digits = digits_for([unit.of(each.value) for each in figures.values()], metric)
     # A logarithm has no zero: where a deviation reaches below it, the line is left out to that side.
@@ -54,30 +61,41 @@ def rate_chart(
             "name": printable(base), "rate": rate, "value": unit.of(each.value),
             "low": unit.of(ends[base, rate][0]), "high": unit.of(ends[base, rate][1]),
             "spoken": f"{base} at {rate:,.0f}: {number(unit.of(each.value), digits)} {unit.name}",
+            "text": f"{number(unit.of(each.value), digits)} {unit.name}",
+            "interval": each.span(unit, digits, BETWEEN) or "one run",
+            "blocks": behind.of_metric(contender, metric, unit, digits),
         }
-        for (base, rate), each in figures.items()
+        for (base, rate), (contender, each) in found.items()
     ]  # fmt: skip
     bases = list(dict.fromkeys(base for base, _ in figures))
     colours = colours or colours_of(summary)
-    x = alt.X(
+    x = field(
         "rate:Q", title=label, scale={"type": "log", "nice": False}, axis={"format": FIGURES, "tickCount": 8}
     )
-    y = alt.Y("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
-    colour = alt.Color(
-        "name:N",
-        scale={"domain": [printable(base) for base in bases], "range": [colours[base] for base in bases]},
-        legend={"title": None, "orient": "top"},
+    y = field("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
+    names, legend = [printable(base) for base in bases], {"title": None, "orient": "top"}
+    colour = field(
+        "name:N", scale={"domain": names, "range": [colours[base] for base in bases]}, legend=legend
     )
-    base = alt.Chart(inline(rows)).encode(x=x, color=colour)
+    shape = field("name:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
+    tooltip = [
+        field("name:N", title="contender"),
+        field("rate:Q", title=label, format=FIGURES),
+        field("text:N", title="figure"),
+        field("interval:N", title="interval"),
+        field("blocks:N", title=behind.title),
+    ]
+    base: Chart = {"x": x, "color": colour}
+    low = field("low:Q", title=unit.name)
+    told: Chart = {"description": "spoken:N", "tooltip": tooltip}
+    point = mark("point", filled=True, size=50, opacity=1)
     layers = [
-        base.mark_rule(strokeWidth=1.6, opacity=0.6).encode(y=alt.Y("low:Q", title=unit.name), y2="high:Q"),
-        base.mark_line(strokeWidth=1.4).encode(y=y),
-        base.mark_point(filled=True, size=50, opacity=1).encode(
-            y=y, description="spoken:N", tooltip="spoken:N"
-        ),
+        layer(mark("rule", strokeWidth=1.6, opacity=0.6), **base, y=low, y2="high"),
+        layer(mark("line", strokeWidth=1.4), **base, y=y),
+        layer(point, **base, y=y, shape=shape, **told),
     ]
     width = NARROW if narrow else WIDE
     is_mean = any(each.is_mean for each in figures.values())
     around = "means of runs, upright lines a standard deviation" if is_mean else "upright lines are intervals"
     title = heading(f"{words_of(metric)} over rate", [around], width)
-    return dressed(alt.LayerChart(layer=layers).properties(width=width, height=HEIGHT, title=title))
+    return dressed(layered(layers, rows, width=width, height=HEIGHT, title=title))

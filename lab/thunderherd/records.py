@@ -356,7 +356,9 @@ class SweepSummary(Record):
     unit: str = Field(description="of the metric")
     metrics: list[str] = Field(description="what is shown, its metric first")
     logarithmic: list[str] = Field(
-        default_factory=list, description="those of them that are drawn with a logarithmic axis in any case"
+        default_factory=list,
+        description="those of them that are drawn with a logarithmic axis in any case; where there are some, "
+        "the others have a linear one",
     )
     trial: TrialForm
     points: list[SweepPoint]

@@ -18,8 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 import vl_convert
-from altair.utils.schemapi import debug_mode
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from thunderherd import drawing
@@ -27,6 +26,7 @@ from thunderherd.chart_files import vega_lite_version
 from thunderherd.errors import UserError
 from thunderherd.figures import printable
 from thunderherd.kept_files import kept
+from thunderherd.kept_templates import environment
 from thunderherd.records import Summary
 from thunderherd.results import load
 from thunderherd.run_view import Run, run_view
@@ -114,11 +114,8 @@ def render(summary: Summary, directory: Path | None = None) -> str:
 
 def render_runs(runs: Sequence[Run]) -> str:
     """The report of these runs as HTML, one at least. A contender has the same colour in all of them."""
-    environment = Environment(
-        loader=PackageLoader("thunderherd"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    library, start = _vega(), _start_script(environment)
+    templates = environment()
+    library, start = _vega(), _start_script(templates)
     colours = drawing.colours_of(*(run.summary for run in runs))
     alone = len(runs) == 1
     page = {
@@ -131,18 +128,20 @@ def render_runs(runs: Sequence[Run]) -> str:
             "dark": drawing.DARK_GROUND,
         },
     }
-    with debug_mode(False):
-        views = [
-            run_view(run, colours, "" if alone else f"run{place}-") for place, run in enumerate(runs, start=1)
-        ]
+    views = [
+        run_view(run, colours, "" if alone else f"run{place}-") for place, run in enumerate(runs, start=1)
+    ]
     drawn = [chart for view in views for chart in view["drawn"]]
-    of_run = environment.get_template("run.html")
-    return environment.get_template("report.html").render(
+    of_run = templates.get_template("run.html")
+    return templates.get_template("report.html").render(
         page,
         written_by=Markup(WRITTEN_BY),
         title=printable(runs[0].summary.study.title) if alone else f"{len(runs)} runs",
         views=views,
-        runs=[Markup(of_run.render(page | view)) for view in views],
+        runs=[
+            Markup(of_run.render(page | view | {"number": number}))
+            for number, view in enumerate(views, start=1)
+        ],
         charts_data=[{"id": each.id, **each.live} for each in drawn],
         policy=_policy(library, start),
         library=Markup(library),
@@ -162,8 +161,8 @@ def _vega() -> str:
     return _inside_script(f"(() => {{{bundle}}})();")
 
 
-def _start_script(environment: Environment) -> str:
-    return _inside_script(str(environment.get_template("report.js").render()))
+def _start_script(templates: Environment) -> str:
+    return _inside_script(str(templates.get_template("report.js").render()))
 
 
 def _inside_script(script: str) -> str:

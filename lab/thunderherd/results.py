@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-import polars
 from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
@@ -46,6 +45,11 @@ from thunderherd.records import (
     TrialRecord,
 )
 from thunderherd.trial_columns import LISTS, Column, Kind, trial_columns
+
+if TYPE_CHECKING:
+    import polars
+
+# polars is imported where a table is made: whoever only reads a summary does without it.
 
 __all__ = [
     "ClaimSummary",
@@ -335,14 +339,17 @@ def _first(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
 
 
-TYPES: dict[Kind, Any] = {
-    "text": polars.String,
-    "whole": polars.Int64,
-    "real": polars.Float64,
-    "true or false": polars.Boolean,
-    "list of real": polars.List(polars.Float64),
-    "list of whole": polars.List(polars.Int64),
-}
+def _types() -> dict[Kind, Any]:
+    import polars
+
+    return {
+        "text": polars.String,
+        "whole": polars.Int64,
+        "real": polars.Float64,
+        "true or false": polars.Boolean,
+        "list of real": polars.List(polars.Float64),
+        "list of whole": polars.List(polars.Int64),
+    }
 
 
 @dataclass(frozen=True)
@@ -359,6 +366,8 @@ class Results:
 
         `used` says whether the verdicts rest on it: valid, and of an accepted block (null without a summary).
         """
+        import polars
+
         return polars.DataFrame([self._row(trial) for trial in self.trials], schema=self.columns())
 
     def profiled(self) -> list[ProfiledTrial]:
@@ -367,7 +376,8 @@ class Results:
 
     def columns(self) -> dict[str, Any]:
         """The columns of `frame()` and their types: what each trial has, then one for each metric."""
-        return {each.name: TYPES[each.kind] for each in self.described_columns()}
+        types = _types()
+        return {each.name: types[each.kind] for each in self.described_columns()}
 
     def described_columns(self) -> list[Column]:
         """The same with their units and meanings."""
@@ -405,6 +415,8 @@ class Results:
 
     def write_tidy(self) -> None:
         """Writes `frame()` as trials.parquet, and as trials.csv (lists as JSON texts)."""
+        import polars
+
         frame = self.frame()
         write_parquet(self.path / "trials.parquet", frame)
         flat = frame.with_columns(

@@ -14,8 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-
-import polars
+from typing import TYPE_CHECKING
 
 from thunderherd import recordings
 from thunderherd.figures import words_of
@@ -38,9 +37,12 @@ from thunderherd.results import (
     write_parquet,
     write_text,
 )
-from thunderherd.schemas import as_text, summary_schema
+from thunderherd.schemas import kept_summary_schema
 from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.table_formats import markdown_grid, markdown_text
+
+if TYPE_CHECKING:
+    import polars
 
 __all__ = ["estimates", "openings", "write_folder"]
 
@@ -84,7 +86,7 @@ def write_folder(results: Results) -> None:
     folder, summary = results.path, results.summary
     if summary is not None:
         write_text(folder / PAGE, summary_page(summary))
-        write_text(folder / SUMMARY_SCHEMA, as_text(summary_schema()))
+        write_text(folder / SUMMARY_SCHEMA, kept_summary_schema())
         frame = estimates(summary)
         write_parquet(folder / f"{ESTIMATES}.parquet", frame)
         write_text(folder / f"{ESTIMATES}.csv", frame.write_csv())
@@ -99,6 +101,8 @@ def write_folder(results: Results) -> None:
 def estimates(summary: Summary) -> polars.DataFrame:
     """One row a contender and metric, in the metric's own unit: the estimate with its interval; of repeated
     runs the mean with one standard deviation on each side."""
+    import polars
+
     rows = []
     for each in summary.contenders:
         told = dict.fromkeys([*each.metrics, *each.spread])

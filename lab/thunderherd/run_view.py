@@ -26,6 +26,7 @@ from thunderherd import (
 )
 from thunderherd.answer import answer
 from thunderherd.at_a_glance import machine_in_short, weighty
+from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.chart_files import vega_lite_version
 from thunderherd.charts import (
@@ -50,12 +51,12 @@ from thunderherd.figures import (
 from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.live_charts import live
 from thunderherd.matrices import Matrix
-from thunderherd.noise_view import noise_view
+from thunderherd.named_tables import parts_of_report
 from thunderherd.papers import papers_of
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records import Interval, Summary, SweepSummary, TrialRecord
 from thunderherd.slope_matrix import slope_matrix
-from thunderherd.study import typed
+from thunderherd.study_names import typed
 from thunderherd.validity_view import validity_view
 from thunderherd.where_counted import why_lines
 from thunderherd.why_view import why_view
@@ -81,8 +82,9 @@ class Run:
 def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
     """The names that the template of a run uses. `prefix` begins what names its parts in the page."""
     summary, directory = run.summary, run.directory
-    main = [_chart(each, prefix) for each in main_charts(summary, colours)]
-    sweeps = [_sweep(summary, sweep, colours, prefix) for sweep in summary.sweeps]
+    behind = BlocksBehind.of(summary, run.trials)
+    main = [_chart(each, prefix) for each in main_charts(summary, colours, behind)]
+    sweeps = [_sweep(summary, sweep, colours, prefix, behind) for sweep in summary.sweeps]
     latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
     blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
     view = {
@@ -117,7 +119,7 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "run": tables.run_line(summary),
         "bounds": bounds_in_words(summary),
         "why": why_view(summary, directory),
-        "noise": noise_view(summary),
+        "own_parts": [(each.name, each.title, each.sections()) for each in parts_of_report(summary)],
         "limits": limit_rows(summary.limits, ()) if summary.limits else [],
         "limits_legend": legend(summary.limits) if summary.limits else "",
         "warnings": tables.warnings(summary),
@@ -195,13 +197,15 @@ class _Sweep:
     why: list[str]
 
 
-def _sweep(summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], prefix: str) -> _Sweep:
+def _sweep(
+    summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], prefix: str, behind: BlocksBehind
+) -> _Sweep:
     missing = [name for name in matrices.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)]
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
         about=_about(summary, sweep) + _not_drawn(sweep, missing),
-        charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours)],
+        charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours, behind)],
         crossover=[printable(each) for each in sentences(summary, sweep)],
         matrices=matrices.sweep_matrices(summary, sweep, between=BETWEEN),
         slopes=slope_matrix(summary, sweep, between=BETWEEN),
@@ -250,7 +254,7 @@ def _chart(chart: NamedChart, prefix: str) -> DrawnChart:
             "wide": wide.specification,
             "narrow": narrow.specification,
             "series": [[each.name, each.colour, each.glyph] for each in wide.series],
-            "zooms": [list(each) for each in wide.zooms],
+            "zooms": wide.zooms,
         },
     )
 

@@ -11,7 +11,7 @@ from thunderherd.errors import UserError
 if TYPE_CHECKING:
     from thunderherd.records import Summary, TrialRecord
 
-# Imports stand where they are needed: a mistake in a study's name is answered before polars and altair load.
+# Imports stand where they are needed: a mistake in a study's name is answered before numpy loads.
 
 
 def run_and_show(

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from thunderherd.knee_form import KneeSummary
 from thunderherd.limits_form import MachineLimits
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records import SUMMARY_SCHEMA, Summary, TrialRecord
 
 
 def summary_schema() -> dict[str, Any]:
     """The JSON schema of `summary.json`, as published."""
     return published(Summary, "summary.json of a Thunderherd run")
+
+
+def kept_summary_schema() -> str:
+    """The same as text, which comes with the program: every run leaves it beside its results, and to make it
+    takes longer than all their tables. `make docs` writes it, `make check` holds it against the models."""
+    return (resources.files("thunderherd") / SUMMARY_SCHEMA).read_text(encoding="utf-8")
 
 
 def trial_schema() -> dict[str, Any]:

@@ -17,10 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from thunderherd import noise
 from thunderherd.records import TrialRecord
-from thunderherd.study import Look, Study
+
+if TYPE_CHECKING:
+    from thunderherd.study import Look, Study
 
 ATTEMPTS = 2
 """How often a trial is tried in its block before the block is incomplete."""

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class CsvColumn(BaseModel):
     """What stands in a column: the source's name of the contender, a setting, or a metric."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     names: dict[str, str] | None = Field(default=None, description="by contender, what the source calls it")
     key: str | None = Field(default=None, description='a setting, such as "load.settings.clients"')
@@ -32,7 +32,7 @@ class CsvColumn(BaseModel):
 class SourceCsvTable(BaseModel):
     """A table `[source_csv]`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     file: str = Field(
         pattern=r"^[A-Za-z0-9_.-]+\.csv$", description="its name in the directory of the results"

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
-from thunderherd.study import bundled_studies
+from thunderherd.study_names import bundled_studies
 from thunderherd.study_paper import Inconsistency, inconsistencies_of, notes_about, read_table
 
 CHECKLIST = "checklist.csv"
@@ -38,7 +38,7 @@ built says why. *Note* is what the source itself gets wrong about the item.
 class SourceRow(BaseModel):
     """One item of a checklist; texts are empty where the checklist has nothing."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     document: str
     area: str

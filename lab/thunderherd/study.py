@@ -11,13 +11,12 @@ contenders, those of sweeps' points among them), `study_overrides`, `study_check
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from importlib import resources
-from pathlib import Path
 from types import MappingProxyType
 
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.study_file import Problems, TomlFile, near, show, unknown
+from thunderherd.study_file import Problems, TomlFile, unknown
+from thunderherd.study_names import DEFAULT_SIZE, bundled_studies, find_study, typed
 from thunderherd.study_resolved import Comparison, Contender, Lab, LoadPlan, Look, Study, Sweep
 from thunderherd.study_resolver import Resolver
 from thunderherd.study_shape import shaped
@@ -38,44 +37,13 @@ __all__ = [
     "typed",
 ]
 
-DEFAULT_SIZE = "quick"
-"""The size of a run that names none."""
-
-
-def typed(study: str, size: str, overrides: Sequence[str]) -> list[str]:
-    """The words that run a study once more, but for a seed and a directory.
-
-    study: what names it, see `asked_for`.
-    """
-    chosen = [f"--{size}"] if size in ("quick", "full") else ["--size", size]
-    changed = [word for each in overrides for word in ("--set", each)]
-    return ["thunderherd", "run", study, *chosen, *changed]
-
 
 def asked_for(study: Study) -> str:
     """What names a study to `thunderherd run`: the name of a bundled one, otherwise the path of its file."""
     return study.name if bundled_studies().get(study.name) == study.path else str(study.path)
 
 
-# Finding and loading ----------------------------------------------------------------------------------------
-
-
-def bundled_studies() -> dict[str, Path]:
-    """The studies that come with Thunderherd: name -> file, sorted by name."""
-    folder = Path(str(resources.files("thunderherd"))) / "studies"
-    files = [path for path in folder.glob("*/*.toml") if path.name != "claims.toml"]
-    return {path.stem: path for path in sorted(files, key=lambda path: path.stem)}
-
-
-def find_study(name_or_path: str) -> Path:
-    """The file of a bundled study, or the path itself if it ends in .toml. Raises UserError."""
-    if name_or_path.endswith(".toml"):
-        return Path(name_or_path)
-    bundled = bundled_studies()
-    if name_or_path not in bundled:
-        known = f"{', '.join(bundled) or 'none'}, or the path of a .toml file"
-        raise UserError(f"no such study {show(name_or_path)}; known: {known}{near(name_or_path, bundled)}")
-    return bundled[name_or_path]
+# Loading ----------------------------------------------------------------------------------------------------
 
 
 def load_study(
@@ -103,16 +71,18 @@ def load_study(
     Raises
     ------
     UserError
-        One line for each mistake. The other sizes are checked too, except for what depends on this machine.
+        One line for each mistake. The other sizes are checked too, except for what depends on this machine,
+        and except in a study that comes with the program: the tests hold each of its sizes.
     """
     file = TomlFile(find_study(name_or_path))
+    is_bundled = file.path in bundled_studies().values()
     problems = Problems(file)
     form, data, whole = shaped(file.data, problems)
     if size not in form.sizes:
         problems.add(("sizes",), unknown("size", size, form.sizes))
         problems.raise_any()
     study = None
-    for each in form.sizes:
+    for each in [size] if is_bundled else form.sizes:
         pass_ = Problems(file)
         pass_.settled |= problems.settled
         chosen = each == size

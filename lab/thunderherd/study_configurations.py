@@ -110,12 +110,12 @@ class Configuration:
     @property
     def workload(self) -> str:
         """What both of its ends speak."""
-        return workload_of(self.table.model_dump(include={"workload"}), self.form)
+        return workload_of({"workload": self.table.workload}, self.form)
 
-    @property
+    @cached_property
     def way(self) -> Way:
         """How its server moves its bytes."""
-        return way_of(self.table.model_dump(include=set(Way._fields)), self.form)
+        return way_of({key: getattr(self.table, key) for key in Way._fields}, self.form)
 
     @cached_property
     def load(self) -> LoadTable:
@@ -156,8 +156,11 @@ def way_of(said: Mapping[str, Any], form: StudyForm) -> Way:
 
 
 def _merged(table: AnyTable, changes: BaseModel) -> AnyTable:
+    changed = [*flat(changes.model_dump(exclude_unset=True, exclude_none=True))]
+    if not changed:
+        return table
     data = table.model_dump()
-    for path, value in flat(changes.model_dump(exclude_unset=True, exclude_none=True)):
+    for path, value in changed:
         assign(data, path, value)
     return type(table).model_validate(data)
 

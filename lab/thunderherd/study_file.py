@@ -10,8 +10,9 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,6 +21,8 @@ from thunderherd.errors import UserError
 
 KeyPath = tuple[str | int, ...]
 """A place in a TOML document: names of tables and keys, numbers (from 0) of array elements."""
+
+Form = TypeVar("Form", bound=BaseModel)
 
 
 class TomlFile:
@@ -30,12 +33,16 @@ class TomlFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        text = read_text(path)
+        self._text = text = read_text(path)
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise UserError(f"{path}:{_line_of_syntax_error(error, text)}: no valid TOML: {error}") from None
-        self.lines = locate(text)
+
+    @cached_property
+    def lines(self) -> dict[KeyPath, int]:
+        """The line of each key, which are looked for when the first is asked for."""
+        return locate(self._text)
 
     def where(self, key: KeyPath) -> str:
         """FILE:LINE of a key; where the key is not written, of the nearest table around it."""
@@ -201,7 +208,15 @@ _IN_WORDS = {
 def check_shape(
     model: type[BaseModel], data: Mapping[str, Any], problems: Problems, place: KeyPath | None = None
 ) -> list[KeyPath]:
-    """Holds data against a model, notes every unknown, missing and ill-typed key, and returns those keys.
+    """Holds data against a model as `formed` does, and returns the keys that are wrong."""
+    return formed(model, data, problems, place)[1]
+
+
+def formed(
+    model: type[Form], data: Mapping[str, Any], problems: Problems, place: KeyPath | None = None
+) -> tuple[Form | None, list[KeyPath]]:
+    """Holds data against a model, and notes every unknown, missing and ill-typed key. Returns what is made of
+    the data, None where something is wrong, and the keys that are.
 
     Parameters
     ----------
@@ -216,7 +231,7 @@ def check_shape(
     """
     wrong: list[KeyPath] = []
     try:
-        model.model_validate(data)
+        return model.model_validate(data), wrong
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             key = _written_part(detail["loc"], data, missing=detail["type"] == "missing")
@@ -227,7 +242,7 @@ def check_shape(
                 # A word that the user typed is a text without them.
                 said = said.replace(" in quotes", "", 1) if key in problems.overridden else said
                 problems.add(place or key, said)
-    return wrong
+    return None, wrong
 
 
 def _complaint(model: type[BaseModel], key: KeyPath, detail: Any, data: Mapping[str, Any]) -> str:

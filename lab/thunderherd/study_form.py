@@ -47,7 +47,7 @@ PAPER_UNIT = 'the source\'s unit, such as "µs"; left out where it is that of ou
 class Table(BaseModel):
     """Strict: true is no number, 3 is no text, and a key that is not listed is a mistake."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class MeasureTable(Table):
@@ -431,7 +431,7 @@ class SweepTable(Table):
     )
     axis: Axis = Field(default="linear", description='"linear" or "logarithmic"')
     logarithmic: list[str] = Field(
-        default=[], description="metrics whose figures have a logarithmic axis, however near they are"
+        default=[], description="metrics with a logarithmic axis; where some are named, others' are linear"
     )
     x_label: str | None = Field(default=None, description="a word for its axis")
     note: str | None = Field(default=None, description="what to know about its figures; stands below them")

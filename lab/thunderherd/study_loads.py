@@ -6,16 +6,16 @@ from thunderherd.catalogue import USUAL_WAY, WARM_UP, Catalogue
 from thunderherd.labs import KINDS
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_file import KeyPath, Problems, show
-from thunderherd.study_resolved import PIPELINE, SOURCES, LoadPlan
+from thunderherd.study_resolved import CONNECTIONS, KEPT, PIPELINE, SOURCES, Contender, LoadPlan
 
 
 def check_loads(
-    resolved: Sequence[tuple[Configuration, LoadPlan]], catalogue: Catalogue, problems: Problems
+    resolved: Sequence[tuple[Configuration, Contender]], catalogue: Catalogue, problems: Problems
 ) -> None:
     """Whether each configuration's load can be made as it is told."""
     found: dict[tuple[KeyPath, str], list[str]] = {}
-    for each, plan in resolved:
-        for keys, why in _broken(plan, each.lab.kind, catalogue):
+    for each, made in resolved:
+        for keys, why in (*_broken(made.load, each.lab.kind, catalogue), *_starved(made, catalogue)):
             key = problems.blame(*(each.where("load", *path) for path in keys))
             found.setdefault((key, why), []).append(each.name)
     for (key, why), names in found.items():
@@ -31,18 +31,11 @@ def _broken(plan: LoadPlan, lab: str, catalogue: Catalogue) -> Iterator[tuple[li
     for requirement in load.requirements:
         if why := requirement.broken(plan.settings):
             yield [("settings", requirement.setting), ("settings", requirement.other)], why
-    if load.duration and not plan.is_timed:
-        if not load.requests:
-            yield (
-                [("settings", load.duration)],
-                f"load {show(plan.kind)} ends by time, and by nothing else: give {load.duration}, for "
-                "instance 5000",
-            )
-        elif plan.settings.get(WARM_UP):
-            yield (
-                [("settings", WARM_UP)],
-                f"{WARM_UP} comes before the window of a load that ends by time; give {load.duration} too",
-            )
+    if load.duration and not plan.is_timed and plan.settings.get(WARM_UP):
+        yield (
+            [("settings", WARM_UP)],
+            f"{WARM_UP} comes before the window of a load that ends by time; give {load.duration} too",
+        )
     if load.goes_by_a_schedule and workload.measured_by != "requests":
         yield (
             [("kind",)],
@@ -76,3 +69,15 @@ def _broken(plan: LoadPlan, lab: str, catalogue: Catalogue) -> Iterator[tuple[li
             f"{name} = {show(word)} moves bytes itself, and no primitive has a part in it: leave {key} "
             f"out, or {name}",
         )
+
+
+def _starved(made: Contender, catalogue: Catalogue) -> Iterator[tuple[list[tuple[str, ...]], str]]:
+    """An open load that keeps more connections than its server serves at a time: what is due on the others is
+    never answered. Clients of a closed loop wait for their turn."""
+    load, design = catalogue.load(made.load.kind), catalogue.design(made.design)
+    if load is None or design is None or not load.goes_by_a_schedule:
+        return
+    if made.load.settings.get(CONNECTIONS) == KEPT:
+        connections = made.load.processes * int(made.load.settings["clients"])
+        if why := design.starved(connections, made.settings):
+            yield [("settings", "clients"), ("settings", CONNECTIONS)], why

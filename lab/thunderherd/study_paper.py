@@ -69,7 +69,7 @@ class Inconsistency(BaseModel):
     "prefork@pool_size=5 server_cpu_per_connection".
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     as_printed: str
     finding: str

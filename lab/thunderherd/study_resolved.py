@@ -45,7 +45,7 @@ all."""
 
 
 class _Resolved(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Measure(_Resolved):

@@ -73,7 +73,6 @@ JUDGED_OR_REPEATED = {
 }
 """Keys of a size that exclude each other: where one is overridden, the others are left out."""
 
-
 COPIED = ("name", "key", "axis", "slope", "crossover", "ceiling", "note")
 """What of a sweep stays as the file has it."""
 
@@ -93,9 +92,13 @@ class Resolver:
         whole: bool,
     ) -> None:
         self.size, self.overrides, self.catalogue, self.problems = size, tuple(overrides), catalogue, problems
+        self.form, self.declared, self.whole = form, form, whole
+        self.remainders: dict[str, set[int]] = {}
+        if not (own := [*flat(form.sizes[size].set)]) and not overrides:
+            return
         changed = deepcopy(data)
         keys = SettableKeys(form, size, catalogue)
-        for key, value in flat(form.sizes[size].set):
+        for key, value in own:
             place: KeyPath = ("sizes", size, "set", *key)
             self._set(changed, keys, dotted(key), value, problems.file.where(place))
         for text in overrides:
@@ -108,8 +111,6 @@ class Resolver:
                 problems.overridden.update(dict.fromkeys(paths, value))
         self.form, _, unchanged = shaped(changed, problems)
         self.whole = whole and unchanged
-        self.declared = form
-        self.remainders: dict[str, set[int]] = {}
 
     def _set(
         self, data: dict[str, Any], keys: SettableKeys, key: str, value: Any, origin: str
@@ -134,7 +135,7 @@ class Resolver:
         self.form, everything = self._configurations()
         form = self.form
         chosen = [each for each in everything if self._is_of_size(each)]
-        absent = {each.name: self._elsewhere(each) for each in everything if each not in chosen}
+        absent = {each.name: self._elsewhere(each) for each in everything if not self._is_of_size(each)}
         absent |= self._given_up(everything)
         if self.whole and not len(problems):
             check_used(form, self.size, chosen, self.catalogue, problems)
@@ -197,7 +198,7 @@ class Resolver:
         if self.whole:
             loads = [(each, made.settings, made.load.told) for each, made in resolved]
             checks.check_agreements(loads, self.catalogue, self.problems)
-            check_loads([(each, made.load) for each, made in resolved], self.catalogue, self.problems)
+            check_loads(resolved, self.catalogue, self.problems)
 
     def _check_ports(self, resolved: Sequence[tuple[Configuration, Contender]]) -> None:
         """Whether this machine has the ports that each contender's clients take, and runs anything at all."""
@@ -240,9 +241,10 @@ class Resolver:
     def _has_point(self, sweep: SweepTable, point: str | None, size: str | None = None) -> bool:
         """Whether a size, this one if not named, runs a point of a sweep, where it runs the sweep."""
         chosen = self.form.sizes[size or self.size].points.get(sweep.name)
+        if chosen is None or point in [*map(point_name, chosen)]:
+            return True
         # Whoever gives it other values means those.
-        is_overridden = ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
-        return chosen is None or is_overridden or point in [*map(point_name, chosen)]
+        return ("sweeps", self.form.sweeps.index(sweep), "values") in self.problems.overridden
 
     def _is_of_size(self, each: Configuration, size: str | None = None) -> bool:
         if each.sweep and each.point and not self._has_point(each.sweep, each.point.name, size):

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.study_file import KeyPath, Problems, check_shape, field_at
+from thunderherd.study_file import KeyPath, Problems, field_at, formed
 from thunderherd.study_form import StudyForm
 
 
@@ -18,19 +18,19 @@ def shaped(data: dict[str, Any], problems: Problems) -> tuple[StudyForm, dict[st
     What is wrong by itself is noted, then left out or filled in, so that the rest can be checked in the same
     run; where nothing sensible remains the problems are raised.
     """
-    wrong = check_shape(StudyForm, data, problems)
-    if not wrong:
-        return StudyForm.model_validate(data), data, True
+    form, wrong = formed(StudyForm, data, problems)
+    if form is not None:
+        return form, data, True
     problems.settled.update(wrong)
     mended, silent = deepcopy(data), Problems(problems.file)
     # Leaving a key out may make it missing, and a table that is filled in has keys that are missing.
     for _ in range(4):
-        if not wrong:
-            return StudyForm.model_validate(mended), mended, False
+        if form is not None:
+            return form, mended, False
         for key in sorted(wrong, key=lambda key: [str(part).zfill(6) for part in key], reverse=True):
             if not _mend(mended, key):
                 problems.raise_any()
-        wrong = check_shape(StudyForm, mended, silent)
+        form, wrong = formed(StudyForm, mended, silent)
         problems.settled.update(wrong)
     problems.raise_any()
     raise AssertionError("unreachable: there was a problem")

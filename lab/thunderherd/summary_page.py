@@ -13,7 +13,7 @@ from thunderherd.at_a_glance import machine_in_short, weighty
 from thunderherd.figures import count
 from thunderherd.grids import Grid
 from thunderherd.records import Summary
-from thunderherd.study import typed
+from thunderherd.study_names import typed
 from thunderherd.table_formats import markdown_grid, markdown_line, markdown_text
 from thunderherd.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
 
@@ -49,6 +49,11 @@ def replay_words(summary: Summary) -> str:
 
 def _ranking(found: Answer) -> str:
     """The ranking; of many the first."""
+    if found.over:
+        heads = ["contender", *found.over.points]
+        texts = [[name, *places] for name, places in found.over.rows[:MOST_RANKED]]
+        what = "Places" if found.over.is_judged else "Order of the means"
+        return f"{what} over {markdown_text(found.over.corner)}:\n\n{markdown_grid(Grid.of(heads, texts))}"
     if not found.ranking:
         return ""
     rows = [[each.place, each.name, each.value, each.span] for each in found.ranking]

@@ -7,30 +7,30 @@ are no numbers have an axis of names and no lines between them. As in `plots`, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import altair as alt
+from typing import Any
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
-from thunderherd.drawing import NARROW, SHAPES, WIDE, colours_of, dressed, heading
+from thunderherd.blocks_behind import BlocksBehind
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, shapes_of
 from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
 from thunderherd.records import PaperFigure, Summary, SweepSummary
+from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["sweep_chart"]
 
 DECADES = 30.0
-"""Figures that differ by more than this factor have a logarithmic axis."""
+"""Figures that differ by more than this factor have a logarithmic axis, unless the study says which do."""
 
 SAME_SIZE = 4.0
 """The source's figures share our panel where the axis need not grow by more than this factor."""
 
 HERE, PAPER, RUN = "this machine", "the paper", "a run"
-Concatenated = TypeVar("Concatenated", alt.VConcatChart, alt.HConcatChart)
 
 SMALL = 350
 HEIGHT, SMALL_HEIGHT = 300, 190
@@ -45,7 +45,8 @@ def sweep_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-) -> alt.VConcatChart | alt.HConcatChart:
+    behind: BlocksBehind | None = None,
+) -> Chart:
     """One metric of a sweep over its points.
 
     Parameters
@@ -58,11 +59,14 @@ def sweep_chart(
         For a telephone: panels one below the other.
     colours
         Of contenders, by base; those of this run alone if not given.
+    behind
+        The run's blocks; if not given, no more is said of them than how many there are.
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
     drawn = sweep.substitutes.get(name, name)
-    ours = _ours(summary, sweep, drawn)
+    behind = behind or BlocksBehind(summary)
+    ours = _ours(summary, sweep, drawn, behind)
     small = not is_first
     size = _Size(NARROW if narrow else SMALL if small else WIDE, SMALL_HEIGHT if small or narrow else HEIGHT)
     unit = unit_for(
@@ -82,57 +86,52 @@ def sweep_chart(
     converted = _in_our_unit(papers, theirs, unit)
     bases = [base for base in sweep.contenders if any(row["base"] == base for row in [*ours, *papers])]
     colours = colours or colours_of(summary)
-    drawing = _Drawing(sweep, bases, size, size.width, name in sweep.logarithmic, colours)
-    rows = {HERE: ours, PAPER: papers}
+    decades = 1.0 if name in sweep.logarithmic else math.inf if sweep.logarithmic else DECADES
+    drawing = _Drawing(sweep, bases, size, size.width, decades, colours, behind.title)
     of_paper = _title_of_paper(name, theirs, unit)
     known = _common_note(figures)
     if lacking and not ours:
         known.append(f"this machine: not to be had: {lacking}")
     if papers and not ours:
-        panels = [drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known)]
+        panels = [drawing.panel(papers, of_paper, "The paper, on its machine", known)]
     elif papers and converted and drawn == name and _of_the_same_size(ours, converted):
-        rows = {HERE: [*ours, *converted]}
-        panels = [drawing.panel(HERE, rows[HERE], title, "", known_of_ours)]
+        panels = [drawing.panel([*ours, *converted], title, "", known_of_ours)]
     elif papers:
         half = size if narrow or small else _Size((WIDE - 60) // 2, HEIGHT)
-        drawing = _Drawing(sweep, bases, half, size.width, name in sweep.logarithmic, colours)
+        drawing = _Drawing(sweep, bases, half, size.width, decades, colours, behind.title)
         panels = [
-            drawing.panel(HERE, ours, title, "This machine", known_of_ours),
-            drawing.panel(PAPER, papers, of_paper, "The paper, on its machine", known),
+            drawing.panel(ours, title, "This machine", known_of_ours),
+            drawing.panel(papers, of_paper, "The paper, on its machine", known),
         ]
     else:
-        panels = [drawing.panel(HERE, ours, title, "", known_of_ours)]
+        panels = [drawing.panel(ours, title, "", known_of_ours)]
     if narrow or (small and len(panels) > 1):
-        return _with_data(dressed(alt.vconcat(*panels, spacing=22)), rows)
-    return _with_data(dressed(alt.hconcat(*panels, spacing=30)), rows)
-
-
-def _with_data(chart: Concatenated, rows: dict[str, list[dict[str, Any]]]) -> Concatenated:
-    """The chart with the data that its panels name; last of all, as Altair copies it at every step."""
-    chart.datasets = {name: each for name, each in rows.items() if each}
-    return chart
+        return dressed({"vconcat": panels, "spacing": 22})
+    return dressed({"hconcat": panels, "spacing": 30})
 
 
 # Data -------------------------------------------------------------------------------------------------------
 
 
-def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, Any]]:
+def _ours(summary: Summary, sweep: SweepSummary, name: str, behind: BlocksBehind) -> Rows:
     contenders = at_points(summary, sweep)
     figures = {key: shown_of(summary, each, name) for key, each in contenders.items()}
     unit = unit_for(summary, name, figures.values())
     digits = digits_for([unit.of(each.value) for each in figures.values() if each], name)
     numbers = {point.name: point.number for point in sweep.points}
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     for (base, point), figure in figures.items():
         if figure is None or point not in numbers:
             continue
         row = _row(base, point, numbers[point], HERE)
         text = f"{number(unit.of(figure.value), digits)} {unit.name}".rstrip()
         interval = figure.span(unit, digits, BETWEEN) or "one run"
+        blocks = behind.of_metric(contenders[(base, point)], name, unit, digits)
         rows.append(
             row
             | {"value": unit.of(figure.value), "low": unit.of(figure.low), "high": unit.of(figure.high)}
-            | {"text": text, "interval": interval, "spoken": f"{base} at {point}: {text}, {interval}"}
+            | {"text": text, "interval": interval, "blocks": blocks}
+            | {"spoken": f"{base} at {point}: {text}, {interval}, {behind.title}: {blocks}"}
         )
         rows += [
             row
@@ -148,7 +147,7 @@ def _ours(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, An
     return rows
 
 
-def _papers(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, Any]]:
+def _papers(summary: Summary, sweep: SweepSummary, name: str) -> Rows:
     """The source's figures, in the source's unit."""
     numbers = {point.name: point.number for point in sweep.points}
     figures = papers_of(summary, sweep.name, name)
@@ -168,7 +167,7 @@ def _papers(summary: Summary, sweep: SweepSummary, name: str) -> list[dict[str, 
     return rows
 
 
-def _in_our_unit(papers: Sequence[dict[str, Any]], theirs: str, ours: Unit) -> list[dict[str, Any]] | None:
+def _in_our_unit(papers: Sequence[dict[str, Any]], theirs: str, ours: Unit) -> Rows | None:
     """The source's figures in our unit; None where nobody can say what they are in it."""
     if theirs in ("", ours.name):
         return [*papers]
@@ -244,11 +243,12 @@ class _Drawing:
         bases: Sequence[str],
         size: _Size,
         across: int,
-        logarithmic: bool,
+        decades: float,
         colours: Mapping[str, str],
+        blocks: str,
     ) -> None:
-        self.sweep, self.size = sweep, size
-        self.decades = 1 if logarithmic else DECADES
+        self.sweep, self.size, self.blocks = sweep, size, blocks
+        self.decades = decades
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
         names = [printable(base) for base in bases]
@@ -261,90 +261,86 @@ class _Drawing:
             "symbolOpacity": 1,
             "labelLimit": size.width,
         }
-        self.colour = alt.Color(
+        self.colour = field(
             "name:N",
             scale={"domain": names, "range": [colours[base] for base in bases]},
             legend=legend,
         )
-        self.shape = alt.Shape(
+        self.shape = field(
             "name:N",
-            scale={"domain": names, "range": [SHAPES[place % len(SHAPES)] for place in range(len(names))]},
+            scale={"domain": names, "range": shapes_of(names)},
             legend=legend,
         )
         self.names, self.places = names, {base: place for place, base in enumerate(bases)}
         self.axis = NumberAxis(self.numbers or [0.0], sweep.axis, size.width, len(bases))
 
-    def panel(
-        self, name: str, rows: list[dict[str, Any]], y_title: str, title: str, remarks: Sequence[str]
-    ) -> alt.LayerChart:
-        """Intervals, lines and points of these rows, which the chart has under this name, and what is to be
-        known of them."""
+    def panel(self, rows: Rows, y_title: str, title: str, remarks: Sequence[str]) -> Chart:
+        """Intervals, lines and points of these rows, and what is to be known of them."""
         y = self._y(rows)
         for row in rows if not self.is_named else ():
             row["beside"] = self.axis.beside(row["x"], self.places[row["base"]])
-        base = alt.Chart().encode(x=self._x(), y=y, color=self.colour)
+        base: Chart = {"x": self._x(), "y": y, "color": self.colour}
         if self.is_named:
             scale = {"paddingOuter": 0.8, "domain": self.names}
-            base = base.encode(xOffset=alt.XOffset("name:N", sort=self.names, scale=scale))
+            base["xOffset"] = field("name:N", sort=self.names, scale=scale)
         tooltip = [
-            alt.Tooltip("name:N", title="contender"),
-            alt.Tooltip("place:N", title="measured on"),
-            alt.Tooltip("point:N", title=self.sweep.x_label),
-            alt.Tooltip("text:N", title="figure"),
-            alt.Tooltip("interval:N", title="interval"),
+            field("name:N", title="contender"),
+            field("place:N", title="measured on"),
+            field("point:N", title=self.sweep.x_label),
+            field("text:N", title="figure"),
+            field("interval:N", title="interval"),
         ]
         own, book, run = (f"datum.whose === '{whose}'" for whose in (HERE, PAPER, RUN))
-        told = {"description": alt.Description("spoken:N"), "tooltip": tooltip}
-        layers: list[alt.Chart] = []
+        told = {**base, "shape": self.shape, "description": "spoken:N", "tooltip": tooltip}
+        ours = {**told, "tooltip": [*tooltip, field("blocks:N", title=self.blocks)]}
+        layers: list[Chart] = []
         # Without rows a layer would have no extent, and Vega would say so.
         if any(row["low"] is not None and row["high"] is not None for row in rows):
-            intervals = base.transform_filter(f"{own} && isValid(datum.low) && isValid(datum.high)")
-            layers.append(
-                intervals.mark_rule(strokeWidth=1.6, opacity=0.75).encode(y=alt.Y("low:Q"), y2="high:Q")
-            )
+            ends = {**base, "y": field("low:Q"), "y2": field("high")}
+            bounded = f"{own} && isValid(datum.low) && isValid(datum.high)"
+            layers.append(layer(mark("rule", strokeWidth=1.6, opacity=0.75), only=bounded, **ends))
         whose = {row["whose"] for row in rows}
         if RUN in whose:
-            layers.append(
-                base.transform_filter(run).mark_point(filled=True, size=14, opacity=0.55, shape="circle")
-            )
+            dot = mark("point", filled=True, size=14, opacity=0.55, shape="circle")
+            layers.append(layer(dot, only=run, **base))
         if HERE in whose:
-            shown = base.transform_filter(own)
-            layers += [] if self.is_named else [shown.mark_line(strokeWidth=1.8)]
-            layers.append(shown.mark_point(filled=True, size=50, opacity=1).encode(shape=self.shape, **told))
+            line, point = mark("line", strokeWidth=1.8), mark("point", filled=True, size=50, opacity=1)
+            layers += [] if self.is_named else [layer(line, only=own, **base)]
+            layers.append(layer(point, only=own, **ours))
         if PAPER in whose:
-            shown = base.transform_filter(book)
-            dashed = shown.mark_line(strokeWidth=1.4, strokeDash=[5, 4]).encode(detail="system:N")
-            layers += [] if self.is_named else [dashed]
+            dashed = mark("line", strokeWidth=1.4, strokeDash=[5, 4])
+            layers += [] if self.is_named else [layer(dashed, only=book, **base, detail="system:N")]
             if any(row["system"] for row in rows):
-                ends = shown.transform_filter("datum.ends && datum.system")
-                layers.append(ends.mark_text(align="left", dx=8, fontSize=10).encode(text="system:N"))
-            open_marks = shown.mark_point(filled=False, size=60, strokeWidth=1.5, opacity=1)
-            layers.append(open_marks.encode(shape=self.shape, **told))
+                name, last = mark("text", align="left", dx=8, fontSize=10), "datum.ends && datum.system"
+                layers.append(layer(name, only=f"{book} && {last}", **base, text="system:N"))
+            open_mark = mark("point", filled=False, size=60, strokeWidth=1.5, opacity=1)
+            layers.append(layer(open_mark, only=book, **told))
         # A chart may be taken out of its report: what belongs beside its figures goes with it.
         below = [*([y_title] if title else []), *remarks]
-        chart = alt.LayerChart(data=alt.NamedData(name=name), layer=layers)
-        return chart.properties(
+        return layered(
+            layers,
+            rows,
             title=heading(title or y_title, below, self.size.width),
             width=self.size.width,
             height=self.size.height,
         )
 
-    def _x(self) -> alt.X:
+    def _x(self) -> Chart:
         label = self.sweep.x_label
         if self.is_named:
             order = [printable(point.name) for point in self.sweep.points]
             axis = {"labelAngle": 0, "ticks": False}
             scale = {"paddingInner": 0.3, "domain": order}
-            return alt.X("point:N", sort=order, title=label, axis=axis, scale=scale)
+            return field("point:N", sort=order, title=label, axis=axis, scale=scale)
         return self.axis.encoding("beside", label)
 
-    def _y(self, rows: Sequence[dict[str, Any]]) -> alt.Y:
-        """Linear from zero; logarithmic where figures are decades apart, or the study says so."""
+    def _y(self, rows: Sequence[dict[str, Any]]) -> Chart:
+        """Linear from zero; logarithmic where figures are further apart than this factor."""
         values = [row["value"] for row in rows]
         if not values or min(values) <= 0 or max(values) <= self.decades * min(values):
             axis = {"grid": True, "tickCount": 5, "format": FIGURES}
             scale = {"domain": _reach(rows), "nice": True}
-            return alt.Y("value:Q", title=None, scale=scale, axis=axis)
+            return field("value:Q", title=None, scale=scale, axis=axis)
         for row in rows:
             # An end at or below zero has no place on the axis; the tooltip has it.
             if row["low"] is not None and row["low"] <= 0:
@@ -352,4 +348,4 @@ class _Drawing:
         lowest, highest = min(values) / 1.3, max(values) * 1.3
         axis = {"grid": True, "values": decade_ticks(lowest, highest), "format": FIGURES}
         scale = {"type": "log", "domain": [lowest, highest], "nice": False, "clamp": True}
-        return alt.Y("value:Q", title=None, scale=scale, axis=axis)
+        return field("value:Q", title=None, scale=scale, axis=axis)

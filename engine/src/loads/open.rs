@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
-use crate::load::{self, BACK_END, COMPLETIONS, KEPT, Load, LoadRun, MILLISECONDS, RAMP_UP, WARM_UP};
+use crate::load::{self, BACK_END, COMPLETIONS, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
 use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING, WAIT};
@@ -16,6 +16,13 @@ use crate::workload::MeasuredBy;
 /// late for want of clients, which is not what was to be measured.
 const CLIENTS: Setting =
     Setting { kind: Values::Integer { minimum: 1, maximum: 100_000, default: 64 }, ..load::CLIENTS };
+
+/// It ends by nothing else.
+const MILLISECONDS: Setting = Setting {
+    help: "Length of the measured window, after which the load ends",
+    kind: Values::Integer { minimum: 1, maximum: 86_400_000, default: 5000 },
+    ..load::MILLISECONDS
+};
 
 /// Kept where the protocol allows it: at the rates of an open load, a connection for each request soon takes all local ports.
 const CONNECTIONS: Setting =

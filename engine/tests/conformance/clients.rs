@@ -34,7 +34,7 @@ pub const FAULTS: &[Listed] = faults![
 ];
 
 fn resets_in_mid_reply(case: &Case) {
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let large = case.large();
     for _ in 0..3 {
         let mut client = rig.connect_slow();
@@ -101,8 +101,8 @@ fn a_thousand_resets_at_random_moments(case: &Case) {
     const RESETS: usize = 1000;
     const OPEN: usize = 50;
     let mut exchanges = (case.protocol.exchanges)();
-    exchanges.extend(case.protocol.large.map(|large| large()));
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    exchanges.extend(case.protocol.large_exchange());
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let mut open: Vec<(Client, &[u8])> = Vec::new();
     for _ in 0..RESETS {
@@ -141,14 +141,14 @@ impl Chance {
 /// Connections that are idle, amid a request, amid a reply that nobody reads, half closed, reset: there is nothing to do,
 /// and a server that is woken again and again by what it does not handle takes a CPU for itself.
 fn nothing_to_do(case: &Case) {
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let mut idle = rig.connect();
     rig.asks(&mut idle, &case.exchange());
     let mut incomplete = rig.connect();
     incomplete.send(case.protocol.incomplete);
-    let unread = case.protocol.large.map(|large| {
+    let unread = case.protocol.large_exchange().map(|large| {
         let mut unread = rig.connect_slow();
-        unread.send(&large().request);
+        unread.send(&large.request);
         unread.half_close();
         unread
     });
@@ -260,7 +260,7 @@ fn two_hundred_clients_at_once(case: &Case) {
 /// A client that takes a large reply byte by byte: others are served meanwhile where one connection does not make all
 /// others wait, and in the end every byte has come.
 fn a_slow_reader(case: &Case) {
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let large = case.large();
     let mut slow = rig.connect_slow();
     slow.send(&large.request);
@@ -283,7 +283,7 @@ fn a_slow_reader(case: &Case) {
 /// A server that is stopped and continued in the middle of everything (Ctrl-Z and `fg`, a debugger, a frozen group)
 /// notices nothing.
 fn stopped_and_continued(case: &Case) {
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let large = case.large();
     for _ in 0..3 {
         process::freeze(rig.server.first);

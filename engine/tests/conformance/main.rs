@@ -140,7 +140,7 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
         Workers::ProcessPool if case.has_setting("pool") => {
             of_processes.extend([shortages::OF_POOLS, shortages::OF_PROCESS_POOLS, workers::OF_PROCESS_POOLS]);
         }
-        // What happens to the workers of a dynamic pool, tests/dynamic_pools.rs knows.
+        // What happens to the workers of a dynamic pool, tests/engine/dynamic_pools.rs knows.
         Workers::None | Workers::ThreadPool | Workers::ProcessPool => {}
     }
     let mut faults: Vec<(String, Fault, Concerns)> = Vec::new();
@@ -149,10 +149,10 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
             faults.push((name.to_owned(), Box::new(test), concerns));
         }
     }
-    for wrong in (case.protocol.wrong)() {
+    for wrong in case.protocol.wrongs() {
         let name = format!("a_wrong_request::{}", wrong.name);
         let test: Fault = Box::new(move |case| {
-            requests::a_wrong_request(case, &wrong);
+            requests::a_wrong_request(case, wrong);
             Ok(Completion::Completed)
         });
         faults.push((name, test, Concerns::Clients));

@@ -100,11 +100,11 @@ fn refused(title: &str, protocol: &'static Protocol, reason: String) -> Trial {
 /// Small replies and one larger than all buffers, several on a connection, byte by byte; and all bytes and completions are
 /// counted.
 fn right_replies_and_a_right_account(case: &Case) {
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let mut client = rig.connect();
     // With the options for a large reply only the first of the others is known.
-    let exchanges = match case.protocol.large {
-        Some(large) => vec![case.exchange(), large(), case.exchange()],
+    let exchanges = match case.protocol.large_exchange() {
+        Some(large) => vec![case.exchange(), large, case.exchange()],
         None => (case.protocol.exchanges)(),
     };
     client.send(&exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<_>>());

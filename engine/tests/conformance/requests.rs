@@ -177,10 +177,10 @@ fn connect_and_close_at_once(case: &Case) {
 fn right_requests_and_a_wrong_one_in_one_segment(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     let exchange = case.exchange();
-    let wrong = (case.protocol.wrong)().swap_remove(0);
+    let wrong = &case.protocol.wrongs()[0];
     let mut client = rig.connect();
     client.send(&[&exchange.request, &exchange.request, &wrong.bytes[..]].concat());
-    client.receive_to_end(&[exchange.reply.clone(), exchange.reply, wrong.reply].concat());
+    client.receive_to_end(&[&exchange.reply[..], &exchange.reply, &wrong.reply].concat());
     rig.expected.requests += 2;
     rig.expected.error(case.protocol.wrong_kind, 1);
     rig.finish();

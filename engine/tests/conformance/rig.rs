@@ -102,7 +102,7 @@ impl Case {
 
     /// An exchange with a reply larger than all buffers, for tests that are listed with `#[needs_a_large_reply]`.
     pub fn large(&self) -> Exchange {
-        (self.protocol.large.expect("the test is listed as one that needs a large reply"))()
+        self.protocol.large_exchange().expect("the test is listed as one that needs a large reply")
     }
 
     /// Starts a server with the options that its workload's exchanges need, and with these.
@@ -124,7 +124,7 @@ impl Case {
 
     /// Why a test that needs a request which breaks the protocol cannot be run.
     pub fn needs_a_wrong_request(&self) -> Option<String> {
-        (self.protocol.wrong)().is_empty().then(|| format!("nothing breaks the protocol of {}", self.protocol.name))
+        self.protocol.wrongs().is_empty().then(|| format!("nothing breaks the protocol of {}", self.protocol.name))
     }
 
     /// Why a test that needs a part of a request cannot be run.

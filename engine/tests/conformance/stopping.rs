@@ -39,7 +39,7 @@ fn the_end_of_standard_input_drains(case: &Case) {
 
 /// A connection in flight still gets its whole reply, and nobody gets a new one.
 fn drains(case: &Case, stop: fn(&mut Rig<'_>)) {
-    let options = [&["--drain-milliseconds", "600000"], case.protocol.large_options].concat();
+    let options = [vec!["--drain-milliseconds", "600000"], case.protocol.large_options()].concat();
     let mut rig = Rig::new(case, &options);
     let large = case.large();
     let mut client = rig.connect_slow();

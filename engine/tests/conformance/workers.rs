@@ -52,7 +52,7 @@ fn the_server_process_is_killed(case: &Case) {
 }
 
 fn the_server_process_is_killed_while_it_serves(case: &Case) {
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let large = case.large();
     let mut client = rig.connect_slow();
     client.send(&large.request);
@@ -97,7 +97,7 @@ fn a_child_is_killed_in_mid_request(case: &Case) {
 }
 
 fn children_are_killed_in_mid_reply(case: &Case) {
-    let mut rig = Rig::new(case, case.protocol.large_options);
+    let mut rig = Rig::new(case, &case.protocol.large_options());
     let large = case.large();
     let mut clients: Vec<Client> = (0..5).map(|_| rig.connect_slow()).collect();
     for client in &mut clients {
@@ -164,7 +164,7 @@ fn several_workers_are_killed_at_once(case: &Case) {
 }
 
 fn a_worker_is_killed_in_mid_reply(case: &Case) {
-    let options = [&["--pool", "3"], case.protocol.large_options].concat();
+    let options = [vec!["--pool", "3"], case.protocol.large_options()].concat();
     let mut rig = Rig::new(case, &options);
     let large = case.large();
     let mut client = rig.connect_slow();

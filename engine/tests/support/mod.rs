@@ -1,6 +1,6 @@
 //! What the tests share: the real binary, its processes as /proc shows them, and clients that misbehave.
 
-// Every test program takes what it needs of this, and none takes all.
+// Two test programs take what they need of this: clients and protocols are mostly conformance's.
 #![allow(dead_code)]
 
 pub mod asking;

@@ -35,7 +35,8 @@ impl Process {
     pub fn read(id: i32) -> Option<Process> {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         // The name may hold spaces and parentheses, so the fields begin after the last one.
-        let fields: Vec<&str> = text[text.rfind(')')? + 2..].split(' ').collect();
+        // Of some fifty those that are wanted, since this is asked very often.
+        let fields: Vec<&str> = text[text.rfind(')')? + 2..].split(' ').take(18).collect();
         Some(Process {
             id,
             state: fields[0].chars().next()?,

@@ -1,6 +1,9 @@
 //! What the suite knows of each workload: its exchanges, what breaks its rules, and nothing else. The suite for designs
 //! is made from this, so a new workload is tested by an entry here.
 
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex};
+
 /// A request, and the reply that is right for it byte by byte.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -20,6 +23,14 @@ pub struct Wrong {
     /// What the server says before it closes, if anything.
     pub reply: Vec<u8>,
 }
+
+/// Bytes that are more than all buffers between a server and a client that does not read: twice what the kernel lets grow its
+/// buffer for sending (tcp(7), tcp_wmem), in words as an option takes them.
+pub static LARGE: LazyLock<String> = LazyLock::new(|| {
+    let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").expect("the kernel tells its limits");
+    let most = limits.split_whitespace().nth(2).and_then(|most| most.parse::<usize>().ok());
+    (2 * most.expect("the third of the limits is the most")).max(8 << 20).to_string()
+});
 
 /// With which options the two ends of a workload have little to do.
 #[derive(Debug, Clone, Copy)]
@@ -41,13 +52,13 @@ pub struct Protocol {
     /// Requests have bounds that do not depend on how their bytes come, so the tally's number of them is known.
     pub framed: bool,
     /// Exchanges that every server takes, several on one connection. The reply of the first does not depend on
-    /// [`Protocol::large_options`].
+    /// [`Protocol::large_option`].
     pub exchanges: fn() -> Vec<Exchange>,
-    /// The server's options that allow [`Protocol::large`].
-    pub large_options: &'static [&'static str],
-    /// An exchange whose reply is larger than all buffers between a server and a client that does not read; none where
-    /// the protocol has no such reply.
-    pub large: Option<fn() -> Exchange>,
+    /// The server's option that takes the length of the largest reply, as [`Protocol::large`] needs it; empty where there is
+    /// none.
+    pub large_option: &'static str,
+    /// An exchange whose reply has [`LARGE`] bytes; none where the protocol has no such reply.
+    pub large: Option<fn(usize) -> Exchange>,
     /// The beginning of a request, and not all of it; empty where every byte is a request.
     pub incomplete: &'static [u8],
     /// Bytes that break the protocol; none where nothing does. The reply to the first and what is sent of it fit into any
@@ -68,6 +79,24 @@ pub struct Protocol {
 /// that asked the workload what is right would find right whatever it does.
 pub static PROTOCOLS: &[Protocol] = &[BYTES, ECHO, TOP_PROCESSES, BUCKET, HTTP, STREAM, FIELDS, BLAST];
 
+impl Protocol {
+    /// The server's options that allow the large exchange.
+    pub fn large_options(&self) -> Vec<&'static str> {
+        if self.large_option.is_empty() { Vec::new() } else { vec![self.large_option, &LARGE] }
+    }
+
+    /// The large exchange, where there is one.
+    pub fn large_exchange(&self) -> Option<Exchange> {
+        self.large.map(|large| large(LARGE.parse().expect("it is a number")))
+    }
+
+    /// What breaks its rules, made once for all tests: they are many, and there are megabytes among it.
+    pub fn wrongs(&self) -> &'static [Wrong] {
+        static MADE: Mutex<BTreeMap<&str, &[Wrong]>> = Mutex::new(BTreeMap::new());
+        MADE.lock().expect("nobody panics with it").entry(self.name).or_insert_with(|| (self.wrong)().leak())
+    }
+}
+
 /// What is known of a workload that is registered.
 ///
 /// # Panics
@@ -84,7 +113,7 @@ const COMMON: Protocol = Protocol {
     brief: Brief { server: &[], load: &[] },
     framed: true,
     exchanges: Vec::new,
-    large_options: &[],
+    large_option: "",
     large: None,
     incomplete: b"",
     wrong: Vec::new,
@@ -97,8 +126,8 @@ const COMMON: Protocol = Protocol {
 const BYTES: Protocol = Protocol {
     name: "bytes",
     exchanges: || [4000, 1, 250, 251, 252, 16384, 10].map(bytes).to_vec(),
-    large_options: &["--limit", "16777216"],
-    large: Some(|| bytes(16 << 20)),
+    large_option: "--limit",
+    large: Some(bytes),
     incomplete: b"40",
     wrong: || {
         vec![
@@ -129,7 +158,7 @@ const ECHO: Protocol = Protocol {
     ..COMMON
 };
 
-/// Reads processes that are no more than files, so that the reply is known byte by byte. `tests/workloads.rs` has the
+/// Reads processes that are no more than files, so that the reply is known byte by byte. `tests/engine/workloads.rs` has the
 /// real ones.
 const TOP_PROCESSES: Protocol = Protocol {
     name: "top_processes",
@@ -155,7 +184,7 @@ const TOP_PROCESSES: Protocol = Protocol {
     ..COMMON
 };
 
-/// Delays of 0, so that no reply depends on the requests before it. `tests/workloads.rs` has buckets that grow.
+/// Delays of 0, so that no reply depends on the requests before it. `tests/engine/workloads.rs` has buckets that grow.
 const BUCKET: Protocol = Protocol {
     name: "bucket",
     options: || vec!["--keep-connections".to_owned(), "true".to_owned()],
@@ -193,11 +222,11 @@ const HTTP: Protocol = Protocol {
             exchange("PUT /", http_error("405 Method Not Allowed", "keep-alive", "Allow: GET, HEAD\r\n")),
         ]
     },
-    large_options: &["--bytes", "16777216"],
-    large: Some(|| {
-        let head = http_head("200 OK", "application/octet-stream", 16 << 20, "keep-alive");
+    large_option: "--bytes",
+    large: Some(|count| {
+        let head = http_head("200 OK", "application/octet-stream", count, "keep-alive");
         let request = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".to_vec();
-        Exchange { request, reply: [head, bytes(16 << 20).reply].concat() }
+        Exchange { request, reply: [head, bytes(count).reply].concat() }
     }),
     incomplete: b"GET / HTTP/1.1\r\nHo",
     wrong: || {
@@ -227,7 +256,7 @@ const STREAM: Protocol = Protocol {
     name: "stream",
     brief: Brief { server: &[], load: &["--stream-bytes", "300000"] },
     exchanges: || vec![put(5), get(4000), put(1), get(1), put(3000)],
-    large: Some(|| get(16 << 20)),
+    large: Some(get),
     incomplete: b"put 5\n\0\x01",
     wrong: || {
         vec![
@@ -267,7 +296,7 @@ const FIELDS: Protocol = Protocol {
 };
 
 /// The reply depends on how the iterations came: there are as many reads as iterations at least, and one for each byte at most.
-/// The count of 4 bytes is as long for every number. `tests/blast.rs` has the other form.
+/// The count of 4 bytes is as long for every number. `tests/engine/blast.rs` has the other form.
 const BLAST: Protocol = Protocol {
     name: "blast",
     options: || ["--keep-connections", "true", "--count-form", "big_endian"].map(str::to_owned).to_vec(),

@@ -70,21 +70,20 @@
     return group;
   };
 
-  // The upright axis of each panel: its far end closer, or farther away; without a factor all as it was drawn.
+  // The first axis of each panel, that of figures: its far end closer, or farther away; without a factor all as it was drawn.
   const zoom = async (chart, view, factor) => {
-    chart.zooms.forEach((signals, panel) => {
+    for (const [[signal, name], ...others] of chart.zooms) {
       if (!factor) {
-        for (const signal of signals) view.signal(signal, null);
-        return;
+        for (const [each] of [[signal], ...others]) view.signal(each, null);
+        continue;
       }
-      const part = chart.joined ? `concat_${panel}_` : "";
-      const scale = view.scale(`${part}y`);
+      const scale = view.scale(name);
       const [low, high] = scale.domain();
       const end = scale.type === "log" ? low * (high / low) ** factor : low + (high - low) * factor;
-      view.signal(signals[0], [low, end]);
+      view.signal(signal, [low, end]);
       // Vega takes the ends of both axes or of none.
-      if (signals.length > 1) view.signal(signals[1], view.scale(`${part}x`).domain());
-    });
+      for (const [each, other] of others) view.signal(each, view.scale(other).domain());
+    }
     await view.runAsync();
   };
 
@@ -110,7 +109,6 @@
     const place = document.createElement("div");
     const controls = document.createElement("div");
     chart.away ??= [];
-    chart.joined = ["hconcat", "vconcat", "concat"].some((how) => how in chart.wide);
     chart.view?.finalize();
     place.className = "live";
     controls.className = "controls";

@@ -1,0 +1,115 @@
+//! What a machine, or a policy on it, does not offer: it is listed with the reason, and refused in one line.
+
+use serde_json::Value;
+
+use crate::support::client::Client;
+use crate::support::protocol::bytes;
+use crate::support::server::Server;
+use crate::support::{Ran, Unprivileged, engine, one_line, run, seccomp};
+
+fn under(error: i32, arguments: &[&str]) -> Ran {
+    let mut command = engine();
+    seccomp::forbid(command.args(arguments), libc::SYS_io_uring_setup, error);
+    run(&mut command)
+}
+
+fn ring_of(listed: &str) -> Value {
+    let designs: Vec<Value> = serde_json::from_str(listed).expect("list --json prints a list");
+    designs.into_iter().find(|design| design["name"] == "io_uring").expect("it is registered")
+}
+
+#[test]
+fn a_ring_that_a_filter_forbids_is_listed_with_the_reason_and_refused() {
+    for (error, word) in [(libc::EPERM, "policy"), (libc::ENOSYS, "seccomp")] {
+        let listed = under(error, &["list", "designs", "--json"]);
+        let design = ring_of(&listed.output);
+        let reason = design["reason"].as_str().unwrap_or_else(|| panic!("{design}"));
+        // Where the administrator has forbidden it besides, that is what is said.
+        assert!(reason.contains("io_uring_setup"), "{reason}");
+        assert!(reason.contains(word) || reason.contains("kernel.io_uring_disabled"), "{reason}");
+        assert_eq!(design["available"], false, "{design}");
+
+        let listed = under(error, &["list", "designs"]).output;
+        assert!(listed.contains(&format!("not available here: {reason}")), "{listed}");
+
+        let ran = under(error, &["serve", "io_uring", "--listen", "127.0.0.1:0"]);
+        assert_eq!((ran.status, ran.output.as_str()), (Some(2), ""), "{ran:?}");
+        assert_eq!(ran.errors.lines().count(), 1, "{ran:?}");
+        assert!(ran.errors.contains("io_uring cannot run here") && ran.errors.contains(reason), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_load_that_is_to_wait_with_a_ring_is_refused_with_the_reason() {
+    let load = ["load", "bytes", "--connect", "127.0.0.1:1", "--load", "closed_connections", "--loops", "1"];
+    for error in [libc::EPERM, libc::ENOSYS] {
+        let ran = under(error, &[&load[..], &["--back-end", "io_uring"]].concat());
+        one_line(&ran, 2, &["--back-end", "io_uring_setup"]);
+        // Without one it goes on to find that nobody listens.
+        assert_eq!(under(error, &load).status, Some(1));
+    }
+}
+
+/// The filter is the test's, and what it does not forbid works under it.
+#[test]
+fn what_the_filter_does_not_forbid_is_not_refused() {
+    let listed = under(libc::EPERM, &["list", "designs", "--json"]);
+    let designs: Vec<Value> = serde_json::from_str(&listed.output).unwrap();
+    assert!(designs.iter().any(|design| design["available"] == true), "{listed:?}");
+    let mut command = engine();
+    seccomp::forbid(&mut command, libc::SYS_io_uring_setup, libc::EPERM);
+    let server = Server::launch(&mut command, "tokio", "bytes", &[]);
+    Client::connect(server.port).exchange(&bytes(4000));
+    server.stop().is_good();
+}
+
+/// Threads that a runtime is told to make and cannot: it says so instead of serving with what it got.
+#[test]
+fn a_runtime_whose_threads_cannot_be_made_is_reported() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let options = ["--runtime", "multi_thread", "--worker-threads", "15"];
+    let server = Server::launch(&mut user.command(Some(8)), "tokio", "bytes", &options);
+    server.wait().is_reported(&["could not be made", "--worker-threads", "ulimit -u"]);
+}
+
+/// Work for a pool that cannot make its first thread: that connection is closed and tallied, and the server goes on.
+#[test]
+fn work_that_finds_no_thread_is_tallied() {
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let options = ["--work", "blocking_pool", "--spin-microseconds", "10"];
+    let mut server = Server::launch(&mut user.command(None), "tokio", "bytes", &options);
+    user.limit_processes(server.first, 1);
+    let exchange = bytes(4000);
+    for _ in 0..3 {
+        let mut client = Client::connect(server.port);
+        client.send(&exchange.request);
+        client.receive_until_cut(b"");
+    }
+    server.snapshot_when("three refusals, all closed", |snapshot| {
+        snapshot["tally"]["errors"]["resource_limit"] == 3 && snapshot["tally"]["closed"] == 3
+    });
+    // What needs no thread is done as before.
+    Client::connect(server.port).half_close();
+    server.snapshot_when("four closed", |snapshot| snapshot["tally"]["closed"] == 4);
+    let ending = server.stop();
+    assert_eq!(ending.summary()["died"], serde_json::Value::Null);
+    ending.leaves_nothing();
+}
+
+/// What an entry rests on is in the list, each tried: what a filter forbids takes with it whatever rests on it, and no more.
+#[test]
+fn what_an_entry_rests_on_is_listed_and_tried() {
+    let mut command = engine();
+    seccomp::forbid(command.args(["list", "primitives", "--json"]), libc::SYS_splice, libc::EPERM);
+    let primitives: Vec<Value> = serde_json::from_str(&run(&mut command).output).expect("list --json prints a list");
+    for primitive in &primitives {
+        let rests_on = primitive["rests_on"].as_array().unwrap_or_else(|| panic!("{primitive}"));
+        assert!(!rests_on.is_empty(), "{primitive}");
+        let splice = rests_on.iter().find(|feature| feature["name"] == "splice(2)");
+        assert_eq!(splice.is_some(), primitive["name"] == "splice" || primitive["name"] == "vmsplice", "{primitive}");
+        let Some(splice) = splice else { continue };
+        assert_eq!((&splice["since"], &splice["available"]), (&"2.6.17".into(), &false.into()), "{splice}");
+        assert!(splice["reason"].as_str().unwrap().contains("seccomp"), "{splice}");
+        assert_eq!((&primitive["available"], &primitive["reason"]), (&false.into(), &splice["reason"]), "{primitive}");
+    }
+}

@@ -1,0 +1,423 @@
+//! The workload `blast`: its source's client and server written down a second time over plain sockets, the reads that are
+//! told held against the system calls that were made, and peers that break off or lie.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::both_ends::{command, connect, designs, list, load, number, serve};
+use crate::support::client::Client;
+use crate::support::server::Server;
+use crate::support::{ENGINE, run};
+
+/// The client of css503-p4: sends the count, writes every buffer for itself, reads the number of reads.
+fn original_blast(port: u16, iterations: usize, buffers: usize) -> u64 {
+    let mut stream = connect(port);
+    stream.write_all(format!("{iterations}\n").as_bytes()).unwrap();
+    for _ in 0..iterations {
+        for _ in 0..buffers {
+            stream.write_all(&vec![b'x'; 1500 / buffers]).unwrap();
+        }
+    }
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply.strip_suffix('\n').expect("a line").parse().unwrap()
+}
+
+#[test]
+fn the_sources_client_of_blast_is_told_the_reads_by_every_design() {
+    for design in designs() {
+        let server = Server::start(&design, "blast", &[]);
+        for buffers in [15, 1] {
+            let reads = original_blast(server.port, 200, buffers);
+            let bounds = if design == "io_uring" { 1..=300_000 } else { 200..=300_000 };
+            assert!(bounds.contains(&reads), "{design}: {reads} reads of 200 iterations");
+        }
+        server.stop().is_good();
+    }
+}
+
+/// Its server: reads byte by byte to the newline, then 1500 bytes of each iteration.
+fn original_blast_server(stream: TcpStream) -> Option<()> {
+    let mut stream = stream;
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while stream.read(&mut byte).ok()? == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    let iterations: usize = String::from_utf8(line).ok()?.parse().ok()?;
+    let (mut reads, mut buffer) = (0, [0; 1500]);
+    for _ in 0..iterations {
+        let mut read = 0;
+        while read < 1500 {
+            let bytes = stream.read(&mut buffer[read..]).ok()?;
+            assert!(bytes > 0, "the client ended early");
+            (read, reads) = (read + bytes, reads + 1);
+        }
+    }
+    assert!(stream.set_nonblocking(true).is_ok() && stream.read(&mut byte).is_err(), "more came than was announced");
+    stream.set_nonblocking(false).ok()?;
+    stream.write_all(format!("{reads}\n").as_bytes()).ok()
+}
+
+#[test]
+fn the_sources_server_of_blast_gets_what_it_expects_by_every_way_of_sending() {
+    let port = serve(|stream| {
+        let _ = original_blast_server(stream);
+    });
+    let ways = list("primitives").into_iter().filter(|entry| entry["moves"] == "out" && entry["available"] == true);
+    for primitive in ways.map(|entry| entry["name"].as_str().unwrap().to_owned()) {
+        // Each of a hundred pieces can be a call of its own: a third of the iterations is as many as the others make together.
+        for (buffers, size, iterations) in [(15, 100, 300), (1, 1500, 300), (100, 15, 100)] {
+            for load in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
+                let options = format!(
+                    "--load {load} --loops 2 --repetitions {iterations} --buffers {buffers} --buffer-size {size} \
+                     --primitive {primitive} --json"
+                );
+                let ran = run(&mut command("blast", port, &options));
+                if ran.errors.contains("with") && ran.status == Some(2) {
+                    // A hole of the matrix, which says why.
+                    continue;
+                }
+                assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""), "{options}: {}", ran.output);
+                let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
+                let (tally, figures) = (&line["tally"], &line["figures"]);
+                let payload = 4 * iterations * 1500;
+                assert_eq!(tally["bytes_sent"], payload + 4 * 4, "{options}: {line}");
+                assert_eq!((&figures["requests"], &figures["payload_bytes"]), (&4.into(), &payload.into()), "{line}");
+                assert!(number(&figures["server_reads"]) >= 4 * iterations, "{line}");
+                let times = ["sending_ns", "round_trip_ns"].map(|name| number(&figures[name]));
+                assert!(0 < times[0] && times[0] < times[1] && times[1] < 4 * number(&line["elapsed_ns"]), "{line}");
+            }
+        }
+    }
+}
+
+/// One call for each piece, for each iteration, or for as many as may be gathered; the count has a call of its own.
+#[test]
+fn the_ways_of_writing_make_as_many_calls_as_they_should() {
+    let server = Server::start("thread_per_client", "blast", &[]);
+    for (options, calls) in [
+        ("--primitive write_each --buffers 15 --buffer-size 100", 15 * 400),
+        ("--primitive writev --buffers 15 --buffer-size 100", 400),
+        ("--primitive write_once --buffers 15 --buffer-size 100", 400),
+        ("--primitive write_once --buffers 1500 --buffer-size 1", 400),
+        // 43 iterations are put into the outbox at a time.
+        ("--primitive write_once --messages-at-once 1024", 400u64.div_ceil(43)),
+        ("--primitive sendmsg --messages-at-once 4", (400 / 43) * 11 + (400u64 % 43).div_ceil(4)),
+    ] {
+        let line =
+            load("blast", server.port, &format!("--load closed --children 1 --loops 1 --repetitions 400 {options}"));
+        let seen = number(&line["tally"]["send_calls"]) - 1;
+        // A socket without room takes a part.
+        assert!((calls..calls + calls / 10 + 10).contains(&seen), "{options}: {seen} calls, not {calls}");
+    }
+    server.stop().is_good();
+}
+
+/// A folder for traces of this name; `None`, with the reason said, where nothing can be traced.
+fn traces(name: &str) -> Option<PathBuf> {
+    // strace(1) may be there and not be allowed to trace.
+    let why = match Command::new("strace").args(["-o", "/dev/null", "true"]).output() {
+        Ok(ran) if ran.status.success() => {
+            return Some(std::env::temp_dir().join(format!("thunderherd-tests-{name}-{}", std::process::id())));
+        }
+        Ok(ran) => format!("strace may not trace: {}", String::from_utf8_lossy(&ran.stderr)),
+        Err(error) => format!("strace cannot be run: {error} (apt-get install strace)"),
+    };
+    eprintln!("ignored: {why}");
+    None
+}
+
+/// A server of blast whose reads are traced, into a folder that is there.
+fn traced(folder: &Path, design: &str, receive: &str) -> Server {
+    let mut strace = Command::new("strace");
+    // Not the parent, so that signals and the end go the ordinary way; a file for each thread.
+    strace.args(["-D", "-ff", "-e", "trace=recvfrom,readv,getsockopt", "-o"]).arg(folder.join("trace")).arg(ENGINE);
+    Server::launch(&mut strace, design, "blast", &["--receive", receive])
+}
+
+/// strace(1) sees each thread's system calls; as many are counted as there were from the count's newline on. To ask for pages
+/// that could be mapped (recv_zerocopy) is a read: what comes here has none, so that its bytes are all in other calls.
+#[test]
+fn the_reads_that_are_told_are_the_system_calls_that_were_made() {
+    let Some(folder) = traces("reads") else { return };
+    for design in ["thread_per_client", "epoll", "epoll_edge", "poll", "tokio", "epoll_offload"] {
+        for receive in
+            ["recv", "recv_exact", "readv", "recv_truncate", "recv_zerocopy", "busy_poll", "busy_poll_truncate"]
+        {
+            std::fs::create_dir_all(&folder).unwrap();
+            let design_waits = design == "thread_per_client";
+            if receive.starts_with("busy_poll") && !design_waits {
+                continue;
+            }
+            let server = traced(&folder, design, receive);
+            let options = "--load closed --children 1 --loops 1 --repetitions 60 --primitive write_each";
+            let told = number(&load("blast", server.port, options)["account"]["server_reads"]);
+            let by_hand = original_blast(server.port, 60, 30);
+            let ending = server.stop();
+            ending.is_good();
+            assert_eq!(number(&ending.summary()["account"]["server_reads"]), told + by_hand, "{design}, {receive}");
+            assert_eq!(reads_traced(&folder, 60, 2), told + by_hand, "{design}, {receive}");
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+    }
+}
+
+/// Whoever spins makes a system call each time: all of them are reads, as strace(1) sees them, and as the source's server, with
+/// a socket that does not block, would have counted them.
+#[test]
+fn the_reads_of_a_server_that_spins_are_all_told() {
+    let Some(folder) = traces("spins") else { return };
+    std::fs::create_dir_all(&folder).unwrap();
+    let server = traced(&folder, "thread_per_client", "busy_poll");
+    let slowly = || {
+        let mut stream = connect(server.port);
+        stream.write_all(b"60\n").unwrap();
+        for _ in 0..2 {
+            // Less than it spins, and not so much as it can read meanwhile.
+            std::thread::sleep(Duration::from_millis(5));
+            stream.write_all(&[b'x'; 30 * 1500]).unwrap();
+        }
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply.trim_end().parse::<u64>().unwrap()
+    };
+    // On a busy machine the server may look only when the bytes have long come; but not each time.
+    let mut each = vec![slowly()];
+    while each.len() < 50 && each.iter().all(|told| *told < 60 + 10) {
+        each.push(slowly());
+    }
+    let ending = server.stop();
+    ending.is_good();
+    assert!(each.iter().any(|told| *told >= 60 + 10), "{each:?} reads: it has not spun");
+    let told: u64 = each.iter().sum();
+    assert_eq!(reads_traced(&folder, 60, each.len()), told);
+    assert!(number(&ending.summary()["tally"]["receive_calls"]) > told, "the line is read, too");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The calls that brought iterations, or nothing where some were due, in all files of a trace with as many requests as expected,
+/// of a line and so many iterations each.
+fn reads_traced(folder: &Path, iterations: usize, expected: usize) -> u64 {
+    let (mut counted, mut requests) = (0, 0);
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let file = BufReader::new(std::fs::File::open(entry.unwrap().path()).unwrap());
+        // Of a connection: bytes that are left of the line, and of the iterations.
+        let (mut line_left, mut data_left) = (0, 0);
+        for call in file.lines().map(Result::unwrap) {
+            let asks_for_bytes = |call: &str| call.starts_with("re") || call.contains("TCP_ZEROCOPY_RECEIVE");
+            let Some((call, result)) = call.rsplit_once(" = ").filter(|(call, _)| asks_for_bytes(call)) else {
+                continue;
+            };
+            let bytes: usize = result.split(' ').next().unwrap().parse().unwrap_or(0);
+            if line_left == 0 && data_left == 0 {
+                if bytes == 0 {
+                    // The end of a connection, or nothing yet.
+                    continue;
+                }
+                assert!(call.contains('6') && bytes == 1, "the line is read byte by byte: {call} = {result}");
+                (line_left, data_left, requests) = ("60\n".len() - 1, iterations * 1500, requests + 1);
+            } else if line_left > 0 {
+                line_left -= bytes;
+            } else {
+                data_left -= bytes;
+                counted += 1;
+            }
+        }
+        assert_eq!((line_left, data_left), (0, 0), "a request was not read to its end");
+    }
+    assert_eq!(requests, expected);
+    counted
+}
+
+#[test]
+fn clients_of_blast_that_break_off_are_tallied_and_harm_nobody() {
+    for design in ["thread_per_client", "epoll", "io_uring", "prefork"] {
+        let mut server = Server::start(design, "blast", &["--keep-connections", "true"]);
+        let cases: [(&[u8], &str); 6] = [
+            (b"10\n", "truncated"),
+            (b"1", "truncated"),
+            (b"0\n", "bad_request"),
+            (b"1000001\n", "bad_request"),
+            (b"letters\n", "bad_request"),
+            (&[b'1'; 100], "bad_request"),
+        ];
+        let mut expected = BTreeMap::new();
+        for (bytes, kind) in cases {
+            let mut client = Client::connect(server.port);
+            client.send_in_vain(&[bytes, &[b'x'; 700][..if bytes == b"10\n" { 700 } else { 0 }]].concat());
+            if kind == "truncated" {
+                client.half_close();
+            }
+            client.receive_until_cut(b"");
+            *expected.entry(kind).or_insert(0) += 1;
+        }
+        // More than was announced is taken for the next count, and is none.
+        let mut client = Client::connect(server.port);
+        client.send(&[b"1\n", &[b'x'; 1501][..], b"\n"].concat());
+        client.receive_until_cut(b"1\n");
+        *expected.entry("bad_request").or_insert(0) += 1;
+        server.snapshot_when("the errors", |snapshot| snapshot["tally"]["errors"] == json!(expected));
+        load("blast", server.port, "--load closed --children 1 --loops 2 --repetitions 10");
+        server.stop().is_good();
+    }
+}
+
+#[test]
+fn servers_of_blast_that_break_off_or_lie_are_seen() {
+    let options = "--load closed_threads --clients 1 --loops 1 --timeout-milliseconds 2000 --json";
+    for (reply, kinds, word) in [
+        (&b""[..], &["truncated", "reset", "broken_pipe"][..], ""),
+        (b"0\n", &["wrong_reply"], "0 calls"),
+        (b"many\n", &["wrong_reply"], "no number"),
+        (b"4000000000\n", &["wrong_reply"], "4000000000 calls"),
+        (b"20000\nmore", &["surplus"], "4 bytes more"),
+    ] {
+        let port = serve(move |mut stream| {
+            if reply.is_empty() {
+                // Gone in the middle of an iteration.
+                let _ = stream.read_exact(&mut [0; 10_000]);
+                return;
+            }
+            let _ = stream.read_exact(&mut vec![0; "20000\n".len() + 20_000 * 1500]);
+            let _ = stream.write_all(reply);
+            let _ = stream.read(&mut [0]);
+        });
+        let ran = run(&mut command("blast", port, options));
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        let line: Value = serde_json::from_str(&ran.output).unwrap();
+        let errors = line["tally"]["errors"].as_object().unwrap();
+        assert!(errors.len() == 1 && errors.keys().all(|kind| kinds.contains(&kind.as_str())), "{line}");
+        assert!(line["first_error"].as_str().unwrap().contains(word), "{word}: {line}");
+        assert_eq!(line["figures"]["requests"], 0, "{line}");
+    }
+}
+
+#[test]
+fn both_forms_of_the_count_are_spoken_and_must_agree() {
+    for form in ["little_endian", "big_endian"] {
+        let server = Server::start("epoll", "blast", &["--count-form", form]);
+        let options = format!("--load closed --children 1 --loops 1 --repetitions 50 --count-form {form}");
+        let line = load("blast", server.port, &options);
+        let mut raw = connect(server.port);
+        let one: u32 = 1;
+        raw.write_all(&if form == "big_endian" { one.to_be_bytes() } else { one.to_le_bytes() }).unwrap();
+        raw.write_all(&[7; 1500]).unwrap();
+        let mut reply = Vec::new();
+        raw.read_to_end(&mut reply).unwrap();
+        let reads: [u8; 4] = reply.try_into().unwrap();
+        let reads = if form == "big_endian" { u32::from_be_bytes(reads) } else { u32::from_le_bytes(reads) };
+        let ending = server.stop();
+        let told = number(&line["account"]["server_reads"]) + u64::from(reads);
+        assert_eq!(number(&ending.summary()["account"]["server_reads"]), told);
+        ending.is_good();
+    }
+}
+
+#[test]
+fn the_line_of_the_sources_client_is_printed_as_it_was() {
+    let server = Server::start("thread_per_client", "blast", &[]);
+    for (primitive, test) in [("write_each", "1"), ("writev", "2"), ("write_once", "3"), ("sendmsg", "sendmsg")] {
+        let options =
+            format!("--load closed --children 1 --loops 1 --repetitions 100 --primitive {primitive} --original");
+        let ran = run(&mut command("blast", server.port, &options));
+        assert_eq!((ran.status, ran.errors.as_str()), (Some(0), ""));
+        let words: Vec<&str> = ran.output.split_whitespace().collect();
+        let [head, number, "time", "=", time, "usec,", "#reads", "=", reads, "throughput", rate, "Gbps"] = words[..]
+        else {
+            panic!("{ran:?}")
+        };
+        assert_eq!((head, number), ("Test", format!("({test}):").as_str()));
+        let [time, reads, rate]: [f64; 3] = [time, reads.trim_end_matches(','), rate].map(|text| text.parse().unwrap());
+        assert!(time > 0.0 && reads >= 100.0, "{ran:?}");
+        let implied = 100.0 * 1500.0 * 8.0 / (time * 1000.0);
+        assert!((rate - implied).abs() < 0.001 + implied / 10.0, "{rate} is not {implied}: {ran:?}");
+    }
+    // Its throughput is never without what was copied after all, which is not among its lines.
+    let options = "--load closed --children 1 --loops 1 --repetitions 100 --primitive zerocopy --original";
+    let ran = run(&mut command("blast", server.port, options));
+    assert_eq!((ran.status, ran.output.lines().count(), ran.errors.lines().count()), (Some(0), 1, 1), "{ran:?}");
+    assert!(ran.errors.contains("were copied after all (100.0 %)"), "{ran:?}");
+    server.stop().is_good();
+}
+
+/// Takes one request, and answers it so long after those of all others are here, too.
+fn answer_late(mut stream: TcpStream, all_are_here: &Barrier) -> Option<()> {
+    let (mut line, mut reader) = (String::new(), BufReader::new(stream.try_clone().ok()?));
+    reader.read_line(&mut line).ok()?;
+    let count: u64 = line.trim_end().parse().ok()?;
+    std::io::copy(&mut reader.take(1500 * count), &mut std::io::sink()).ok()?;
+    all_are_here.wait();
+    std::thread::sleep(LATE);
+    stream.write_all(line.as_bytes()).ok()
+}
+
+const LATE: Duration = Duration::from_millis(200);
+
+/// What a load took, and the least and the most that its payload may have taken by its rate, in seconds. Rates have three
+/// decimals.
+fn times_in_words(words: &str) -> [f64; 3] {
+    let after = |words: &'static str, text: &str| -> f64 {
+        let rest = text.split_once(words).expect(text).1;
+        rest.split(' ').next().and_then(|number| number.parse().ok()).expect(text)
+    };
+    let payload = words.lines().find(|line| line.starts_with("payload: ")).expect(words);
+    let (gigabits, rate) = (after("payload: ", payload) * 8e-9, after(" bytes, ", payload));
+    [after(" bytes, in ", words), gigabits / (rate + 0.0005), gigabits / (rate - 0.0005).max(0.0)]
+}
+
+/// The requests of one client follow each other: what it does between them is no part of its rate, as in the source. Those of
+/// four are under way at a time, and what all of them have moved took no longer than the load.
+#[test]
+fn the_rate_is_what_was_moved_by_the_time_that_it_took() {
+    for (clients, loops) in [(1, 3), (4, 1)] {
+        let all_are_here = Arc::new(Barrier::new(clients));
+        let port = serve(move |stream| {
+            let _ = answer_late(stream, &all_are_here);
+        });
+        let options = format!(
+            "--load closed --children {clients} --loops {loops} --repetitions 4000 --think-microseconds 100000"
+        );
+        let line = load("blast", port, &options);
+        let figure = |name: &str| number(&line["figures"][name]);
+        let (elapsed, late) = (number(&line["elapsed_ns"]), LATE.as_nanos() as u64);
+        let between = figure("payload_ended_ns") - figure("payload_began_ns");
+        assert_eq!(figure("payload_ns"), figure("round_trip_ns"), "{line}");
+        assert!(figure("payload_ns") >= (clients * loops) as u64 * late, "{line}");
+        assert!((late..elapsed).contains(&between), "{line}");
+        assert!(figure("payload_began_ns") > number(&line["started_monotonic_ns"]), "{line}");
+
+        let ran = run(&mut command("blast", port, &options));
+        let [elapsed, least, most] = times_in_words(&ran.output);
+        let late = loops as f64 * LATE.as_secs_f64();
+        // Seconds have three decimals.
+        assert!(most > late - 0.001 && least < elapsed + 0.001, "{clients}: {}", ran.output);
+        // One client waits twice.
+        assert!(clients > 1 || least < elapsed - 0.2 + 0.001, "{}", ran.output);
+    }
+}
+
+/// The server closes the connection that announces more; why, the client is not told.
+#[test]
+fn a_limit_of_the_servers_is_named_where_no_reply_comes() {
+    let server = Server::start("thread_per_client", "blast", &["--repetition-limit", "1000"]);
+    let one = "--load closed --children 1 --loops 1 --repetitions";
+    let ran = run(&mut command("blast", server.port, &format!("{one} 2000")));
+    let said = "this load needs a server with --repetition-limit 2000 or more and --count-form decimal\n";
+    assert!(ran.status == Some(1) && ran.output.contains(said), "{ran:?}");
+    let ran = run(&mut command("blast", server.port, &format!("{one} 1000")));
+    assert!(ran.status == Some(0) && !ran.output.contains("this load needs"), "{ran:?}");
+}
+
+#[test]
+fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
+    let ran = run(&mut command("blast", 1, "--buffers 15 --buffer-size 99"));
+    assert_eq!((ran.status, ran.errors.lines().count()), (Some(2), 1), "{ran:?}");
+    assert!(ran.errors.contains("1485 bytes") && ran.errors.contains("--buffers 15 --buffer-size 100"), "{ran:?}");
+}

@@ -1,0 +1,166 @@
+//! What only designs that wait for readiness have: a limit of descriptors, a herd, a choice of listeners. `many_clients.rs`
+//! has their thousands of connections.
+
+use std::process::Command;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::support::client::Client;
+use crate::support::protocol::bytes;
+use crate::support::server::Server;
+use crate::support::{ENGINE, engine, process, run};
+
+/// Allows this test program as many descriptors as may be; says how many.
+fn raise_descriptor_limit() -> u64 {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    hard
+}
+
+fn count(snapshot: &Value, name: &str) -> u64 {
+    snapshot["tally"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {snapshot}"))
+}
+
+fn resource_limits(snapshot: &Value) -> u64 {
+    snapshot["tally"]["errors"]["resource_limit"].as_u64().unwrap_or(0)
+}
+
+/// Descriptors from 1,024 on do not fit into a set: those connections are closed and tallied, all others are served, and
+/// new ones too as soon as there is room.
+#[test]
+fn select_closes_what_does_not_fit() {
+    const CLIENTS: usize = 1100;
+    const FD_SETSIZE: usize = 1024;
+    if raise_descriptor_limit() < 2 * CLIENTS as u64 {
+        return eprintln!("not tested: ulimit -Hn is below {}", 2 * CLIENTS);
+    }
+    let mut server = Server::start("select", "bytes", &[]);
+    // `ready` comes from the supervisor: the server's process may not have run yet, and then still has all that it
+    // inherited and closes first of all.
+    server.settle();
+    let before = process::descriptors(server.first).unwrap();
+    let fit = FD_SETSIZE - before;
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(server.port)).collect();
+    server.snapshot_when("every connection served or tallied", |snapshot| {
+        count(snapshot, "connections") == fit as u64 && resource_limits(snapshot) == (CLIENTS - fit) as u64
+    });
+    let exchange = bytes(100);
+    for mut client in clients.drain(fit..) {
+        client.receive_until_cut(b"");
+    }
+    clients.iter_mut().for_each(|client| client.exchange(&exchange));
+    clients.truncate(fit - 10);
+    server.snapshot_when("10 closed", |snapshot| count(snapshot, "closed") == 10);
+    for _ in 0..10 {
+        let mut client = Client::connect(server.port);
+        client.exchange(&exchange);
+        clients.push(client);
+    }
+    drop(clients);
+    let all = fit as u64 + 10;
+    server.snapshot_when("all closed", |snapshot| count(snapshot, "closed") == all);
+    assert_eq!(process::descriptors(server.first), Some(before));
+    server.stop().is_good();
+}
+
+/// Where the listener itself does not fit, as under a parent that leaves its descriptors open, the server says so.
+#[test]
+fn select_says_when_the_listener_does_not_fit() {
+    let script =
+        "i=3; while [ $i -lt 1100 ]; do eval \"exec $i</dev/null\" || exit; i=$((i+1)); done; exec \"$0\" \"$@\"";
+    for design in ["select", "prefork_select"] {
+        let mut command = Command::new("bash");
+        let server = Server::launch(command.args(["-c", script, ENGINE]), design, "bytes", &[]);
+        let ending = server.wait();
+        assert_eq!(ending.status.code(), Some(1), "{}", ending.errors);
+        assert!(ending.errors.contains("select takes those below 1024"), "{}", ending.errors);
+        ending.leaves_nothing();
+    }
+}
+
+/// All workers sleep whenever a connection comes: where all of them are woken, each has a context switch for it.
+#[test]
+fn a_herd_is_woken_or_is_not() {
+    const WORKERS: u64 = 15;
+    const CONNECTIONS: u64 = 20;
+    for (design, herd) in [
+        ("prefork", false),
+        ("prefork_select", true),
+        ("prefork_epoll", true),
+        ("prefork_epoll_exclusive", false),
+        ("reuseport", false),
+    ] {
+        let server = Server::start(design, "bytes", &["--pool", &WORKERS.to_string()]);
+        server.settle();
+        let workers = server.workers();
+        let before: u64 = workers.iter().map(|&id| process::voluntary_switches(id)).sum();
+        for _ in 0..CONNECTIONS {
+            let mut client = Client::connect(server.port);
+            client.exchange(&bytes(1));
+            drop(client);
+            server.sleeps();
+        }
+        let after: u64 = workers.iter().map(|&id| process::voluntary_switches(id)).sum();
+        let each = (after - before) as f64 / CONNECTIONS as f64;
+        let right = if herd { each > WORKERS as f64 * 0.8 } else { each < 5.0 };
+        assert!(right, "{design}: {each} voluntary switches of {WORKERS} workers a connection");
+        server.stop().is_good();
+    }
+}
+
+/// A connection goes to the worker of the CPU on which it was made.
+#[test]
+fn connections_are_steered_by_cpu() {
+    const EACH: usize = 20;
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).unwrap().unwrap() as usize;
+    if !(0..online).all(|cpu| allowed.is_set(cpu).unwrap()) {
+        return eprintln!("not tested: this program may not use all CPUs");
+    }
+    let mut server = Server::start("reuseport", "bytes", &["--pool", &online.to_string(), "--steer", "cpu"]);
+    server.settle();
+    let port = server.port;
+    for cpu in 0..online {
+        std::thread::spawn(move || {
+            let mut one = CpuSet::new();
+            one.set(cpu).unwrap();
+            sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+            (0..EACH).for_each(|_| Client::connect(port).exchange(&bytes(1)));
+        })
+        .join()
+        .unwrap();
+    }
+    let all = (EACH * online) as u64;
+    let snapshot = server.snapshot_when("all served", |snapshot| count(snapshot, "closed") == all);
+    assert_eq!(snapshot["workers"], serde_json::json!(vec![EACH; online]));
+    for worker in server.workers() {
+        assert_eq!((0..online).filter(|&cpu| may_use(worker, cpu)).count(), 1, "a worker has its CPU");
+    }
+    server.stop().is_good();
+}
+
+fn may_use(id: i32, cpu: usize) -> bool {
+    sched_getaffinity(Pid::from_raw(id)).unwrap().is_set(cpu).unwrap()
+}
+
+#[test]
+fn steering_that_cannot_be_done_is_refused_with_the_reason() {
+    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).unwrap().unwrap() as usize;
+    let wrong = (online + 1).to_string();
+    let refused = |pool: &str, more: &[&str]| {
+        let mut command = engine();
+        run(command
+            .args(["serve", "reuseport", "--listen", "127.0.0.1:0", "--pool", pool, "--steer", "cpu"])
+            .args(more))
+    };
+    let ran = refused(&wrong, &[]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.errors.contains("one worker for each") && ran.errors.contains(&format!("--pool {online}")), "{ran:?}");
+    if online > 1 {
+        let ran = refused("1", &["--cpus", "0"]);
+        assert!(ran.status == Some(2) && ran.errors.contains("this server may use [0]"), "{ran:?}");
+    }
+}

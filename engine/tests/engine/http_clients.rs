@@ -1,0 +1,142 @@
+//! Clients that other people wrote, and that everybody uses: curl, wrk and ab, each against every design. A test whose
+//! client is not installed says so and passes.
+
+use std::process::Command;
+
+use crate::support::both_ends::designs;
+use crate::support::protocol::bytes;
+use crate::support::server::Server;
+use crate::support::{Ran, run};
+
+/// Whether a client is installed; says on standard error when it is not.
+fn installed(client: &str, package: &str) -> bool {
+    let there = Command::new(client).arg("-V").output().is_ok();
+    if !there {
+        eprintln!("ignored: {client} is not installed (apt-get install {package})");
+    }
+    there
+}
+
+/// Does something to every design, four at a time.
+fn with_every_design(test: impl Fn(&str, &Server) + Sync) {
+    let (designs, test) = (designs(), &test);
+    for some in designs.chunks(4) {
+        std::thread::scope(|scope| {
+            for design in some {
+                scope.spawn(move || {
+                    let server = Server::start(design, "http", &[]);
+                    server.settle();
+                    test(design, &server);
+                    let ending = server.stop();
+                    assert_eq!(ending.status.code(), Some(0), "{design}: {}", ending.errors);
+                });
+            }
+        });
+    }
+}
+
+fn curl(server: &Server, arguments: &[&str], path: &str) -> Ran {
+    let address = format!("http://127.0.0.1:{}{path}", server.port);
+    let fixed = ["--silent", "--show-error", "--noproxy", "*", "--max-time", "10"];
+    run(Command::new("curl").args(fixed).args(arguments).arg(address))
+}
+
+#[test]
+fn curl_gets_what_there_is() {
+    if !installed("curl", "curl") {
+        return;
+    }
+    with_every_design(|design, server| {
+        let status = ["--output", "/dev/null", "--write-out", "%{http_code} %{size_download} %{num_connects}\n"];
+        let says = |arguments: &[&str], path: &str, right: &str| {
+            let ran = curl(server, &[&status[..], arguments].concat(), path);
+            assert_eq!((ran.status, ran.output.trim()), (Some(0), right), "{design} {arguments:?}: {ran:?}");
+        };
+        says(&[], "/", "200 4000 1");
+        says(&["--http1.0"], "/", "200 4000 1");
+        says(&["--http1.0", "--header", "Connection: keep-alive"], "/", "200 4000 1");
+        says(&["--header", "Connection: close"], "/", "200 4000 1");
+        says(&["--head"], "/", "200 0 1");
+        says(&[], "/nothing", "404 14 1");
+        says(&["--request", "DELETE"], "/", "405 23 1");
+        says(&["--data", "a=b"], "/", "405 23 1");
+        says(&["--header", "Host:"], "/", "400 16 1");
+        says(&["--header", &format!("X: {}", "x".repeat(9000))], "/", "431 36 1");
+        // Without anything for its standard output the body goes there: compared byte by byte, on a connection that
+        // serves two requests.
+        let body = curl(server, &["--output", "-"], "/[1-2]");
+        assert_eq!(body.output, "404 Not Found\n404 Not Found\n", "{design}: {body:?}");
+        let body = Command::new("curl")
+            .args(["--silent", "--noproxy", "*", &format!("http://127.0.0.1:{}/", server.port)])
+            .output()
+            .unwrap();
+        assert!(body.stdout == bytes(4000).reply, "{design}: {} bytes", body.stdout.len());
+        let twice = format!("http://127.0.0.1:{}/", server.port);
+        let two = ["--output", "/dev/null", "--write-out", "%{num_connects}", &twice];
+        let ran = curl(server, &two, "/");
+        assert!(ran.output.ends_with('0') && ran.status == Some(0), "{design}: no second connection: {ran:?}");
+    });
+}
+
+#[test]
+fn wrk_meets_no_error() {
+    if !installed("wrk", "wrk") {
+        return;
+    }
+    with_every_design(|design, server| {
+        let address = format!("http://127.0.0.1:{}/", server.port);
+        let ran = run(Command::new("wrk").args(["-t1", "-c4", "-d1s", &address]));
+        let requests: u64 = ran
+            .output
+            .split_whitespace()
+            .zip(ran.output.split_whitespace().skip(1))
+            .find_map(|(number, word)| (word == "requests").then(|| number.parse().ok()).flatten())
+            .unwrap_or(0);
+        let good = ran.status == Some(0) && requests > 0;
+        let errors = ran.output.contains("Socket errors") || ran.output.contains("Non-2xx");
+        assert!(good && !errors, "{design}: {ran:?}");
+    });
+}
+
+#[test]
+fn wrk_pipelines() {
+    if !installed("wrk", "wrk") {
+        return;
+    }
+    let script = std::env::temp_dir().join(format!("thunderherd-tests-pipeline-{}.lua", std::process::id()));
+    let lua = "init = function(args) local r = {} for i = 1, 16 do r[i] = wrk.format() end all = table.concat(r) end\n\
+               request = function() return all end\n";
+    std::fs::write(&script, lua).unwrap();
+    with_every_design(|design, server| {
+        let address = format!("http://127.0.0.1:{}/", server.port);
+        let ran = run(Command::new("wrk").args(["-t1", "-c2", "-d1s", "-s"]).arg(&script).arg(&address));
+        let errors = ran.output.contains("Socket errors") || ran.output.contains("Non-2xx");
+        assert!(ran.status == Some(0) && !errors && ran.output.contains("requests in"), "{design}: {ran:?}");
+    });
+    std::fs::remove_file(script).unwrap();
+}
+
+#[test]
+fn ab_fails_no_request() {
+    if !installed("ab", "apache2-utils") {
+        return;
+    }
+    with_every_design(|design, server| {
+        // One connection that is kept: with several, ab waits for a reply on each, and where one connection is served at a
+        // time the others' replies do not come before the first is closed.
+        for keep in [&["-k", "-c", "1"][..], &["-c", "4"]] {
+            let address = format!("http://127.0.0.1:{}/", server.port);
+            let ran = run(Command::new("ab").args(["-q", "-n", "200"]).args(keep).arg(&address));
+            let says = |name: &str, right: &str| {
+                let line = ran.output.lines().find_map(|line| line.strip_prefix(name));
+                assert_eq!(line.map(str::trim), Some(right), "{design} {keep:?}: {name} {ran:?}");
+            };
+            says("Complete requests:", "200");
+            says("Failed requests:", "0");
+            says("HTML transferred:", "800000 bytes");
+            if keep.contains(&"-k") {
+                says("Keep-Alive requests:", "200");
+            }
+        }
+    });
+}

@@ -1,0 +1,175 @@
+//! What cannot be is refused before the first connection: one line that names the option, what was seen and what is allowed,
+//! and exit status 2.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+
+use serde_json::Value;
+
+use crate::support::both_ends::name;
+use crate::support::{Ran, catalogue, engine, engine_with_descriptors, one_line, run};
+
+/// A listener that nobody is to reach.
+struct Untouched(TcpListener);
+
+impl Untouched {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Untouched(listener)
+    }
+
+    fn load(&self, workload: &str, arguments: &[&str]) -> Ran {
+        let connect = self.0.local_addr().unwrap().to_string();
+        run(engine().args(["load", workload, "--connect", &connect]).args(arguments))
+    }
+
+    /// The load is refused with these words, and nobody has connected.
+    #[track_caller]
+    fn refuses(&self, workload: &str, arguments: &[&str], words: &[&str]) {
+        one_line(&self.load(workload, arguments), 2, words);
+        let accepted = self.0.accept();
+        assert!(accepted.is_err(), "{workload} {arguments:?} was refused after it had connected");
+    }
+}
+
+/// What is no number, or none that a setting could take.
+const NO_NUMBERS: [&str; 9] = ["", " ", "-1", "1e3", "1.5", "x", "0x10", "1_000", "99999999999999999999"];
+
+fn settings(of: &Value) -> &[Value] {
+    of.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Values that a setting does not take, as they are typed.
+fn impossible(setting: &Value) -> Vec<String> {
+    let number = |key: &str| setting[key].as_u64().unwrap();
+    match setting["kind"].as_str().unwrap() {
+        "integer" => {
+            let (minimum, maximum) = (number("minimum"), number("maximum"));
+            let others = [0, 1_000_000_000_000, minimum.saturating_sub(1), maximum.saturating_add(1)];
+            let outside = others.into_iter().filter(|other| !(minimum..=maximum).contains(other));
+            NO_NUMBERS.map(str::to_owned).into_iter().chain(outside.map(|other| other.to_string())).collect()
+        }
+        "boolean" => ["", "maybe", "1", "TRUE"].map(str::to_owned).into(),
+        "choice" => ["", "nosuch", "0"].map(str::to_owned).into(),
+        "text" => {
+            let too_long = "x".repeat(number("longest") as usize + 1);
+            vec![String::new(), "a b".to_owned(), "\u{e9}".to_owned(), too_long]
+        }
+        other => panic!("a test of settings of the kind {other} is missing"),
+    }
+}
+
+/// What an allowed value is, as the message has it.
+fn allowed(setting: &Value) -> Vec<String> {
+    match setting["kind"].as_str().unwrap() {
+        "integer" => vec![format!("a whole number from {} to {}", setting["minimum"], setting["maximum"])],
+        "boolean" => vec!["true or false".to_owned()],
+        "choice" => settings(&setting["choices"]).iter().map(|choice| choice.as_str().unwrap().to_owned()).collect(),
+        _ => vec![format!("1 to {} visible ASCII characters", setting["longest"])],
+    }
+}
+
+#[test]
+fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
+    let (catalogue, listener) = (catalogue(), Untouched::new());
+    let mut tried = BTreeSet::new();
+    let mut try_all = |workload: &str, load: &str, of: &[Value]| {
+        for setting in of {
+            let option = format!("--{}", name(setting).replace('_', "-"));
+            for value in impossible(setting) {
+                let (seen, allowed) = (format!("'{value}'"), allowed(setting));
+                let words: Vec<&str> = [&option, &seen].into_iter().chain(&allowed).map(String::as_str).collect();
+                listener.refuses(workload, &["--load", load, &option, &value], &words);
+            }
+            tried.insert(name(setting).to_owned());
+        }
+    };
+    for load in settings(&catalogue["loads"]) {
+        try_all("bytes", name(load), settings(&load["settings"]));
+    }
+    for workload in settings(&catalogue["workloads"]) {
+        try_all(name(workload), "closed_connections", settings(&workload["client_settings"]));
+    }
+    try_all("bytes", "closed", settings(&catalogue["load_settings"]));
+    for expected in ["clients", "children", "rate", "milliseconds", "bytes", "timeout_milliseconds", "source_addresses"]
+    {
+        assert!(tried.contains(expected), "{expected} is not among {tried:?}");
+    }
+}
+
+#[test]
+fn options_that_are_no_settings_refuse_what_they_cannot_be() {
+    let listener = Untouched::new();
+    for value in ["", "x", "-1", "1e3", "1000000000000", "99999999999999999999"] {
+        listener.refuses("bytes", &[&format!("--cpus={value}")], &["--cpus", value]);
+    }
+    for value in ["", "x", "1e3", "1000000000000"] {
+        listener.refuses("bytes", &[&format!("--parent={value}")], &["--parent", value]);
+    }
+    for value in ["-1", "0", "2147483647"] {
+        listener.refuses("bytes", &[&format!("--parent={value}")], &["--parent", value, "not this process's parent"]);
+    }
+    // A port that is none, or none that can be asked.
+    for (connect, word) in [("127.0.0.1:65536", "HOST:PORT"), ("127.0.0.1:", "HOST:PORT"), ("127.0.0.1:0", "port 0")] {
+        one_line(&run(engine().args(["load", "bytes", "--connect", connect])), 2, &["--connect", connect, word]);
+    }
+}
+
+/// Each value is possible, and together they are not.
+#[test]
+fn what_contradicts_itself_is_refused_with_what_to_change() {
+    let listener = Untouched::new();
+    let refused = |workload: &str, options: &str, words: &[&str]| {
+        listener.refuses(workload, &options.split_whitespace().collect::<Vec<_>>(), words);
+    };
+    let event_loops = ["--load closed_connections", "--load open --milliseconds 10"];
+    for load in event_loops {
+        for (options, words) in [
+            ("--connections per_request --pipeline 2", &["--pipeline 2", "--connections kept"][..]),
+            (
+                "--connections per_request --requests-per-connection 2",
+                &["--requests-per-connection 2", "--connections kept"],
+            ),
+            ("--clients 2 --threads 3", &["--threads 3", "2", "--clients 3"]),
+            (
+                "--connections kept --clients 100000 --pipeline 1024 --source-addresses 254",
+                &["102400000", "--clients", "--pipeline", "1048576"],
+            ),
+            ("--back-end io_uring --receive recv", &["--receive", "--back-end io_uring", "leave one"]),
+        ] {
+            refused("bytes", &format!("{load} {options}"), words);
+        }
+    }
+    refused("bytes", "--load open --milliseconds 0", &["--milliseconds", "1 to 86400000"]);
+    refused("bytes", "--load open --milliseconds 10 --loops 5", &["--loops"]);
+    refused("stream", "--load open --milliseconds 10", &["open load", "a closed load"]);
+    for load in ["closed_threads", "closed_connections"] {
+        refused("bytes", &format!("--load {load} --loops 3 --milliseconds 5"), &["--loops and --milliseconds"]);
+        refused("bytes", &format!("--load {load} --warm-up-milliseconds 5"), &["--warm-up-milliseconds"]);
+    }
+    refused("bytes", "--load closed_connections --ramp-up-milliseconds 5 --back-end nosuch", &["--back-end"]);
+}
+
+/// Whatever a setting allows at the most is either done or refused before the first connection, with what would allow it.
+#[test]
+fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
+    let listener = Untouched::new();
+    let connect = listener.0.local_addr().unwrap().to_string();
+    for load in [
+        "--load closed_threads",
+        "--load closed_connections",
+        "--load closed_connections --back-end io_uring",
+        "--load open --milliseconds 10",
+    ] {
+        let ran = run(engine_with_descriptors(1000)
+            .args(["load", "bytes", "--connect", &connect, "--clients", "5000"])
+            .args(load.split_whitespace()));
+        if ran.errors.contains("cannot be had here") {
+            println!("skipped: {}", ran.errors);
+            continue;
+        }
+        one_line(&ran, 2, &["--clients 5000", "descriptors", "1000", "fewer --clients", "ulimit -Hn"]);
+    }
+    assert!(listener.0.accept().is_err(), "it had connected");
+}

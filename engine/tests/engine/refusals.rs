@@ -1,0 +1,116 @@
+//! What else the command line refuses, and whom it can say that to.
+
+use std::fs::File;
+use std::process::Stdio;
+
+use crate::support::{Ran, Unprivileged, engine, eventually, one_line, run};
+
+/// Runs the engine with arguments that are separated by spaces.
+fn with(arguments: &str) -> Ran {
+    run(engine().args(arguments.split_whitespace()))
+}
+
+#[track_caller]
+fn mistake(arguments: &str, words: &[&str]) {
+    one_line(&with(arguments), 2, words);
+}
+
+/// Where an option is no setting of the command at all, too: what there is, and whose setting it is, if anybody's.
+#[test]
+fn an_option_that_there_is_not_is_refused_with_those_that_there_are() {
+    let load = "load bytes --connect 127.0.0.1:1";
+    for (arguments, words) in [
+        (
+            "serve epoll_offload --threads 0",
+            &["epoll_offload", "no setting --threads, which is one of load --load", "it has --pool", "--backlog"][..],
+        ),
+        (
+            "serve prefork --workload http --path /x",
+            &["prefork with http", "--path, which is one of load http; it has"],
+        ),
+        ("serve prefork --children 3", &["--children, which is one of load --load closed;", "--respawn"]),
+        ("serve iterative --ring 3", &["--ring, which is one of serve prethread_queue;"]),
+        (
+            &format!("{load} --pool 3"),
+            &["closed with bytes", "--pool, which is one of", "serve prefork,", "--children"],
+        ),
+        (&format!("{load} --backlog 3"), &["--backlog, which is one of serve;"]),
+        (&format!("count -- {load} --zzz 3"), &["no setting --zzz; it has"]),
+        ("list --zzz", &["'--zzz'"]),
+        ("serve prefork -x", &["'-x'"]),
+    ] {
+        let ran = with(arguments);
+        one_line(&ran, 2, words);
+        assert!(!ran.errors.contains("as a value"), "{}", ran.errors);
+    }
+}
+
+#[test]
+fn settings_of_which_one_would_go_without_effect_are_refused() {
+    for load in ["closed_threads", "closed_connections"] {
+        let load = format!("load bytes --connect 127.0.0.1:1 --load {load}");
+        mistake(&format!("{load} --loops 3 --milliseconds 100"), &["--loops and --milliseconds", "give one of them"]);
+        mistake(&format!("{load} --warm-up-milliseconds 100"), &["--warm-up-milliseconds", "give --milliseconds too"]);
+        assert_eq!(with(&format!("{load} --loops 1 --milliseconds 0")).status, Some(1), "nobody listens there");
+    }
+}
+
+#[test]
+fn a_folder_without_processes_is_refused() {
+    let empty = std::env::temp_dir().join(format!("thunderherd-no-processes-{}", std::process::id()));
+    std::fs::create_dir_all(empty.join("self")).unwrap();
+    for (proc, why) in
+        [("/nowhere", "No such file"), ("/dev/null", "Not a directory"), (empty.to_str().unwrap(), "no process")]
+    {
+        let command = format!("serve prefork --workload top_processes --listen 127.0.0.1:0 --proc {proc}");
+        mistake(&command, &["--proc", proc, why, "for instance /proc"]);
+    }
+    std::fs::remove_dir_all(empty).unwrap();
+}
+
+/// The reader of a pipe that goes away, as `head` does, is no mistake, and no reason to panic: the exit status is that of
+/// what was done.
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let user = Unprivileged::new().inspect_err(|reason| println!("serve prefork is skipped: {reason}")).ok();
+    let command = |arguments: &str| {
+        let mut command = engine();
+        command.args(arguments.split(' '));
+        command
+    };
+    let mut cases = vec![
+        (command("list --json"), 0),
+        (command("schema"), 0),
+        (command("serve --help"), 0),
+        // Its standard input has ended already, so it stops at once; its lines are for nobody.
+        (command("serve prefork --control --listen 127.0.0.1:0"), 0),
+        (command("load bytes --connect 127.0.0.1:1 --load closed --children 2"), 1),
+        (command("load bytes --connect 127.0.0.1:1 --load closed_threads --show"), 1),
+        (command("load bytes --connect 127.0.0.1:1 --load closed_connections --json"), 1),
+        (command("serve prefrok"), 2),
+        (command("count --count task_clock serve iterative --listen nowhere"), 2),
+    ];
+    if let Some(user) = &user {
+        let mut command = user.command(Some(3));
+        command.args(["serve", "prefork", "--listen", "127.0.0.1:0"]);
+        cases.push((command, 1));
+    }
+    for (mut command, status) in cases {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let errors = writer.try_clone().unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(writer).stderr(errors).spawn().expect("it starts");
+        let ended = eventually("it ends", || child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(status), "{command:?}: {ended}");
+    }
+}
+
+/// Where somebody does read, what cannot be written is a failure.
+#[test]
+fn output_that_cannot_be_written_is_said() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output = engine().arg("schema").stdout(full).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("standard output cannot be written") && errors.contains("No space left"), "{errors}");
+}

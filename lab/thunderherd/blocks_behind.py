@@ -1,0 +1,65 @@
+"""What a chart says under the pointer of the blocks behind a figure: how many there are, and which of them
+have its lowest and its highest value.
+
+Without the run's trials only their number is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from thunderherd.block_order import FiguresOfBlocks, figures_of_blocks
+from thunderherd.figures import ABSENT, BETWEEN, Unit, number
+from thunderherd.metrics import CPU_PER_CONNECTION
+from thunderherd.records import ContenderSummary, Interval, Summary, TrialRecord
+
+__all__ = ["BlocksBehind"]
+
+
+@dataclass(frozen=True)
+class BlocksBehind:
+    """The blocks of a run, to be asked for what is behind a contender's figure."""
+
+    summary: Summary
+    figures: FiguresOfBlocks = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, summary: Summary, trials: Sequence[TrialRecord] = ()) -> BlocksBehind:
+        return cls(summary, figures_of_blocks(summary, trials))
+
+    @property
+    def title(self) -> str:
+        """What they are called: runs, where a study repeats and judges nothing."""
+        return "runs" if self.summary.study.repetitions else "blocks"
+
+    def of_metric(self, contender: ContenderSummary, name: str, unit: Unit, digits: int) -> str:
+        """`11, from 3.21 (block 4) to 3.98 (block 9)`, in the unit in which the figure itself is shown."""
+        values = {
+            block: unit.of(float(value))
+            for block, metrics in self.figures.get(contender.name, {}).items()
+            if (value := metrics.get(name)) is not None
+        }
+        return self._said(contender.blocks, values, digits)
+
+    def of_process_control(self, contender: ContenderSummary, interval: Interval | None, digits: int) -> str:
+        """The same of what a contender took beyond the baseline of the same block."""
+        if interval is None:
+            return ABSENT
+        shown, baseline = self.summary.study.normalise_connections, self.summary.study.baseline or ""
+        usual = self.figures.get(baseline, {})
+        values = {
+            block: (float(own) - float(base)) * shown
+            for block, metrics in self.figures.get(contender.name, {}).items()
+            if (own := metrics.get(CPU_PER_CONNECTION)) is not None
+            and (base := usual.get(block, {}).get(CPU_PER_CONNECTION)) is not None
+        }
+        return self._said(interval.blocks or contender.blocks, values, digits)
+
+    def _said(self, how_many: int, values: Mapping[int, float], digits: int) -> str:
+        if len(values) < 2:
+            return str(how_many)
+        word = self.title.removesuffix("s")
+        ends = (min(values, key=lambda block: values[block]), max(values, key=lambda block: values[block]))
+        low, high = (f"{number(values[block], digits)} ({word} {block})" for block in ends)
+        return f"{how_many}, from {low}{BETWEEN}{high}"
