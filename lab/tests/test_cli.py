@@ -13,95 +13,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from stand_in import CATALOGUE, STAND_IN
 
 import thunderherd
 from thunderherd import cli
 
 ROOT = Path(__file__).resolve().parents[2]
-
-STAND_IN = """#!/bin/sh
-# Stands for the engine: answers `list --json` and `--matrix`, else says how it was called, copies its stdin.
-if [ "$2" = --matrix ]; then echo "what fits what"; exit 0; fi
-if [ "$1" = list ]; then cat "$0.catalogue"; exit 0; fi
-echo "process $$"
-tr '\\0' '\\n' < /proc/$$/cmdline | sed 's/^/argument /'
-grep -E '^Sig(Ign|Blk):' /proc/self/status
-[ "$2" != wait ] || { trap 'echo interrupted; exit 9' INT; echo waiting; while :; do sleep 0.05; done; }
-cat
-exit 7
-"""
-
-POOL = {
-    "name": "pool",
-    "help": "workers",
-    "unit": None,
-    "kind": "integer",
-    "minimum": 1,
-    "maximum": 1024,
-    "default": 15,
-}
-
-BACKLOG = POOL | {"name": "backlog", "help": "places"}
-FORM = {
-    "name": "form",
-    "help": "of the reply",
-    "unit": None,
-    "kind": "choice",
-    "choices": ["short", "long"],
-    "default": "short",
-}
-LIMIT, CHECK = FORM | {"name": "limit"}, FORM | {"name": "check"}
-
-CATALOGUE = {
-    "schema": 4,
-    "version": "0.1.0",
-    "designs": [
-        {
-            "name": "iterative",
-            "summary": "one by one",
-            "source": "UNP 30.2",
-            "waits": "in_the_call",
-            "settings": [],
-        },
-        {
-            "name": "prefork",
-            "summary": "a pool",
-            "source": "UNP 30.6",
-            "waits": "in_the_call",
-            "settings": [POOL],
-        },
-    ],
-    "primitives": [
-        {"name": "send", "summary": "one send", "source": "send(2)", "settings": [], "moves": "out"},
-        {"name": "take", "summary": "one receive", "source": "recv(2)", "settings": [], "moves": "in"},
-    ],
-    "workloads": [
-        {
-            "name": "bytes",
-            "summary": "n bytes",
-            "source": "UNP 30",
-            "service_settings": [FORM, LIMIT],
-            "client_settings": [CHECK, FORM],
-        }
-    ],
-    "loads": [{"name": "closed", "summary": "in turn", "source": "UNP 30.3", "settings": []}],
-    "counters": [
-        {
-            "name": "cycles",
-            "summary": "CPU cycles",
-            "unit": "cycles",
-            "available": False,
-            "reason": "no such event",
-        }
-    ],
-    "limits": [{"name": "call", "summary": "a system call", "figure": "nanoseconds"}],
-    "server_settings": [BACKLOG],
-    "load_settings": [],
-    "holes": [
-        {"primitive": "send", "design": "prefork", "reason": "no time to send"},
-        {"primitive": "take", "workload": "bytes", "end": "service", "reason": "nothing to take"},
-    ],
-}
 
 
 @pytest.fixture(autouse=True)

@@ -34,8 +34,6 @@ STOPPING_SECONDS = 60.0
 
 ROWS = source_rows()
 
-pytestmark = pytest.mark.long
-
 RESULTS = "small"
 RUN_OF_A_STUDY = rf"thunderherd run .* --out {RESULTS}"
 JUDGED_ALONE = ("--set", "limits_milliseconds=0", "--set", "counting_cost.trials=0")

@@ -18,8 +18,6 @@ AS_BEFORE = 0.8
 """Of the words that the page shows below a command, the share that it prints again: the rest are verdicts,
 and notes on the machine."""
 
-pytestmark = pytest.mark.long
-
 
 def test_every_command_prints_what_is_shown(tmp_path: Path) -> None:
     printed = tutorial.run(PAGE, tmp_path)
