@@ -157,7 +157,7 @@ pub const LOOPS: Setting = Setting {
 /// How long the measured window is.
 pub const MILLISECONDS: Setting = Setting {
     name: "milliseconds",
-    help: "Length of the measured window, after which the load ends; 0: when every client has made its loops",
+    help: "Length of the measured window, after which the load ends; 0, where it may be: when every client has made its loops",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 86_400_000, default: 0 },
 };

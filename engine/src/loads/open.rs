@@ -18,11 +18,8 @@ const CLIENTS: Setting =
     Setting { kind: Values::Integer { minimum: 1, maximum: 100_000, default: 64 }, ..load::CLIENTS };
 
 /// It ends by nothing else.
-const MILLISECONDS: Setting = Setting {
-    help: "Length of the measured window, after which the load ends",
-    kind: Values::Integer { minimum: 1, maximum: 86_400_000, default: 5000 },
-    ..load::MILLISECONDS
-};
+const MILLISECONDS: Setting =
+    Setting { kind: Values::Integer { minimum: 1, maximum: 86_400_000, default: 5000 }, ..load::MILLISECONDS };
 
 /// Kept where the protocol allows it: at the rates of an open load, a connection for each request soon takes all local ports.
 const CONNECTIONS: Setting =
