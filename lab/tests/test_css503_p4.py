@@ -316,13 +316,14 @@ def test_another_rate_of_its_link_is_what_its_shares_are_of(use_engine: Path, tm
         pytest.skip("no such lab here")
     some = '[{ name = "15", set = { "load.settings.buffers" = 15, "load.settings.buffer_size" = 100 } }]'
     small = study(
-        "report", "lab.rate=1gbit", "sizes.report.repetitions=1", "load.settings.repetitions=2000",
+        "report", "lab.rate=100mbit", "sizes.report.repetitions=1", "load.settings.repetitions=2000",
         f"sweeps.buffers.values={some}", "bulk.milliseconds=200", "steal_percent=100", "foreign_percent=100",
         "limits_milliseconds=0",
     )  # fmt: skip
     run_study(small, tmp_path / "out", seed=1)
     summary = Summary.model_validate_json((tmp_path / "out" / "summary.json").read_text())
     found = {each.name: {name: of.value for name, of in each.metrics.items()} for each in summary.contenders}
-    assert 0.5 < found["bulk@bulk=131072"][RATE] < 1.05
+    # So slow a link is filled by a busy machine, too.
+    assert 0.05 < found["bulk@bulk=131072"][RATE] < 0.105
     for name, metrics in found.items():
-        assert metrics[OF_RATE] == pytest.approx(metrics[RATE] / 1.0), name
+        assert metrics[OF_RATE] == pytest.approx(metrics[RATE] / 0.1), name
