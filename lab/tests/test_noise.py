@@ -97,6 +97,9 @@ def test_loudness_is_a_multiple_of_what_is_allowed() -> None:
     stolen = made(steal=2.0)
     assert noise.loudness(stolen, LIMITS) == pytest.approx(2.0)
     assert noise.describe(stolen, LIMITS) == "10% of the machine stolen (allowed: 5 %)"
+    little = stolen.model_copy(update={"steal_share": 0.0028})
+    strict = SimpleNamespace(steal_percent=0.05, foreign_percent=15)
+    assert noise.describe(little, strict) == "0.28% of the machine stolen (allowed: 0.05 %)"
     foreign = made(tasks=8.0)
     assert noise.loudness(foreign, LIMITS) == pytest.approx(
         100 * (foreign.foreign_share - foreign.foreign_uncertainty) / 15

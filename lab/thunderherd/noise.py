@@ -135,10 +135,17 @@ def describe(noise: Noise, limits: NoiseLimits) -> str:
     if noise.throttled > 0:
         said.append(f"throttled {noise.throttled} times by its control group")
     if 100 * noise.steal_share > limits.steal_percent:
-        said.append(f"{noise.steal_share:.0%} of the machine stolen (allowed: {limits.steal_percent:g} %)")
+        said.append(
+            f"{_share(noise.steal_share)} of the machine stolen (allowed: {limits.steal_percent:g} %)"
+        )
     if 100 * (noise.foreign_share - noise.foreign_uncertainty) > limits.foreign_percent:
-        said.append(f"{noise.foreign_share:.0%} used by others (allowed: {limits.foreign_percent:g} %)")
+        said.append(f"{_share(noise.foreign_share)} used by others (allowed: {limits.foreign_percent:g} %)")
     return ", ".join(said)
+
+
+def _share(share: float) -> str:
+    """In whole percent; two digits of what is less, which may be too much all the same."""
+    return f"{share:.0%}" if share >= 0.01 else f"{100 * share:.2g}%"
 
 
 def _multiple(percent: float, allowed: float) -> float:
