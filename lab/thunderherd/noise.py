@@ -144,8 +144,8 @@ def describe(noise: Noise, limits: NoiseLimits) -> str:
 
 
 def _share(share: float) -> str:
-    """In whole percent; two digits of what is less, which may be too much all the same."""
-    return f"{share:.0%}" if share >= 0.01 else f"{100 * share:.2g}%"
+    """In percent, to two digits: what is little may be too much all the same."""
+    return f"{share:.0%}" if share >= 0.1 else f"{100 * share:.2g}%"
 
 
 def _multiple(percent: float, allowed: float) -> float:
