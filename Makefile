@@ -81,7 +81,7 @@ test-engine: compiled-tests
 test-thorough: build ## all that can happen to a server's processes, with every workload (`make test` takes two)
 	@$(NOTHING_IGNORED) cargo test --locked $(MANIFEST) --test conformance -- --include-ignored
 
-# pytest rewrites what tests assert, and keeps that: once here, not by every worker at the same time.
+# pytest rewrites what tests assert, and keeps that. CI does it beside other checks, before its workers begin; else each of them does.
 rewritten-tests: test-tools
 	@$(PYTHON) -m pytest --collect-only -qq >/dev/null
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,6 +20,9 @@ AT_ONCE = 2
 
 LONG = ("conformance", "engine", "thunderherd_engine")
 """What takes longest begins, so that at the end nothing is waited for alone. Others follow by their names."""
+
+TELLS_OF_ITSELF = ("conformance",)
+"""Programs whose own main lists what it skips; of others, libtest keeps what a test that passes has said."""
 
 
 class Program(NamedTuple):
@@ -42,8 +46,9 @@ def programs() -> list[Program]:
     for message in map(json.loads, told.stdout.splitlines()):
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
             (kind, *_), name = message["target"]["kind"], message["target"]["name"]
-            words = {"test": f"--test {name}", "bin": f"--bin {name}"}.get(kind, "--lib")
-            found.append((name, Program(words, (message["executable"],))))
+            words = f"--test {name}" if kind == "test" else "--lib"
+            more = () if name in TELLS_OF_ITSELF else ("--show-output",)
+            found.append((name, Program(words, (message["executable"], *more))))
     place = {name: place for place, name in enumerate(LONG)}
     found.sort(key=lambda each: (place.get(each[0], len(LONG)), each[0]))
     return [program for _, program in found]
@@ -62,6 +67,22 @@ def run(program: Program) -> subprocess.CompletedProcess[str]:
     )
 
 
+def told(output: str) -> str:
+    """What a test program printed; of tests that passed only what they skipped, and why."""
+    before, found, after = output.partition("\nsuccesses:\n")
+    if not found:
+        return output
+    end = re.search(r"^(failures:|test result: )", after, re.MULTILINE)
+    passed, rest = (after[: end.start()], after[end.start() :]) if end else (after, "")
+    skipped, name = [], ""
+    for line in passed.splitlines():
+        if heading := re.fullmatch(r"---- (.+) stdout ----", line):
+            name = heading[1]
+        elif "skipped" in line:
+            skipped.append(f"{name}: {line}")
+    return "\n".join([before, *skipped, "", rest])
+
+
 def main() -> int:
     """Runs them all, whatever becomes of the others, and shows what each has printed once it has ended."""
     failed = []
@@ -69,7 +90,7 @@ def main() -> int:
         running = {pool.submit(run, program): program.words for program in programs()}
         for each in as_completed(running):
             done = each.result()
-            print(f"==> cargo test {running[each]}\n{done.stdout.strip()}\n", flush=True)
+            print(f"==> cargo test {running[each]}\n{told(done.stdout).strip()}\n", flush=True)
             if done.returncode:
                 failed.append(running[each])
     if failed:

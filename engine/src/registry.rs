@@ -279,4 +279,14 @@ mod tests {
         }
         assert!(!seen.is_empty());
     }
+
+    #[test]
+    fn a_load_without_a_number_of_requests_ends_by_time() {
+        for load in LOADS.iter().map(|entry| entry.item).filter(|load| load.requests.is_empty()) {
+            let duration = load.duration.expect("it ends by something");
+            let Kind::Integer { minimum, .. } = duration.kind else { panic!("a duration is a number") };
+            let own = load.settings.iter().find(|setting| setting.name == duration.name).expect("it is its own");
+            assert!(matches!(own.kind, Kind::Integer { minimum: 1.., .. }) && minimum > 0, "{own:?}");
+        }
+    }
 }

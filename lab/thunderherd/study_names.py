@@ -18,7 +18,7 @@ DEFAULT_SIZE = "quick"
 def typed(study: str, size: str, overrides: Sequence[str]) -> list[str]:
     """The words that run a study once more, but for a seed and a directory.
 
-    study: what names it, see `asked_for`.
+    study: what names it, see `study.asked_for`.
     """
     chosen = [f"--{size}"] if size in ("quick", "full") else ["--size", size]
     changed = [word for each in overrides for word in ("--set", each)]

@@ -7,7 +7,7 @@
 //!
 //! Whatever happens to it, a server goes on, answers the next request byte by byte, keeps a right tally, loses no
 //! descriptor and no process, and ends with exit status 0 when it is told to: [`Rig::finish`] checks that at the end
-//! of every test.
+//! of every test. The other end is `clients_of::workload::…`: every load asks each workload by every primitive that fits.
 
 #[path = "../support/mod.rs"]
 mod support;
