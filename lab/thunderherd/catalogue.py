@@ -133,6 +133,10 @@ Makes = Literal["process", "thread"]
 """What a design may make anew for every connection."""
 
 
+MOST_WORKERS = ("pool", "maximum_workers")
+"""The settings of designs that say how many workers a server has at the most."""
+
+
 class Design(Runnable):
     """A server design and how it waits for its sockets."""
 
@@ -147,8 +151,8 @@ class Design(Runnable):
 
     @property
     def most_workers(self) -> str | None:
-        """The setting that says how many workers it has at the most; None: it has one."""
-        return next((each.name for each in self.settings if each.name in ("pool", "maximum_workers")), None)
+        """Which of `MOST_WORKERS` it has; None: it has one worker."""
+        return next((each.name for each in self.settings if each.name in MOST_WORKERS), None)
 
     def starved(self, connections: int, settings: Mapping[str, SettingValue]) -> str | None:
         """Why so many connections that are kept have nobody who serves them all; None: they have."""

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from thunderherd import capacity, machine
-from thunderherd.catalogue import Catalogue
+from thunderherd.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.examination import Change, Told
 from thunderherd.study import DEFAULT_SIZE, Contender, Study, bundled_studies, load_sizes
 
@@ -24,8 +24,6 @@ Runs = Literal["wholly", "in part", "not"]
 
 CLIENTS = ("clients", "children")
 """The settings of loads that say how many clients each of its processes has."""
-WORKERS = ("pool", "maximum_workers")
-"""The settings of designs that say how many workers a server has at most."""
 OTHER_TASKS, OTHER_DESCRIPTORS = 16, 64
 """What a trial has beside workers and clients, and a process beside its connections, generously."""
 
@@ -173,7 +171,7 @@ def clients_of(contender: Contender) -> int:
 
 
 def _workers(contender: Contender, catalogue: Catalogue) -> int:
-    pool = [int(contender.settings[key]) for key in WORKERS if key in contender.settings]
+    pool = [int(contender.settings[key]) for key in MOST_WORKERS if key in contender.settings]
     design = catalogue.design(contender.design)
     one_each = design is None or design.waits == "in_the_call"
     return max(pool) if pool else clients_of(contender) if one_each else 1

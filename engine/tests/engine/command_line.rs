@@ -11,17 +11,9 @@ use serde_json::Value;
 use crate::support::client::Client;
 use crate::support::interactive::Interactive;
 use crate::support::server::Server;
-use crate::support::{Ran, Unprivileged, engine, engine_with_descriptors, eventually, one_line, process, run, schema};
-
-/// Runs the engine with arguments that are separated by spaces.
-fn with(arguments: &str) -> Ran {
-    run(engine().args(arguments.split_whitespace()))
-}
-
-#[track_caller]
-fn mistake(arguments: &str, words: &[&str]) {
-    one_line(&with(arguments), 2, words);
-}
+use crate::support::{
+    Ran, Unprivileged, engine, engine_with_descriptors, eventually, mistake, one_line, process, run, schema, with,
+};
 
 #[test]
 fn a_port_in_use_is_named_with_the_way_out() {

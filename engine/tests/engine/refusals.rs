@@ -3,17 +3,7 @@
 use std::fs::File;
 use std::process::Stdio;
 
-use crate::support::{Ran, Unprivileged, engine, eventually, one_line, run};
-
-/// Runs the engine with arguments that are separated by spaces.
-fn with(arguments: &str) -> Ran {
-    run(engine().args(arguments.split_whitespace()))
-}
-
-#[track_caller]
-fn mistake(arguments: &str, words: &[&str]) {
-    one_line(&with(arguments), 2, words);
-}
+use crate::support::{Unprivileged, engine, eventually, mistake, one_line, with};
 
 /// Where an option is no setting of the command at all, too: what there is, and whose setting it is, if anybody's.
 #[test]

@@ -97,6 +97,17 @@ pub fn run(command: &mut Command) -> Ran {
     }
 }
 
+/// Runs the engine with arguments that are separated by spaces.
+pub fn with(arguments: &str) -> Ran {
+    run(engine().args(arguments.split_whitespace()))
+}
+
+/// Arguments that are a mistake: exit status 2, and one line that has all these words.
+#[track_caller]
+pub fn mistake(arguments: &str, words: &[&str]) {
+    one_line(&with(arguments), 2, words);
+}
+
 /// One line with all of these words, no sign of a panic, nothing on standard output, this exit status.
 #[track_caller]
 pub fn one_line(ran: &Ran, status: i32, words: &[&str]) {
