@@ -9,7 +9,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from synthetic_summary import INVALID_BLOCK, REJECTED_BLOCK, summary, trials
 
-from thunderherd.block_order import REJECTED, blocks_seen, trials_seen
+from thunderherd.block_order import NOT_KNOWN, REJECTED, blocks_seen, figures_of_blocks, trials_seen
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.blocks_plot import MOST_TRIALS, about, blocks_chart
 from thunderherd.figures import Unit
@@ -30,7 +30,7 @@ def test_each_trial_is_over_the_median_of_those_that_count() -> None:
 
 def test_behind_a_figure_are_the_blocks_that_count_with_the_lowest_and_the_highest() -> None:
     of, seen = summary(), trials(30)
-    behind, unit = BlocksBehind.of(of, seen), Unit(5000, "s")
+    behind, unit = BlocksBehind(of, figures_of_blocks(of, seen)), Unit(5000, "s")
     costs = {
         name: {
             each.block: each.metrics[CPU_PER_CONNECTION] * 5000
@@ -50,7 +50,7 @@ def test_behind_a_figure_are_the_blocks_that_count_with_the_lowest_and_the_highe
         low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
         ends = f"{values[low]:.3f} (block {low}) to {values[high]:.3f} (block {high})"
         assert text == f"{of.study.blocks}, from {ends}"
-    assert BlocksBehind(of).of_metric(prefork, CPU_PER_CONNECTION, unit, 3) == str(of.study.blocks)
+    assert BlocksBehind(of, NOT_KNOWN).of_metric(prefork, CPU_PER_CONNECTION, unit, 3) == str(of.study.blocks)
 
 
 def test_every_block_has_its_order_and_its_noise() -> None:

@@ -10,13 +10,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 
 from thunderherd.records import Summary, TrialMetrics, TrialRecord
 
-__all__ = ["BlockSeen", "FiguresOfBlocks", "TrialSeen", "blocks_seen", "figures_of_blocks", "trials_seen"]
+__all__ = [
+    "NOT_KNOWN",
+    "BlockSeen",
+    "FiguresOfBlocks",
+    "TrialSeen",
+    "blocks_seen",
+    "figures_of_blocks",
+    "trials_seen",
+]
 
 FiguresOfBlocks = Mapping[str, Mapping[int, TrialMetrics]]
 """By contender and block: the metrics of the trial that counts there."""
+
+NOT_KNOWN: FiguresOfBlocks = MappingProxyType({})
+"""Of a run without its trials."""
 
 COUNTS, KEPT, REJECTED, INCOMPLETE = (
     "counts",

@@ -6,13 +6,13 @@ Without the run's trials only their number is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from thunderherd.block_order import FiguresOfBlocks, figures_of_blocks
+from thunderherd.block_order import FiguresOfBlocks
 from thunderherd.figures import ABSENT, BETWEEN, Unit, number
 from thunderherd.metrics import CPU_PER_CONNECTION
-from thunderherd.records import ContenderSummary, Interval, Summary, TrialRecord
+from thunderherd.records import ContenderSummary, Interval, Summary
 
 __all__ = ["BlocksBehind"]
 
@@ -22,11 +22,7 @@ class BlocksBehind:
     """The blocks of a run, to be asked for what is behind a contender's figure."""
 
     summary: Summary
-    figures: FiguresOfBlocks = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, summary: Summary, trials: Sequence[TrialRecord] = ()) -> BlocksBehind:
-        return cls(summary, figures_of_blocks(summary, trials))
+    figures: FiguresOfBlocks
 
     @property
     def title(self) -> str:

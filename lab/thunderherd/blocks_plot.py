@@ -10,7 +10,7 @@ from typing import Any
 
 from thunderherd.axes import FIGURES, decade_ticks
 from thunderherd.block_order import COUNTS, KEPT, TrialSeen
-from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, shapes_of
+from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import number, printable
 from thunderherd.records import Summary
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
@@ -55,9 +55,8 @@ def blocks_chart(
     measured = {each.contender for each in trials}
     bases = list(dict.fromkeys(each.base for each in summary.contenders if each.name in measured))
     rows = _rows(trials, base_of) if len(trials) <= MOST_TRIALS else _medians(trials, base_of)
-    names = [printable(base) for base in bases]
     width = NARROW if narrow else WIDE
-    legend = {"title": None, "orient": "top", "columns": 1 if narrow else 5, "labelLimit": 220}
+    apart = told_apart(bases, colours, columns=1 if narrow else 5, labelLimit=220)
     blocks = [each.block for each in trials]
     x = field(
         "at:Q",
@@ -79,10 +78,8 @@ def blocks_chart(
             rows,
             x=x,
             y=y,
-            color=field(
-                "name:N", scale={"domain": names, "range": [colours[base] for base in bases]}, legend=legend
-            ),
-            shape=field("name:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend),
+            color=apart.colour,
+            shape=apart.shape,
             tooltip=[
                 field("contender:N"),
                 field("block:N"),

@@ -6,14 +6,15 @@ percentiles and of the blocks need the run's trials; all others are of its summa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
-from thunderherd.block_order import trials_seen
-from thunderherd.blocks_behind import BlocksBehind
+from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
 from thunderherd.figures import main_of, shows_process_control, words_of
-from thunderherd.latency_curves import LatencyCurve, latency_curves
+from thunderherd.latency_curves import latency_curves
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.papers import papers_of
 from thunderherd.rate_plot import over_rate, rate_chart
@@ -35,6 +36,11 @@ Colours = Mapping[str, str] | None
 """Of contenders, by base; None: those of the run alone (`drawing.colours_of`)."""
 
 
+class Draw(Protocol):
+    def __call__(self, *, narrow: bool = False) -> Chart:
+        """As Vega-Lite has it, with its data. `narrow`: for a telephone."""
+
+
 @dataclass(frozen=True)
 class NamedChart:
     """A chart, which is drawn when it is asked for."""
@@ -45,31 +51,26 @@ class NamedChart:
     about: str
     note: str
     """What is to be known about its source's figures; empty where nothing is."""
-    draw: Callable[[bool], Chart]
-    """True: for a telephone."""
+    specification: Draw
     table: Matrix | None = None
     """The same figures as a table, where no other one has them."""
-
-    def specification(self, *, narrow: bool = False) -> Chart:
-        """As Vega-Lite has it, with its data."""
-        return self.draw(narrow)
 
 
 def all_charts(
     summary: Summary, trials: Sequence[TrialRecord] = (), colours: Colours = None
 ) -> list[NamedChart]:
     """Those of the main table, those of each sweep, then what the trials themselves tell."""
-    behind = BlocksBehind.of(summary, trials)
+    blocks = figures_of_blocks(summary, trials)
     return [
-        *main_charts(summary, colours, behind),
-        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep, colours, behind)),
+        *main_charts(summary, colours, blocks),
+        *(chart for sweep in summary.sweeps for chart in sweep_charts(summary, sweep, colours, blocks)),
         *latency_charts(summary, trials, colours),
         *block_charts(summary, trials, colours),
     ]
 
 
 def main_charts(
-    summary: Summary, colours: Colours = None, behind: BlocksBehind | None = None
+    summary: Summary, colours: Colours = None, blocks: FiguresOfBlocks = NOT_KNOWN
 ) -> Iterator[NamedChart]:
     """Of the main table, and what all sweeps over a rate come to together."""
     if shows_process_control(summary) and any(
@@ -82,9 +83,7 @@ def main_charts(
             "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
             "Outlined: a control, the same design with other settings.",
             "",
-            lambda narrow: plots.process_control_chart(
-                summary, narrow=narrow, colours=colours, behind=behind
-            ),
+            partial(plots.process_control_chart, summary, colours=colours, blocks=blocks),
         )
     if any(each.worker_connections for each in main_of(summary)):
         about = (
@@ -98,7 +97,7 @@ def main_charts(
             "How evenly the workers of a pool were used",
             about,
             _note_on_workers(summary),
-            lambda narrow: plots.clients_per_worker_chart(summary, narrow=narrow, colours=colours),
+            partial(plots.clients_per_worker_chart, summary, colours=colours),
             _workers_matrix(summary),
         )
     if over_rate(summary):
@@ -108,12 +107,12 @@ def main_charts(
             "Every design at the rates at which it was asked. A figure is missing where its server did not "
             "keep up, or the load failed to measure it.",
             "",
-            lambda narrow: rate_chart(summary, narrow=narrow, colours=colours, behind=behind),
+            partial(rate_chart, summary, colours=colours, blocks=blocks),
         )
 
 
 def sweep_charts(
-    summary: Summary, sweep: SweepSummary, colours: Colours = None, behind: BlocksBehind | None = None
+    summary: Summary, sweep: SweepSummary, colours: Colours = None, blocks: FiguresOfBlocks = NOT_KNOWN
 ) -> Iterator[NamedChart]:
     """Of a sweep: where two change places, if that was asked for, then its metrics, that of its verdicts
     first."""
@@ -123,7 +122,7 @@ def sweep_charts(
             "Where they change places",
             crossover_plot.about(summary, sweep),
             "",
-            lambda narrow: crossover_plot.crossover_chart(summary, sweep, narrow=narrow, colours=colours),
+            partial(crossover_plot.crossover_chart, summary, sweep, colours=colours),
         )
     for place, metric in enumerate(drawable_metrics(summary, sweep)):
         yield NamedChart(
@@ -131,14 +130,8 @@ def sweep_charts(
             words_of(metric),
             _about_missing(sweep, metric),
             "",
-            _of_metric(summary, sweep, metric, colours, behind),
+            partial(sweep_chart, summary, sweep, metric, colours=colours, blocks=blocks),
         )
-
-
-def _of_metric(
-    summary: Summary, sweep: SweepSummary, metric: str, colours: Colours, behind: BlocksBehind | None
-) -> Callable[[bool], Chart]:
-    return lambda narrow: sweep_chart(summary, sweep, metric, narrow=narrow, colours=colours, behind=behind)
 
 
 def latency_charts(
@@ -155,15 +148,9 @@ def latency_charts(
                 "All requests of the trials that count, put together: how long the given share of them took "
                 "at most. The tables' percentiles are of each trial by itself, with an interval over trials.",
                 "",
-                _of_latency(summary, curves, sweep, colours),
+                partial(latency_plot.latency_chart, summary, curves, sweep, colours=colours),
                 latency_plot.latency_matrix(summary, curves, sweep),
             )
-
-
-def _of_latency(
-    summary: Summary, curves: Mapping[str, LatencyCurve], sweep: SweepSummary | None, colours: Colours
-) -> Callable[[bool], Chart]:
-    return lambda narrow: latency_plot.latency_chart(summary, curves, sweep, narrow=narrow, colours=colours)
 
 
 def block_charts(
@@ -177,7 +164,7 @@ def block_charts(
             "Order and drift of the blocks",
             blocks_plot.about(seen),
             "",
-            lambda narrow: blocks_plot.blocks_chart(summary, seen, narrow=narrow, colours=colours),
+            partial(blocks_plot.blocks_chart, summary, seen, colours=colours),
         )
 
 

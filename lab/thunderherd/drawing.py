@@ -11,11 +11,13 @@ is always named beside its mark, and has a shape of its own in a chart of lines.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Any, NamedTuple
 
+from thunderherd.figures import printable
 from thunderherd.records import Summary
-from thunderherd.vega_lite import SCHEMA, Chart, named_data
+from thunderherd.vega_lite import SCHEMA, Chart, field, named_data
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
 """Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""
@@ -47,6 +49,9 @@ SHAPES = (
 )
 """Of the marks of contenders that follow on each other: the colour alone tells nobody apart."""
 
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
+"""Of their lines, in a chart that has no marks."""
+
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
@@ -74,9 +79,29 @@ def colours_of(*summaries: Summary) -> dict[str, str]:
     return colours
 
 
-def shapes_of(names: Sequence[str]) -> list[str]:
-    """The shapes of these contenders' marks, again from the first where there are more of them."""
-    return [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+class ToldApart(NamedTuple):
+    """By which channels a reader tells contenders apart, all in one legend."""
+
+    names: list[str]
+    colour: Chart
+    shape: Chart
+    dash: Chart
+
+
+def told_apart(
+    bases: Sequence[str], colours: Mapping[str, str], *, by: str = "name:N", **legend: Any
+) -> ToldApart:
+    """These contenders' colours, the shapes of their points and the dashes of their lines, both again from
+    the first where there are more contenders. `by`: the field that has their names. `legend`: what is said of
+    it beside its place."""
+    names = [printable(base) for base in bases]
+
+    def shown_as(values: Sequence[Any]) -> Chart:
+        scale = {"domain": names, "range": [value for _, value in zip(names, cycle(values), strict=False)]}
+        return field(by, scale=scale, legend={"title": None, "orient": "top", **legend})
+
+    own = [colours[base] for base in bases]
+    return ToldApart(names, colour=shown_as(own), shape=shown_as(SHAPES), dash=shown_as(DASHES))
 
 
 def heading(title: str, below: Sequence[str], width: int) -> Chart:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from thunderherd import chart_files
-from thunderherd.drawing import INK, WIDE, dressed, heading, shapes_of
+from thunderherd.drawing import INK, WIDE, dressed, heading, told_apart
 from thunderherd.figures import printable
 from thunderherd.knee_form import KneeSummary
 from thunderherd.knee_words import goal_in_words, rate_in_words
@@ -39,21 +39,15 @@ def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
         scale={"type": "log", "domain": [min(rates), max(rates)], "nice": False},
     )
     y = field("latency:Q", title="ms", scale={"type": "log"})
-    names, legend = [printable(each.name) for each in summary.designs], {"title": None, "orient": "top"}
-    colour = field(
-        "design:N",
-        scale={"domain": names, "range": [colours[each.name] for each in summary.designs]},
-        legend=legend,
-    )
-    shape = field("design:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
-    base: Chart = {"x": x, "color": colour}
+    apart = told_apart([each.name for each in summary.designs], colours, by="design:N")
+    base: Chart = {"x": x, "color": apart.colour}
     goal = [{"latency": summary.goal_seconds * 1e3}]
     low = field("low:Q", title="ms")
     layers = [
         layer(mark("rule", color=INK, strokeDash=[5, 4]), goal, y=y),
         layer(mark("rule", strokeWidth=1.6, opacity=0.6), rows, **base, y=low, y2="high"),
         layer(mark("line", strokeWidth=1.4), rows, **base, y=y),
-        layer(mark("point", filled=True, size=50, opacity=1), rows, **base, y=y, shape=shape),
+        layer(mark("point", filled=True, size=50, opacity=1), rows, **base, y=y, shape=apart.shape),
     ]
     known = [
         {"design": printable(each.name), "rate": each.rate, "text": rate_in_words(each.rate)}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thunderherd.axes import FIGURES, decade_ticks
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import Unit, decimals, number, printable, unit_of
 from thunderherd.latency_curves import LatencyCurve
 from thunderherd.matrices import Cell, Matrix
@@ -26,9 +26,6 @@ PANEL, PANEL_HEIGHT, COLUMNS, MOST_PANELS = 240, 190, 3, 9
 
 TOLD = {0.5: "50 %", 0.9: "90 %", 0.99: "99 %", 0.999: "99.9 %", 0.9999: "99.99 %", 0.99999: "99.999 %"}
 """The shares that have a mark on the axis, and those of the table."""
-
-DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1], [1, 3])
-"""Of lines that follow on each other: the colour alone tells nobody apart."""
 
 
 def latency_chart(
@@ -45,12 +42,7 @@ def latency_chart(
     bases = list(dict.fromkeys(each.base for each in shown))
     unit = _unit(curves[each.name] for each in shown)
     rows = [row for each in shown for row in _rows(each, curves[each.name], unit)]
-    names = [printable(base) for base in bases]
-    scale = {"domain": names, "range": [colours[base] for base in bases]}
-    legend = {"title": None, "orient": "top", "columns": 1 if narrow else 5, "labelLimit": 220}
-    dashes = {"domain": names, "range": [DASHES[place % len(DASHES)] for place in range(len(names))]}
-    colour = field("name:N", scale=scale, legend=legend)
-    dash = field("name:N", scale=dashes, legend=legend)
+    apart = told_apart(bases, colours, columns=1 if narrow else 5, labelLimit=220)
     points = _panels(sweep, shown)
     width = NARROW if narrow else PANEL if len(points) > 1 else WIDE
     height = PANEL_HEIGHT if narrow or len(points) > 1 else HEIGHT
@@ -58,7 +50,7 @@ def latency_chart(
     for point in points:
         mine = [row for row in rows if sweep is None or row["point"] == point]
         x, y = _axes(rows, unit, width)
-        shared: Chart = {"x": x, "y": y, "color": colour, "strokeDash": dash}
+        shared: Chart = {"x": x, "y": y, "color": apart.colour, "strokeDash": apart.dash}
         line = layer(mark("line", strokeWidth=1.8), **shared, description="name:N", detail="name:N")
         hover = layer(mark("point", size=40, opacity=0, filled=True), **shared, tooltip=_tooltip())
         title = f"latency of requests ({unit.name})"

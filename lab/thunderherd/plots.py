@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from thunderherd.axes import FIGURES
+from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed
 from thunderherd.figures import main_of, number, places, printable, span
@@ -36,13 +37,13 @@ def process_control_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-    behind: BlocksBehind | None = None,
+    blocks: FiguresOfBlocks = NOT_KNOWN,
 ) -> Chart:
     """CPU for process control: this machine with its intervals, beside the paper's figures.
 
     The paper's seconds come from another machine, hence two panels with a scale of their own each. Where one
     contender dwarfs the others, a second row of panels shows the rest enlarged. `narrow`: one panel below the
-    other, for a telephone. `behind`: the run's blocks; if not given, it is said how many there are.
+    other, for a telephone. `blocks`: the figures of each; if not given, it is said how many there are.
     """
     shown = [each for each in main_of(summary) if each.name != summary.study.baseline]
     papers = {each.base: each for each in papers_of(summary, None, PROCESS_CONTROL)}
@@ -57,7 +58,7 @@ def process_control_chart(
         marks=notes_by_mark(summary).marks,
         per=f"{summary.study.normalise_connections:,}",
         narrow=narrow,
-        behind=behind or BlocksBehind(summary),
+        behind=BlocksBehind(summary, blocks),
     )
     panels = [row.panels(drawing) for row in rows]
     pairs = [

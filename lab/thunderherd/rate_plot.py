@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from thunderherd.axes import FIGURES
+from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, shapes_of
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import BETWEEN, number, printable, words_of
 from thunderherd.matrices import at_points, digits_for, shown_of, unit_for
 from thunderherd.open_loop import is_latency
@@ -32,11 +33,11 @@ def rate_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-    behind: BlocksBehind | None = None,
+    blocks: FiguresOfBlocks = NOT_KNOWN,
 ) -> Chart:
     """Both axes logarithmic; a design has no mark at a rate of which it has no figure. `colours`: of
-    contenders, by base; those of the run alone if not given. `behind`: the run's blocks; if not given, it is
-    said how many there are."""
+    contenders, by base; those of the run alone if not given. `blocks`: the figures of each; if not
+    given, it is said how many there are."""
     sweeps = over_rate(summary)
     metric, label = sweeps[0].metric, sweeps[0].x_label
     found = {
@@ -48,7 +49,7 @@ def rate_chart(
         if (shown := shown_of(summary, contender, metric)) is not None
     }
     figures = {key: each for key, (_, each) in found.items()}
-    behind = behind or BlocksBehind(summary)
+    behind = BlocksBehind(summary, blocks)
     unit = unit_for(summary, metric, figures.values())
     digits = digits_for([unit.of(each.value) for each in figures.values()], metric)
     # A logarithm has no zero: where a deviation reaches below it, the line is left out to that side.
@@ -68,16 +69,11 @@ def rate_chart(
         for (base, rate), (contender, each) in found.items()
     ]  # fmt: skip
     bases = list(dict.fromkeys(base for base, _ in figures))
-    colours = colours or colours_of(summary)
+    apart = told_apart(bases, colours or colours_of(summary))
     x = field(
         "rate:Q", title=label, scale={"type": "log", "nice": False}, axis={"format": FIGURES, "tickCount": 8}
     )
     y = field("value:Q", title=unit.name, scale={"type": "log"}, axis={"format": FIGURES})
-    names, legend = [printable(base) for base in bases], {"title": None, "orient": "top"}
-    colour = field(
-        "name:N", scale={"domain": names, "range": [colours[base] for base in bases]}, legend=legend
-    )
-    shape = field("name:N", scale={"domain": names, "range": shapes_of(names)}, legend=legend)
     tooltip = [
         field("name:N", title="contender"),
         field("rate:Q", title=label, format=FIGURES),
@@ -85,14 +81,14 @@ def rate_chart(
         field("interval:N", title="interval"),
         field("blocks:N", title=behind.title),
     ]
-    base: Chart = {"x": x, "color": colour}
+    base: Chart = {"x": x, "color": apart.colour}
     low = field("low:Q", title=unit.name)
     told: Chart = {"description": "spoken:N", "tooltip": tooltip}
     point = mark("point", filled=True, size=50, opacity=1)
     layers = [
         layer(mark("rule", strokeWidth=1.6, opacity=0.6), **base, y=low, y2="high"),
         layer(mark("line", strokeWidth=1.4), **base, y=y),
-        layer(point, **base, y=y, shape=shape, **told),
+        layer(point, **base, y=y, shape=apart.shape, **told),
     ]
     width = NARROW if narrow else WIDE
     is_mean = any(each.is_mean for each in figures.values())

@@ -26,7 +26,7 @@ from thunderherd import (
 )
 from thunderherd.answer import answer
 from thunderherd.at_a_glance import machine_in_short, weighty
-from thunderherd.blocks_behind import BlocksBehind
+from thunderherd.block_order import FiguresOfBlocks, figures_of_blocks
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.chart_files import vega_lite_version
 from thunderherd.charts import (
@@ -82,9 +82,9 @@ class Run:
 def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
     """The names that the template of a run uses. `prefix` begins what names its parts in the page."""
     summary, directory = run.summary, run.directory
-    behind = BlocksBehind.of(summary, run.trials)
-    main = [_chart(each, prefix) for each in main_charts(summary, colours, behind)]
-    sweeps = [_sweep(summary, sweep, colours, prefix, behind) for sweep in summary.sweeps]
+    figures = figures_of_blocks(summary, run.trials)
+    main = [_chart(each, prefix) for each in main_charts(summary, colours, figures)]
+    sweeps = [_sweep(summary, sweep, colours, prefix, figures) for sweep in summary.sweeps]
     latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
     blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
     view = {
@@ -198,14 +198,14 @@ class _Sweep:
 
 
 def _sweep(
-    summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], prefix: str, behind: BlocksBehind
+    summary: Summary, sweep: SweepSummary, colours: Mapping[str, str], prefix: str, blocks: FiguresOfBlocks
 ) -> _Sweep:
     missing = [name for name in matrices.metrics_of(sweep) if name not in drawable_metrics(summary, sweep)]
     return _Sweep(
         name=sweep.name,
         title=printable(sweep.title),
         about=_about(summary, sweep) + _not_drawn(sweep, missing),
-        charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours, behind)],
+        charts=[_chart(each, prefix) for each in sweep_charts(summary, sweep, colours, blocks)],
         crossover=[printable(each) for each in sentences(summary, sweep)],
         matrices=matrices.sweep_matrices(summary, sweep, between=BETWEEN),
         slopes=slope_matrix(summary, sweep, between=BETWEEN),

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
+from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, shapes_of
+from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
 from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
@@ -45,7 +46,7 @@ def sweep_chart(
     *,
     narrow: bool = False,
     colours: Mapping[str, str] | None = None,
-    behind: BlocksBehind | None = None,
+    blocks: FiguresOfBlocks = NOT_KNOWN,
 ) -> Chart:
     """One metric of a sweep over its points.
 
@@ -59,13 +60,13 @@ def sweep_chart(
         For a telephone: panels one below the other.
     colours
         Of contenders, by base; those of this run alone if not given.
-    behind
-        The run's blocks; if not given, no more is said of them than how many there are.
+    blocks
+        The figures of each; if not given, no more is said of them than how many there are.
     """
     name = name or sweep.metric
     is_first = name == sweep.metric
     drawn = sweep.substitutes.get(name, name)
-    behind = behind or BlocksBehind(summary)
+    behind = BlocksBehind(summary, blocks)
     ours = _ours(summary, sweep, drawn, behind)
     small = not is_first
     size = _Size(NARROW if narrow else SMALL if small else WIDE, SMALL_HEIGHT if small or narrow else HEIGHT)
@@ -252,27 +253,16 @@ class _Drawing:
         self.sweep, self.size, self.decades, self.blocks = sweep, size, decades, blocks
         self.numbers = [point.number for point in sweep.points if point.number is not None]
         self.is_named = len(self.numbers) < len(sweep.points)
-        names = [printable(base) for base in bases]
-        columns = max(1, across // (LEGEND_WIDTH + int(6.5 * max((len(name) for name in names), default=1))))
-        legend = {
-            "title": None,
-            "orient": "top",
-            "columns": columns,
-            "symbolSize": 70,
-            "symbolOpacity": 1,
-            "labelLimit": size.width,
-        }
-        self.colour = field(
-            "name:N",
-            scale={"domain": names, "range": [colours[base] for base in bases]},
-            legend=legend,
+        longest = max((len(printable(base)) for base in bases), default=1)
+        self.apart = told_apart(
+            bases,
+            colours,
+            columns=max(1, across // (LEGEND_WIDTH + int(6.5 * longest))),
+            symbolSize=70,
+            symbolOpacity=1,
+            labelLimit=size.width,
         )
-        self.shape = field(
-            "name:N",
-            scale={"domain": names, "range": shapes_of(names)},
-            legend=legend,
-        )
-        self.names, self.places = names, {base: place for place, base in enumerate(bases)}
+        self.places = {base: place for place, base in enumerate(bases)}
         self.axis = NumberAxis(self.numbers or [0.0], sweep.axis, size.width, len(bases))
 
     def panel(self, rows: Rows, y_title: str, title: str, remarks: Sequence[str]) -> Chart:
@@ -280,10 +270,10 @@ class _Drawing:
         y = self._y(rows)
         for row in rows if not self.is_named else ():
             row["beside"] = self.axis.beside(row["x"], self.places[row["base"]])
-        base: Chart = {"x": self._x(), "y": y, "color": self.colour}
+        base: Chart = {"x": self._x(), "y": y, "color": self.apart.colour}
         if self.is_named:
-            scale = {"paddingOuter": 0.8, "domain": self.names}
-            base["xOffset"] = field("name:N", sort=self.names, scale=scale)
+            names = self.apart.names
+            base["xOffset"] = field("name:N", sort=names, scale={"paddingOuter": 0.8, "domain": names})
         tooltip = [
             field("name:N", title="contender"),
             field("place:N", title="measured on"),
@@ -292,7 +282,7 @@ class _Drawing:
             field("interval:N", title="interval"),
         ]
         own, book, run = (f"datum.whose === '{whose}'" for whose in (HERE, PAPER, RUN))
-        told = {**base, "shape": self.shape, "description": "spoken:N", "tooltip": tooltip}
+        told = {**base, "shape": self.apart.shape, "description": "spoken:N", "tooltip": tooltip}
         ours = {**told, "tooltip": [*tooltip, field("blocks:N", title=self.blocks)]}
         layers: list[Chart] = []
         # Without rows a layer would have no extent, and Vega would say so.
