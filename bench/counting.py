@@ -37,7 +37,7 @@ from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.samples import hodges_lehmann
-from thunderherd.study import bundled_studies
+from thunderherd.study_names import bundled_studies
 
 WORKLOAD = "bytes"
 NOTHING = "nothing at all"

@@ -10,7 +10,8 @@ from thunderherd.agreements import Agreement, SettingValue
 from thunderherd.catalogue import by_name, defaults
 from thunderherd.engine import catalogue
 from thunderherd.errors import UserError
-from thunderherd.study import bundled_studies, load_study
+from thunderherd.study import load_study
+from thunderherd.study_names import bundled_studies
 
 Values = dict[str, SettingValue]
 

@@ -11,7 +11,7 @@ import counting
 from common import Figures
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import catalogue
-from thunderherd.study import bundled_studies
+from thunderherd.study_names import bundled_studies
 
 
 def given(*words: str) -> argparse.Namespace:

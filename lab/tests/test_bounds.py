@@ -25,7 +25,8 @@ from thunderherd.records import ContenderSummary, Interval
 from thunderherd.report import render
 from thunderherd.results import load
 from thunderherd.runner import run_study
-from thunderherd.study import Study, bundled_studies, load_study
+from thunderherd.study import Study, load_study
+from thunderherd.study_names import bundled_studies
 from thunderherd.tables import print_study
 
 

@@ -25,7 +25,8 @@ from thunderherd.progress import PlainProgress
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
-from thunderherd.study import Contender, Study, bundled_studies, load_study
+from thunderherd.study import Contender, Study, load_study
+from thunderherd.study_names import bundled_studies
 from thunderherd.tables import print_study
 from thunderherd.where_counted import elsewhere, why_lines
 from thunderherd.why_view import why_view

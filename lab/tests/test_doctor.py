@@ -28,7 +28,8 @@ from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import kernel_features
 from thunderherd.profile_form import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
-from thunderherd.study import Study, bundled_studies, load_sizes
+from thunderherd.study import Study, load_sizes
+from thunderherd.study_names import bundled_studies
 
 jsonschema: Any = importlib.import_module("jsonschema")
 

@@ -32,7 +32,8 @@ from thunderherd.results_folder import write_folder
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.selection import ATTEMPTS, Block, blocks_of
 from thunderherd.sites import sites_of
-from thunderherd.study import Contender, Study, asked_for, typed
+from thunderherd.study import Contender, Study, asked_for
+from thunderherd.study_names import typed
 from thunderherd.trial import ProfileFiles, run_trial
 from thunderherd.trials_apart import TrialsApart
 

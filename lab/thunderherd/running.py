@@ -51,7 +51,8 @@ def run_and_show(
     """
     from thunderherd.engine import catalogue
     from thunderherd.lab_option import as_overrides, read, typed_as
-    from thunderherd.study import DEFAULT_SIZE, load_study
+    from thunderherd.study import load_study
+    from thunderherd.study_names import DEFAULT_SIZE
 
     overrides = [*as_overrides(read(lab)), *overrides]
     if resume and out is not None and (out / "run.json").exists():

@@ -18,7 +18,8 @@ from pydantic import Field
 from thunderherd import capacity, machine
 from thunderherd.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.examination import Change, Told
-from thunderherd.study import DEFAULT_SIZE, Contender, Study, bundled_studies, load_sizes
+from thunderherd.study import Contender, Study, load_sizes
+from thunderherd.study_names import DEFAULT_SIZE, bundled_studies
 
 Runs = Literal["wholly", "in part", "not"]
 

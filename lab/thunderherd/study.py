@@ -16,13 +16,12 @@ from types import MappingProxyType
 from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study_file import Problems, TomlFile, unknown
-from thunderherd.study_names import DEFAULT_SIZE, bundled_studies, find_study, typed
+from thunderherd.study_names import bundled_studies, find_study
 from thunderherd.study_resolved import Comparison, Contender, Lab, LoadPlan, Look, Study, Sweep
 from thunderherd.study_resolver import Resolver
 from thunderherd.study_shape import shaped
 
 __all__ = [
-    "DEFAULT_SIZE",
     "Comparison",
     "Contender",
     "Lab",
@@ -31,10 +30,8 @@ __all__ = [
     "Study",
     "Sweep",
     "asked_for",
-    "bundled_studies",
     "load_sizes",
     "load_study",
-    "typed",
 ]
 
 
@@ -60,7 +57,7 @@ def load_study(
     name_or_path
         The name of a bundled study, or the path of a .toml file.
     size
-        One of the sizes that the study declares; `DEFAULT_SIZE` where the user named none.
+        One of the sizes that the study declares; `study_names.DEFAULT_SIZE` where the user named none.
     overrides
         `key=value` texts, as given to --set; later ones win.
     catalogue
