@@ -49,8 +49,8 @@ PLACES = (
     "Places: those that the verdicts leave open, from behind all that are shown to be better to before all "
     "that are shown to be worse. Sharing one does not make equal."
 )
-BY_MEANS = "In the order of the means: runs are repeated, and nothing is judged."
-BY_ESTIMATE = "In the order of the estimates: not all of them were compared with each other."
+BY_MEANS = "Ranks: by the means alone; runs are repeated, and nothing is judged."
+BY_ESTIMATE = "Ranks: by the estimates alone; not all of them were compared with each other."
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Places:
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """Each contender with its places, whose are best at the first point first."""
     is_judged: bool
-    """Whether these are places; else they are the order of means."""
+    """Whether these are places; else they are ranks by the means."""
     left_out: int
     """Points that there are besides."""
 
@@ -89,7 +89,7 @@ class Answer:
     """Of the ranking's figures; empty without a main table."""
     ranking: tuple[Ranked, ...]
     is_judged: bool
-    """Whether the ranking has places; else it has the order of the estimates."""
+    """Whether the ranking has places; else it has ranks by the estimates."""
     about: str
     """What the places mean."""
     over: Places | None = None
@@ -370,7 +370,7 @@ def _group(
 
 
 def sweep_places(summary: Summary, sweep: SweepSummary) -> Places | None:
-    """The places that the verdicts leave open at each point; of repeated runs the order of their means. None
+    """The places that the verdicts leave open at each point; of repeated runs the ranks by their means. None
     where fewer than two contenders have figures at any point."""
     contenders, sign = at_points(summary, sweep), -1 if sweep.better == "more" else 1
     columns: dict[str, dict[str, str]] = {}

@@ -52,12 +52,12 @@ def _ranking(found: Answer) -> str:
     if found.over:
         heads = ["contender", *found.over.points]
         texts = [[name, *places] for name, places in found.over.rows[:MOST_RANKED]]
-        what = "Places" if found.over.is_judged else "Order of the means"
+        what = "Places" if found.over.is_judged else "Ranks by the means"
         return f"{what} over {markdown_text(found.over.corner)}:\n\n{markdown_grid(Grid.of(heads, texts))}"
     if not found.ranking:
         return ""
     rows = [[each.place, each.name, each.value, each.span] for each in found.ranking]
-    heads = ["place" if found.is_judged else "order", "contender", found.heading, "interval"]
+    heads = ["place" if found.is_judged else "rank", "contender", found.heading, "interval"]
     left = len(rows) - MOST_RANKED
     more = f"\n\nand {count(left, 'contender')} more" if left > 0 else ""
     return markdown_grid(Grid.of(heads, rows[:MOST_RANKED], 2)) + more
