@@ -32,7 +32,7 @@ from thunderherd.labs import unfit
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric
-from thunderherd.study_file import KeyPath, Problems, TomlFile, check_shape, show, unknown
+from thunderherd.study_file import KeyPath, Problems, TomlFile, formed, show, unknown
 from thunderherd.study_form import keys_of
 from thunderherd.study_scale import cpus_in_words
 
@@ -183,9 +183,10 @@ def load_source(study: Study) -> Source:
         return Source()
     file = TomlFile(study.claims_path)
     problems = Problems(file)
-    if check_shape(ClaimsForm, file.data, problems):
+    form, _ = formed(ClaimsForm, file.data, problems)
+    if form is None:
         problems.raise_any()
-    form = ClaimsForm.model_validate(file.data)
+        raise AssertionError("unreachable: there was a problem")
     if form.study != study.name:
         problems.add(
             ("study",), f"study = {show(form.study)}, but study {show(study.name)} at {study.path} names it"

@@ -205,13 +205,6 @@ _IN_WORDS = {
 }
 
 
-def check_shape(
-    model: type[BaseModel], data: Mapping[str, Any], problems: Problems, place: KeyPath | None = None
-) -> list[KeyPath]:
-    """Holds data against a model as `formed` does, and returns the keys that are wrong."""
-    return formed(model, data, problems, place)[1]
-
-
 def formed(
     model: type[Form], data: Mapping[str, Any], problems: Problems, place: KeyPath | None = None
 ) -> tuple[Form | None, list[KeyPath]]:

@@ -20,7 +20,7 @@ from thunderherd.study_configurations import (
     way_of,
     workload_of,
 )
-from thunderherd.study_file import KeyPath, Problems, assign, check_shape, show, unknown
+from thunderherd.study_file import KeyPath, Problems, assign, formed, show, unknown
 from thunderherd.study_form import (
     ChangesTable,
     ContenderTable,
@@ -118,7 +118,7 @@ def _check_values(sweep: SweepTable, here: KeyPath, problems: Problems) -> bool:
     for index, value in enumerate(sweep.values):
         key = (*here, "values", index)
         if isinstance(value, dict):
-            check_shape(ValueTable, value, problems, key)
+            formed(ValueTable, value, problems, key)
         elif not sweep.keys:
             problems.add(
                 key, f"values: what is {show(value)} the value of? Give key, {SUCH_AS}; or write tables"
@@ -193,7 +193,7 @@ def _check_changes(form: StudyForm, index: int, catalogue: Catalogue, problems: 
         if change.path in sound if change.required else _check_key(change.path, change.place, problems):
             data: dict[str, Any] = {}
             assign(data, change.path, change.value)
-            check_shape(ChangesTable, data, problems, change.place)
+            formed(ChangesTable, data, problems, change.place)
             if (
                 change.path[0] == "settings"
                 and not change.required
