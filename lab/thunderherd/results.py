@@ -62,6 +62,7 @@ __all__ = [
     "Summary",
     "TrialRecord",
     "default_directory",
+    "is_begun",
     "load",
 ]
 
@@ -118,7 +119,7 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, info: RunInfo) -> Self:
         """A new directory, or an empty one. Raises `UserError` where something is there already."""
-        if (path / RUN).exists():
+        if is_begun(path):
             raise UserError(
                 f"{path} already holds a run; add --resume to go on with it, "
                 "or choose another directory with --out"
@@ -279,9 +280,14 @@ def load(path: str | Path) -> Results:
     return Results(directory, info, trials, summary)
 
 
+def is_begun(path: Path) -> bool:
+    """Whether a run has begun in that directory, which can be gone on with."""
+    return (path / RUN).exists()
+
+
 def read_run(path: Path) -> RunInfo:
     """What a run is, without its trials and its summary. Raises `UserError` where there is none."""
-    if not (path / RUN).exists():
+    if not is_begun(path):
         what = "no such directory" if not path.exists() else f"it has no {RUN}"
         # Where `thunderherd crossover` wrote, the run of each stage has a directory of its own.
         inside = sorted(found.parent for found in path.glob(f"*/{RUN}"))

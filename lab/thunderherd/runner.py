@@ -27,7 +27,7 @@ from thunderherd.limits_measured import limits_of_lines, measured_lines
 from thunderherd.noted_cells import write_noted_cells
 from thunderherd.profiling import profile_run, profiled
 from thunderherd.records import Summary, TrialRecord
-from thunderherd.results import Results, RunDirectory, RunInfo, default_directory, write_text
+from thunderherd.results import Results, RunDirectory, RunInfo, default_directory, is_begun, write_text
 from thunderherd.results_folder import write_folder
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.selection import ATTEMPTS, Block, blocks_of
@@ -90,7 +90,7 @@ def _open(
     """The directory of a new run, or of the one to go on with."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     here = {**machine.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
-    if resume and (path / "run.json").exists():
+    if resume and is_begun(path):
         run = RunDirectory.resume(path)
         try:
             check_same(run.info, study, seed, here)

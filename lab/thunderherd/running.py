@@ -55,13 +55,14 @@ def run_and_show(
     from thunderherd.study_names import DEFAULT_SIZE
 
     overrides = [*as_overrides(read(lab)), *overrides]
-    if resume and out is not None and (out / "run.json").exists():
-        from thunderherd.results import read_run
+    if resume and out is not None:
+        from thunderherd.results import is_begun, read_run
 
-        # Not its summary: one of an older version is written anew in the end.
-        begun = read_run(out)
-        size = size or begun.study.get("size")
-        overrides = overrides or begun.overrides
+        if is_begun(out):
+            # Not its summary: one of an older version is written anew in the end.
+            begun = read_run(out)
+            size = size or begun.study.get("size")
+            overrides = overrides or begun.overrides
     resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue(), typed_as(lab))
     if profile and not resolved.profiling.trials:
         overrides = [*overrides, "profiling.trials=1"]

@@ -60,12 +60,12 @@ class Stages:
 
     def stage(self, name: str, text: str, seed: int | None) -> Summary:
         """The summary of a stage, which is run as far as it has not been run yet."""
-        from thunderherd.results import write_text
+        from thunderherd.results import is_begun, write_text
         from thunderherd.runner import run_study
         from thunderherd.study import load_study
 
         file, run = self.directory / f"{name}.toml", self.directory / name
-        begun = (run / "run.json").exists()
+        begun = is_begun(run)
         if begun:
             self._check_same_words(file, run, text)
         else:
