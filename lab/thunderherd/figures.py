@@ -71,11 +71,14 @@ def unit_of(name: str, connections: int, values: Iterable[float], counters: Mapp
     if plain == SHARE:
         return Unit(100, "%")
     if plain == "s":
-        largest = max((abs(value) for value in values), default=1.0)
-        for below, factor, unit in SMALL_SECONDS:
-            if 0 < largest < below:
-                return Unit(factor, unit)
+        return unit_of_seconds(max((abs(value) for value in values), default=1.0))
     return Unit(1, plain)
+
+
+def unit_of_seconds(largest: float) -> Unit:
+    """The largest unit of time of which these seconds are one at least."""
+    found = (Unit(factor, unit) for below, factor, unit in SMALL_SECONDS if 0 < largest < below)
+    return next(found, Unit(1, "s"))
 
 
 def seconds_per(connections: int) -> str:

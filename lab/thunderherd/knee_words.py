@@ -7,19 +7,17 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from thunderherd.figures import count, percent
+from thunderherd.figures import count, percent, unit_of_seconds
 from thunderherd.knee_form import DesignKnee, KneePair, KneeSummary
 from thunderherd.metrics import METRICS
 
 __all__ = ["goal_in_words", "print_knees", "sentences"]
 
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-
 
 def seconds_in_words(seconds: float) -> str:
     """`2 ms`, `1.85 ms`: three digits in the largest unit of which there is one."""
-    size, name = next(((size, name) for size, name in UNITS if seconds >= size), UNITS[-1])
-    return f"{seconds / size:.3g} {name}"
+    unit = unit_of_seconds(seconds)
+    return f"{unit.of(seconds):.3g} {unit.name}"
 
 
 def goal_in_words(summary: KneeSummary) -> str:
