@@ -83,7 +83,7 @@ test-thorough: build ## all that can happen to a server's processes, with every 
 
 # pytest rewrites what tests assert, and keeps that. CI does it beside other checks, before its workers begin; else each of them does.
 rewritten-tests: test-tools
-	@$(PYTHON) -m pytest --collect-only -qq >/dev/null
+	@told=$$($(PYTHON) -m pytest --collect-only -qq 2>&1) || { echo "$$told" >&2; exit 1; }
 
 # Twice as many workers as a small machine has CPUs: a third of the tests' time is waiting.
 test-lab: test-tools
