@@ -19,7 +19,8 @@ AT_ONCE = 2
 """Test programs at the same time, each of which has threads of its own: more would only wait for CPUs."""
 
 LONG = ("conformance", "engine", "thunderherd_engine")
-"""What takes longest begins, so that at the end nothing is waited for alone. Others follow by their names."""
+"""What takes longest begins, so that at the end nothing is waited for alone. A program that is not named here
+is run as well, behind these, in the order of the names."""
 
 TELLS_OF_ITSELF = ("conformance",)
 """Programs whose own main lists what it skips; of others, libtest keeps what a test that passes has said."""
@@ -33,7 +34,8 @@ class Program(NamedTuple):
 
 
 def programs() -> list[Program]:
-    """All of them, compiled. Raises CalledProcessError where that fails; what the compiler says is shown."""
+    """All of them, compiled. Raises CalledProcessError where that fails; what the compiler says is shown.
+    Exits where a name above is of none of them."""
     told = subprocess.run(
         [*CARGO, "--no-run", "--message-format=json-render-diagnostics"],
         cwd=ENGINE,
@@ -49,6 +51,9 @@ def programs() -> list[Program]:
             words = f"--test {name}" if kind == "test" else "--lib"
             more = () if name in TELLS_OF_ITSELF else ("--show-output",)
             found.append((name, Program(words, (message["executable"], *more))))
+    names = {name for name, _ in found}
+    if lost := {*LONG, *TELLS_OF_ITSELF} - names:
+        sys.exit(f"engine_tests.py names {', '.join(sorted(lost))}; there are {', '.join(sorted(names))}")
     place = {name: place for place, name in enumerate(LONG)}
     found.sort(key=lambda each: (place.get(each[0], len(LONG)), each[0]))
     return [program for _, program in found]
