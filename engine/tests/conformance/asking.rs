@@ -5,8 +5,8 @@
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-use crate::support::asking::{ask, by_schedule, completions_are_complete, list};
-use crate::support::both_ends::{name, number};
+use crate::support::asking::{ask, by_schedule, completions_are_complete};
+use crate::support::lines::{items, name, number};
 use crate::support::server::Server;
 use crate::support::{engine, one_line, protocol, run};
 
@@ -21,7 +21,7 @@ pub fn trials(catalogue: &Value) -> Vec<Trial> {
             Ok(())
         })
     };
-    list(catalogue, "workloads").iter().filter(known).map(of).collect()
+    items(catalogue, "workloads").iter().filter(known).map(of).collect()
 }
 
 fn option(primitive: &Value) -> &'static str {
@@ -41,10 +41,10 @@ fn ask_with_every_primitive_that_fits(catalogue: &Value, workload: &Value) {
     let brief = protocol::of(name(workload)).brief;
     let mut server = Server::start("epoll", name(workload), brief.server);
     let (mut asked, mut refused) = (0, 0);
-    for load in list(catalogue, "loads") {
-        for primitive in list(catalogue, "primitives") {
+    for load in items(catalogue, "loads") {
+        for primitive in items(catalogue, "primitives") {
             let by = [option(primitive), name(primitive)];
-            if let Some(reason) = hole(list(catalogue, "holes"), primitive, load, workload) {
+            if let Some(reason) = hole(items(catalogue, "holes"), primitive, load, workload) {
                 let connect = ["--connect", "127.0.0.1:1", "--load", name(load)];
                 let ran = run(engine().args(["load", name(workload)]).args(connect).args(by));
                 one_line(&ran, 2, &[reason, "list --matrix"]);

@@ -2,11 +2,11 @@
 
 use libtest_mimic::{Completion, Failed};
 use nix::sys::signal::Signal;
-use serde_json::Value;
 
 use crate::faults;
 use crate::rig::{Case, Listed, Rig, Workers};
 use crate::support::client::Client;
+use crate::support::lines::resource_limits;
 use crate::support::server::Server;
 use crate::support::{Unprivileged, engine_with_descriptors, eventually, process};
 
@@ -86,10 +86,6 @@ fn wait_until_nothing_changes(server: &mut Server) {
         last = connections;
         times > 30
     });
-}
-
-fn resource_limits(snapshot: &Value) -> u64 {
-    snapshot["tally"]["errors"]["resource_limit"].as_u64().unwrap_or(0)
 }
 
 /// A limit on the user's processes and threads, and more clients than it allows. A design that needs none for a client

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::both_ends::{command, connect, designs, list, load, number, serve};
+use crate::support::both_ends::{command, connect, load, serve};
 use crate::support::client::Client;
+use crate::support::lines::{designs, list, number};
 use crate::support::server::Server;
 use crate::support::{ENGINE, run};
 

@@ -11,7 +11,7 @@ use hdrhistogram::serialization::Deserializer;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::both_ends::number;
+use crate::support::lines::number;
 use crate::support::server::Server;
 use crate::support::{ENGINE, PATIENCE, Ran, Unprivileged, engine, engine_with_descriptors, eventually, process, run};
 

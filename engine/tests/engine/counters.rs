@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::gated::Gated;
+use crate::support::lines::number_of;
 use crate::support::server::Server;
 use crate::support::{ENGINE, Ran, Unprivileged, engine, eventually, process, run, schema};
 
@@ -55,13 +56,8 @@ fn load(port: u16, children: u32, loops: u32, counters: &str) -> Value {
 }
 
 #[track_caller]
-fn number(line: &Value, name: &str) -> u64 {
-    line[name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {line}"))
-}
-
-#[track_caller]
 fn sum(line: &Value, names: [&str; 2]) -> u64 {
-    names.iter().map(|name| number(line, name)).sum()
+    names.iter().map(|name| number_of(line, name)).sum()
 }
 
 /// Another figure of the same events, which may have begun somewhat earlier, and ended somewhat later.
@@ -87,7 +83,7 @@ fn of_a_window_and_of_the_whole_life_of_a_server() {
         server.snapshot_when("all are closed", |snapshot| snapshot["tally"]["closed"] == 600);
         server.sleeps();
         let after = server.snapshot();
-        let window = |name| number(&after["counters"], name) - number(&before["counters"], name);
+        let window = |name| number_of(&after["counters"], name) - number_of(&before["counters"], name);
         let from_proc = window("voluntary_switches") + window("involuntary_switches");
         assert_eq!(result["unavailable"], json!({}), "{result}");
         // A preempted teardown is a switch, too: on a busy machine an end has more than the last.
@@ -105,7 +101,7 @@ fn of_a_window_and_of_the_whole_life_of_a_server() {
         for name in SWITCHES {
             assert_eq!(summary["counters"][name], summary[name], "{design}: {name} in {summary}");
         }
-        let counted = |name| number(&summary["counters"], name);
+        let counted = |name| number_of(&summary["counters"], name);
         at_most_below("switches of the life", counted("context_switches"), sum(summary, SWITCHES), room + 100);
         let faults = sum(summary, ["minor_faults", "major_faults"]);
         at_most_below("faults of the life", counted("page_faults"), faults, 100);
@@ -123,7 +119,7 @@ fn what_is_counted_of_a_load_lies_in_the_time_that_it_tells() {
     }
     let mut server = Server::start("prefork", "bytes", &["--pool", "2", "--count", "task_clock"]);
     let before = server.snapshot();
-    assert!(number(&before, "read_ns") >= number(&before, "monotonic_ns"), "{before}");
+    assert!(number_of(&before, "read_ns") >= number_of(&before, "monotonic_ns"), "{before}");
     let usable = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let cpu = (0..CpuSet::count()).find(|&cpu| usable.is_set(cpu).unwrap()).unwrap().to_string();
     let connect = format!("127.0.0.1:{}", server.port);
@@ -132,10 +128,10 @@ fn what_is_counted_of_a_load_lies_in_the_time_that_it_tells() {
         let ran = run(engine().args(words).args(["--loops", "20", "--count", "task_clock"]));
         assert_eq!(ran.status, Some(0), "{ran:?}");
         let line: Value = serde_json::from_str(&ran.output).unwrap();
-        let (from, to) = (number(&line, "counted_from_ns"), number(&line, "counted_to_ns"));
-        let (began, ended) = (number(&line, "started_monotonic_ns"), number(&line, "ended_monotonic_ns"));
+        let (from, to) = (number_of(&line, "counted_from_ns"), number_of(&line, "counted_to_ns"));
+        let (began, ended) = (number_of(&line, "started_monotonic_ns"), number_of(&line, "ended_monotonic_ns"));
         assert!(from <= began && began < ended && ended <= to, "{line}");
-        assert!(number(&line["counters"], "task_clock") <= to - from, "{line}");
+        assert!(number_of(&line["counters"], "task_clock") <= to - from, "{line}");
     }
     server.stop().is_good();
 }
@@ -150,19 +146,19 @@ fn of_threads_that_end() {
         let clients: Vec<_> = (0..20).map(|_| Client::connect(server.port)).collect();
         eventually("every client has a thread", || (process::thread_states(server.first).len() == 21).then_some(()));
         server.sleeps();
-        let with_threads = number(&server.snapshot()["counters"], "voluntary_switches");
+        let with_threads = number_of(&server.snapshot()["counters"], "voluntary_switches");
         assert!(with_threads >= last + 20, "round {round}: {with_threads} after {last}, and 20 threads sleep");
         drop(clients);
         server.snapshot_when("all are closed", |snapshot| snapshot["tally"]["closed"] == 20 * round);
         eventually("the threads have ended", || (process::thread_states(server.first).len() == 1).then_some(()));
-        let without = number(&server.snapshot()["counters"], "voluntary_switches");
+        let without = number_of(&server.snapshot()["counters"], "voluntary_switches");
         assert!(without >= with_threads, "round {round}: {without} after {with_threads}");
         last = without;
     }
     let ending = server.stop();
     let summary = ending.summary();
     assert_eq!(summary["counters"]["voluntary_switches"], summary["voluntary_switches"], "{summary}");
-    assert!(number(summary, "voluntary_switches") >= last);
+    assert!(number_of(summary, "voluntary_switches") >= last);
 }
 
 /// Workers that are reaped by the supervisor, since their parent was killed, are counted as well.
@@ -177,7 +173,7 @@ fn of_a_server_whose_first_process_was_killed() {
     for name in SWITCHES {
         assert_eq!(summary["counters"][name], summary[name], "{name} in {summary}");
     }
-    assert!(number(summary, "voluntary_switches") > 0, "{summary}");
+    assert!(number_of(summary, "voluntary_switches") > 0, "{summary}");
 }
 
 #[test]
@@ -186,9 +182,9 @@ fn of_a_load_with_its_children() {
     let server = Server::start("prefork", "bytes", &[]);
     let result = load(server.port, 4, 150, &counters);
     assert_eq!(result["unavailable"], json!({}), "{result}");
-    let counted = |name| number(&result["counters"], name);
+    let counted = |name| number_of(&result["counters"], name);
     for name in SWITCHES {
-        assert!(counted(name).abs_diff(number(&result, name)) <= 3, "{name} in {result}");
+        assert!(counted(name).abs_diff(number_of(&result, name)) <= 3, "{name} in {result}");
     }
     at_most_below("switches", counted("context_switches"), sum(&result, SWITCHES) + 3, 50);
     let faults = sum(&result, ["minor_faults", "major_faults"]);
@@ -216,12 +212,12 @@ fn of_a_server_from_exec_to_exit_with_its_protocol() {
     let schema: Value = serde_json::from_str(&run(engine().arg("schema")).output).unwrap();
     let mut counted = serve_counted("fork_per_client");
     let ready = counted.line("ready");
-    let port = number(&ready, "port") as u16;
-    assert_ne!(number(&ready, "supervisor_pid") as i32, counted.id());
+    let port = number_of(&ready, "port") as u16;
+    assert_ne!(number_of(&ready, "supervisor_pid") as i32, counted.id());
     load(port, 2, 50, "voluntary_switches");
     counted.input.as_mut().unwrap().write_all(b"snapshot\n").unwrap();
     // The last ones may not have been counted yet.
-    assert!(number(&counted.line("snapshot")["tally"], "connections") > 0);
+    assert!(number_of(&counted.line("snapshot")["tally"], "connections") > 0);
     counted.input = None;
     let summary = counted.line("summary");
     assert_eq!(summary["tally"]["requests"], 100, "{summary}");
@@ -231,9 +227,9 @@ fn of_a_server_from_exec_to_exit_with_its_protocol() {
     assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
     // The supervisor is in it, too.
     for name in ["user_ns", "system_ns", "voluntary_switches", "minor_faults"] {
-        assert!(number(&life, name) >= number(&summary, name), "{name} in {life} and in {summary}");
+        assert!(number_of(&life, name) >= number_of(&summary, name), "{name} in {life} and in {summary}");
     }
-    assert!(number(&life, "elapsed_ns") > 0, "{life}");
+    assert!(number_of(&life, "elapsed_ns") > 0, "{life}");
 }
 
 #[test]
@@ -276,7 +272,7 @@ fn a_command_that_was_killed_is_counted_to_its_end() {
     let counted = serve_counted("prefork");
     let ready = counted.line("ready");
     let family = process::family(counted.id());
-    process::signal(number(&ready, "supervisor_pid") as i32, Signal::SIGKILL);
+    process::signal(number_of(&ready, "supervisor_pid") as i32, Signal::SIGKILL);
     let (life, status) = counted.end("life");
     assert_eq!((status, &life["status"]), (Some(137), &json!(137)), "128 and SIGKILL: {life}");
     assert_eq!(life["counters"]["voluntary_switches"], life["voluntary_switches"], "{life}");
@@ -291,7 +287,7 @@ fn the_past_of_a_launcher_is_not_counted() {
     let past = run(Command::new("sh").args(["-c", script, ENGINE, "count"]).args(load));
     let alone = run(engine().arg("count").args(load));
     let life = |ran: &Ran| -> Value { serde_json::from_str(ran.output.lines().last().unwrap()).unwrap() };
-    let faults = [&past, &alone].map(|ran| number(&life(ran), "minor_faults"));
+    let faults = [&past, &alone].map(|ran| number_of(&life(ran), "minor_faults"));
     assert!(faults[0].abs_diff(faults[1]) < 200, "each of 200 programs had dozens of faults: {faults:?}");
     assert_eq!([past.status, alone.status], [Some(1); 2], "{past:?}");
 }
@@ -333,7 +329,7 @@ fn as_perf_stat_counts() {
         let line = ran.errors.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{event}: {ran:?}"));
         line.split(',').next().unwrap().parse().unwrap_or_else(|error| panic!("{error}: {line}"))
     };
-    let counted = |name: &str| number(&life["counters"], name) as f64;
+    let counted = |name: &str| number_of(&life["counters"], name) as f64;
     println!("perf stat: {}\ncount: {life}", ran.errors.trim());
     // Milliseconds in perf's output.
     let clock = counted("task_clock") / 1e6;
@@ -467,7 +463,7 @@ fn events_of_the_processor_are_counted_or_refused_with_the_reason() {
         if entry["available"] == true && result["unavailable"].get(name).is_none() {
             let counted = [&snapshot["counters"], &summary["counters"], &result["counters"]];
             // A cache may be large enough for all loads of so short a life.
-            assert!(counted.iter().all(|line| number(line, name) > 0 || name.contains("miss")), "{name}: {summary}");
+            assert!(counted.iter().all(|line| number_of(line, name) > 0 || name.contains("miss")), "{name}: {summary}");
             continue;
         }
         for (line, reason) in [

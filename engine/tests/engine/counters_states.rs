@@ -5,13 +5,14 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::client::Client;
+use crate::support::lines::number_of;
 use crate::support::namespaces::{Namespaces, refusal};
 use crate::support::server::Server;
 use crate::support::{engine, eventually, run};
 
 #[track_caller]
-fn number(line: &Value, name: &str) -> u64 {
-    line["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {line}"))
+fn counted(line: &Value, name: &str) -> u64 {
+    number_of(&line["counters"], name)
 }
 
 fn clients(port: u16, count: usize) -> Vec<Client> {
@@ -24,13 +25,16 @@ fn connections_are_counted_while_they_live() {
     assert_eq!(server.ready["counters"]["tcp_info"], Value::Null, "{}", server.ready);
     let living = clients(server.port, 20);
     let snapshot = server.snapshot_when("all are accepted", |snapshot| snapshot["tally"]["connections"] == 20);
-    assert_eq!(number(&snapshot, "tcp_info.connections"), 20, "{snapshot}");
-    assert!(number(&snapshot, "tcp_info.congestion_window") > 0 && number(&snapshot, "tcp_info.rtt") > 0, "{snapshot}");
-    assert_eq!(number(&snapshot, "tcp_info.retransmits"), 0, "nothing is lost on this machine: {snapshot}");
+    assert_eq!(counted(&snapshot, "tcp_info.connections"), 20, "{snapshot}");
+    assert!(
+        counted(&snapshot, "tcp_info.congestion_window") > 0 && counted(&snapshot, "tcp_info.rtt") > 0,
+        "{snapshot}"
+    );
+    assert_eq!(counted(&snapshot, "tcp_info.retransmits"), 0, "nothing is lost on this machine: {snapshot}");
     assert_eq!(snapshot["unavailable"], serde_json::json!({}), "{snapshot}");
     drop(living);
     let snapshot = server.snapshot_when("all are closed", |snapshot| snapshot["tally"]["closed"] == 20);
-    assert_eq!(number(&snapshot, "tcp_info.connections"), 0, "{snapshot}");
+    assert_eq!(counted(&snapshot, "tcp_info.connections"), 0, "{snapshot}");
     for name in ["rtt", "congestion_window", "delivery_rate", "retransmits"] {
         let name = format!("tcp_info.{name}");
         assert_eq!(
@@ -57,13 +61,13 @@ fn a_load_that_ends_by_time_tells_of_its_connections() {
     };
     let timed = ["--load", "closed_connections", "--clients", "16", "--connections", "kept", "--milliseconds", "300"];
     let result = load(&timed);
-    assert_eq!(number(&result, "tcp_info.connections"), 16, "{result}");
-    assert!(number(&result, "tcp_info.delivery_rate") > 0 && number(&result, "tcp_info.rtt") > 0, "{result}");
+    assert_eq!(counted(&result, "tcp_info.connections"), 16, "{result}");
+    assert!(counted(&result, "tcp_info.delivery_rate") > 0 && counted(&result, "tcp_info.rtt") > 0, "{result}");
     assert_eq!(result["unavailable"], serde_json::json!({}), "{result}");
     let result = load(&["--children", "2", "--loops", "3"]);
     let why = result["unavailable"]["tcp_info.rtt"].as_str().unwrap_or_default();
     assert!(why.contains("a load that ends by count has closed its own"), "{result}");
-    assert_eq!(number(&result, "tcp_info.connections"), 0, "{result}");
+    assert_eq!(counted(&result, "tcp_info.connections"), 0, "{result}");
     assert_eq!(result["counters"].get("tcp_info.rtt"), Some(&Value::Null), "{result}");
 }
 
@@ -106,7 +110,7 @@ fn in_namespaces_what_is_lost_is_counted() {
     assert!(retransmits <= all, "{retransmits} of {all}");
     let ran = load.join().unwrap();
     let result: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();
-    assert_eq!(number(&result, "tcp_info.connections"), 8, "{result}");
+    assert_eq!(counted(&result, "tcp_info.connections"), 8, "{result}");
 }
 
 /// A thread for every client holds at least its kernel stack and its socket for each.
@@ -118,15 +122,15 @@ fn memory_grows_with_connections_or_says_why_it_is_not_known() {
         return println!("skipped: {reason}");
     }
     server.settle();
-    let before = number(&server.snapshot(), "memory");
+    let before = counted(&server.snapshot(), "memory");
     let living = clients(server.port, 300);
     let snapshot = server.snapshot_when("all are accepted", |snapshot| snapshot["tally"]["connections"] == 300);
-    let each = (number(&snapshot, "memory") - before) / 300;
+    let each = (counted(&snapshot, "memory") - before) / 300;
     println!("{each} bytes a connection: {snapshot}");
     // A stack of 16 KiB in the kernel, a page of one outside, a socket: and not a hundred times that.
     assert!((16 << 10..1 << 20).contains(&each), "{each} bytes a connection: {snapshot}");
-    assert!(number(&snapshot, "memory.peak") >= number(&snapshot, "memory"), "{snapshot}");
-    assert!(number(&snapshot, "memory.kernel") > 300 * (16 << 10), "{snapshot}");
+    assert!(counted(&snapshot, "memory.peak") >= counted(&snapshot, "memory"), "{snapshot}");
+    assert!(counted(&snapshot, "memory.kernel") > 300 * (16 << 10), "{snapshot}");
     drop(living);
     let first = server.first;
     let group = std::fs::read_to_string(format!("/proc/{first}/cgroup")).unwrap();

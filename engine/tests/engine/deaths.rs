@@ -7,8 +7,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::both_ends::{list, name};
 use crate::support::client::Client;
+use crate::support::lines::{list, name};
 use crate::support::server::Server;
 use crate::support::{ENGINE, engine, eventually, eventually_within, process, protocol};
 

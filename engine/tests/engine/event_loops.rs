@@ -4,28 +4,17 @@
 use std::process::Command;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::client::Client;
+use crate::support::lines::{number_of, resource_limits};
 use crate::support::protocol::bytes;
 use crate::support::server::Server;
-use crate::support::{ENGINE, engine, process, run};
-
-/// Allows this test program as many descriptors as may be; says how many.
-fn raise_descriptor_limit() -> u64 {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-    hard
-}
+use crate::support::{ENGINE, engine, process, raise_descriptor_limit, run};
 
 fn count(snapshot: &Value, name: &str) -> u64 {
-    snapshot["tally"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {snapshot}"))
-}
-
-fn resource_limits(snapshot: &Value) -> u64 {
-    snapshot["tally"]["errors"]["resource_limit"].as_u64().unwrap_or(0)
+    number_of(&snapshot["tally"], name)
 }
 
 /// Descriptors from 1,024 on do not fit into a set: those connections are closed and tallied, all others are served, and

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::both_ends::{agree, command, connect, designs, load, serve};
+use crate::support::both_ends::{agree, command, connect, load, serve};
 use crate::support::client::Client;
+use crate::support::lines::designs;
 use crate::support::server::Server;
 use crate::support::{protocol, run};
 

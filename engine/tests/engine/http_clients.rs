@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use crate::support::both_ends::designs;
+use crate::support::lines::designs;
 use crate::support::protocol::bytes;
 use crate::support::server::Server;
 use crate::support::{Ran, run};

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::support::both_ends::name;
+use crate::support::lines::name;
 use crate::support::{Ran, catalogue, engine, engine_with_descriptors, one_line, run};
 
 /// A listener that nobody is to reach.

@@ -6,15 +6,14 @@ use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
 use socket2::Socket;
 
-use crate::support::both_ends::list;
 use crate::support::client::Client;
+use crate::support::lines::list;
 use crate::support::protocol::{Exchange, bytes};
 use crate::support::server::Server;
-use crate::support::{engine_with_descriptors, process};
+use crate::support::{engine_with_descriptors, process, raise_descriptor_limit};
 
 const DESIGNS: &[&str] = &["io_uring", "tokio", "tokio --runtime multi_thread", "tokio --work blocking_pool"];
 
@@ -48,8 +47,7 @@ fn event_designs() -> Vec<String> {
 
 /// Allows this program so many connections, and as many more to the tests beside; or says that it may not have them.
 fn may_have_connections(number: usize) -> bool {
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let hard = raise_descriptor_limit();
     let may = hard >= 2 * number as u64;
     if !may {
         println!("skipped: a process may have no more than {hard} descriptors");

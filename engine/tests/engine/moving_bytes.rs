@@ -7,9 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::asking::{ask, completes, completions_are_complete, list};
-use crate::support::both_ends::{name, number};
+use crate::support::asking::{ask, completes, completions_are_complete};
 use crate::support::client::Client;
+use crate::support::lines::{items, name, number};
 use crate::support::server::Server;
 use crate::support::{
     PATIENCE, Unprivileged, catalogue, engine, eventually, one_line, process, protocol, run, seccomp,
@@ -17,14 +17,14 @@ use crate::support::{
 
 /// What is listed of a load.
 fn load<'a>(catalogue: &'a Value, wanted: &str) -> &'a Value {
-    list(catalogue, "loads").iter().find(|load| name(load) == wanted).unwrap_or_else(|| panic!("no load {wanted}"))
+    items(catalogue, "loads").iter().find(|load| name(load) == wanted).unwrap_or_else(|| panic!("no load {wanted}"))
 }
 
 #[test]
 fn a_large_reply_is_received_by_every_primitive() {
     let catalogue = catalogue();
     let server = Server::start("epoll", "bytes", &["--limit", "10000000", "--primitive", "splice"]);
-    for primitive in list(&catalogue, "primitives").iter().filter(|primitive| primitive["moves"] == "in") {
+    for primitive in items(&catalogue, "primitives").iter().filter(|primitive| primitive["moves"] == "in") {
         if primitive["available"] != true {
             println!("{} is left out: {}", name(primitive), primitive["reason"]);
             continue;
@@ -48,7 +48,7 @@ fn a_large_reply_is_received_by_every_primitive() {
 #[test]
 fn completions_are_counted_of_processes_that_end() {
     let catalogue = catalogue();
-    for primitive in list(&catalogue, "primitives").iter().filter(completes) {
+    for primitive in items(&catalogue, "primitives").iter().filter(completes) {
         if primitive["available"] != true {
             println!("{} is left out: {}", name(primitive), primitive["reason"]);
             continue;
@@ -77,7 +77,7 @@ fn with_locked_memory(user: &Unprivileged, bytes: u32) -> Command {
 #[test]
 fn whoever_may_pin_no_memory_copies() {
     let catalogue = catalogue();
-    for primitive in list(&catalogue, "primitives").iter().filter(completes) {
+    for primitive in items(&catalogue, "primitives").iter().filter(completes) {
         // Users have limits, not processes, so each test has a user of its own.
         let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
         if primitive["available"] != true {
@@ -167,7 +167,7 @@ fn asks_and_reads_nothing(port: u16) -> TcpStream {
 #[test]
 fn connections_that_linger_keep_nobody_waiting_and_leave_nothing() {
     let catalogue = catalogue();
-    for primitive in list(&catalogue, "primitives").iter().filter(completes) {
+    for primitive in items(&catalogue, "primitives").iter().filter(completes) {
         if primitive["available"] != true {
             println!("{} is left out: {}", name(primitive), primitive["reason"]);
             continue;
@@ -216,27 +216,27 @@ fn the_matrix_says_of_every_pair_whether_it_fits_and_why_not() {
     assert!(matrix.lines().all(|line| line.len() <= 100), "{matrix}");
     let catalogue = catalogue();
     let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let list = |kind: &str| catalogue[kind].as_array().unwrap().clone();
-    let holes = list("holes");
+    let listed = |kind: &str| items(&catalogue, kind);
+    let holes = listed("holes");
     let reason = |cell: &str| {
         let number = cell.split(['(', ')']).nth(1).unwrap_or_else(|| panic!("no number in {cell}"));
         let text = matrix.split(&format!("\n({number}) ")).nth(1).expect("a reason for every number");
         text.split("\n(").next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let ways = ["in_the_call", "for_readiness", "for_completion"];
-    for entry in [list("designs"), list("loads")].concat() {
+    for entry in [listed("designs"), listed("loads")].concat() {
         let way = name(&entry["waits"]).replace('_', " ");
         let of_way = matrix.split(&format!("\n{way:16}")).nth(1).unwrap().split("\nfor ").next().unwrap();
         let named = format!(" {}", name(&entry["name"]));
         assert!(format!(" {of_way}").contains(&named), "{way}: {named} is not in {of_way}");
     }
-    for primitive in list("primitives") {
+    for primitive in listed("primitives") {
         let by = name(&primitive["name"]);
         for (way, cell) in ways.iter().zip(cells(matrix, "in the call", &by)) {
             let who = |entry: &Value| entry["waits"] == *way;
             let of_this = holes.iter().find(|hole| {
                 let of =
-                    |kind: &str, key: &str| list(kind).iter().any(|entry| who(entry) && entry["name"] == hole[key]);
+                    |kind: &str, key: &str| listed(kind).iter().any(|entry| who(entry) && entry["name"] == hole[key]);
                 hole["primitive"] == by.as_str() && (of("designs", "design") || of("loads", "load"))
             });
             match of_this {
@@ -247,7 +247,7 @@ fn the_matrix_says_of_every_pair_whether_it_fits_and_why_not() {
                 ),
             }
         }
-        let workloads = list("workloads");
+        let workloads = listed("workloads");
         for (workload, cell) in workloads.iter().zip(cells(matrix, &name(&workloads[0]["name"]), &by)) {
             let of_end = |end: &str| {
                 holes.iter().find(|hole| {

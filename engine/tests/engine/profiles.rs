@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::support::gated::Gated;
+use crate::support::lines::number_of;
 use crate::support::server::Server;
 use crate::support::{Ran, Unprivileged, engine, eventually, one_line, process, run, schema, seccomp};
 
@@ -50,7 +51,7 @@ impl Profile {
 
     /// What holds for every profile.
     fn check(&self) {
-        let (from, to) = (number(&self.header, "from_ns"), number(&self.header, "to_ns"));
+        let (from, to) = (number_of(&self.header, "from_ns"), number_of(&self.header, "to_ns"));
         let mut samples = 0;
         for stack in &self.stacks {
             assert_eq!(stack["line"], "stack");
@@ -62,7 +63,7 @@ impl Profile {
             let modes: Vec<&str> = frames(stack).map(|(_, mode)| mode).collect();
             assert!(modes.is_sorted_by_key(|mode| *mode == "kernel"), "{stack}");
         }
-        assert_eq!(number(&self.header, "samples"), samples, "{}", self.header);
+        assert_eq!(number_of(&self.header, "samples"), samples, "{}", self.header);
         assert_eq!(
             (&self.header["lost"], &self.header["frame_pointers"]),
             (&json!(0), &json!(true)),
@@ -84,11 +85,6 @@ impl Profile {
 fn frames(stack: &Value) -> impl Iterator<Item = (&str, &str)> {
     let frames = stack["frames"].as_array().expect("frames");
     frames.iter().map(|frame| (frame[0].as_str().unwrap(), frame[1].as_str().unwrap()))
-}
-
-#[track_caller]
-fn number(line: &Value, name: &str) -> u64 {
-    line[name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {line}"))
 }
 
 /// A load that nobody answers, under `profile`.
@@ -119,7 +115,7 @@ fn of_a_server_with_its_forked_children_and_threads() {
     for (design, parts) in [("fork_per_client", &in_child[..]), ("thread_per_client", &in_thread[..])] {
         let written = Written::new(design);
         let mut server = Gated::serve(&["profile", "--event", "cpu-clock", "--output", written.path()], design);
-        let port = number(&server.line("ready"), "port").to_string();
+        let port = number_of(&server.line("ready"), "port").to_string();
         let connect = format!("127.0.0.1:{port}");
         let load = run(engine().args(["load", "bytes", "--connect", &connect, "--children", "2", "--loops", "1000"]));
         assert_eq!(load.status, Some(0), "{load:?}");
@@ -140,9 +136,9 @@ fn of_a_server_with_its_forked_children_and_threads() {
         }
         assert!(profile.samples(parts) > 5, "{design}: {parts:?} is not in {:#?}", profile.stacks);
         // Each second of CPU time has as many samples as it should, though no process here lives as long as between two.
-        let cpu_ns = number(&line, "user_ns") + number(&line, "system_ns");
-        let due = cpu_ns as f64 / 1e9 * number(&line, "frequency_hertz") as f64;
-        let share = number(&line, "samples") as f64 / due;
+        let cpu_ns = number_of(&line, "user_ns") + number_of(&line, "system_ns");
+        let due = cpu_ns as f64 / 1e9 * number_of(&line, "frequency_hertz") as f64;
+        let share = number_of(&line, "samples") as f64 / due;
         assert!((0.4..2.5).contains(&share), "{design}: {share} of {due} samples in {line}");
     }
 }
@@ -187,7 +183,7 @@ fn a_signal_ends_the_command_and_its_profile_is_written() {
     let written = Written::new("signal");
     let server = Gated::serve(&["profile", "--output", written.path()], "prefork");
     let ready = server.line("ready");
-    process::signal(number(&ready, "supervisor_pid") as i32, nix::sys::signal::Signal::SIGKILL);
+    process::signal(number_of(&ready, "supervisor_pid") as i32, nix::sys::signal::Signal::SIGKILL);
     let (line, status) = server.end("profile");
     assert_eq!((status, &line["status"]), (Some(137), &json!(137)), "128 and SIGKILL: {line}");
     Profile::read(&written.0).check();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::crowd::{answer_lines, back_ends, count, load, serve};
 use crate::support::server::Server;
-use crate::support::{ENGINE, engine, engine_with_descriptors, one_line, process, run};
+use crate::support::{ENGINE, engine, engine_with_descriptors, most_descriptors, one_line, process, run};
 
 /// Every load, with 6 clients.
 fn loads() -> Vec<String> {
@@ -123,19 +123,13 @@ fn connections_that_are_being_closed_have_the_room_that_was_made_for_them() {
     }
 }
 
-/// Descriptors that a process may have here.
-fn descriptors() -> usize {
-    let (_, hard) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).unwrap();
-    hard as usize
-}
-
 /// From one process where it may have so many descriptors, else from as few as may; all of them are there at one time.
 /// `cargo test --release --test engine reach:: -- --ignored --nocapture` runs it, with some 4 GiB of memory.
 #[test]
 #[ignore = "half a minute for each back end, and some gigabytes"]
 fn a_hundred_thousand_connections_are_held_at_a_time() {
     const ALL: usize = 100_000;
-    let processes = ALL.div_ceil(descriptors() - 1000);
+    let processes = ALL.div_ceil(most_descriptors() as usize - 1000);
     let clients = ALL.div_ceil(processes);
     // A worker has no more descriptors than a load; the kernel divides connections among them by chance.
     let pool = (2 * processes).to_string();

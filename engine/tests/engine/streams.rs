@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::both_ends::{agree, command, designs, list, load, name, number, serve};
+use crate::support::both_ends::{agree, command, load, serve};
+use crate::support::lines::{designs, list, name, number};
 use crate::support::server::Server;
 use crate::support::{Ran, one_line, process, protocol, run};
 

@@ -5,7 +5,7 @@ use std::fs;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::support::both_ends::{list, name};
+use crate::support::lines::{list, name};
 use crate::support::server::Server;
 use crate::support::{Ran, engine, eventually, one_line, process, run};
 

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::Value;
 
-use crate::support::both_ends::{self, agree, designs, list, name};
+use crate::support::both_ends::{self, agree};
 use crate::support::client::Client;
+use crate::support::lines::{designs, list, name};
 use crate::support::server::Server;
 use crate::support::{PATIENCE, engine, engine_with_descriptors, eventually, process, protocol, run};
 

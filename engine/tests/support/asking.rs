@@ -2,13 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::both_ends::{name, number};
+use super::lines::{items, name, number};
 use super::{engine, run};
-
-/// What is listed under this key.
-pub fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value[key].as_array().unwrap_or_else(|| panic!("no list {key}"))
-}
 
 /// Whether each of its sends ends in a completion.
 pub fn completes(primitive: &&Value) -> bool {
@@ -17,13 +12,13 @@ pub fn completes(primitive: &&Value) -> bool {
 
 /// Whether a load makes its requests by a schedule: then their number is not known beforehand.
 pub fn by_schedule(load: &Value) -> bool {
-    list(load, "requests").is_empty()
+    items(load, "requests").is_empty()
 }
 
 /// A few requests of a load, whose replies all come and are right; of each of its clients five, and of whatever else their
 /// number is a multiple of, as the load says itself, two. By a schedule some twenty, too few to judge how it was kept.
 pub fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
-    let numbers: Vec<(String, u64)> = match list(load, "requests").split_last() {
+    let numbers: Vec<(String, u64)> = match items(load, "requests").split_last() {
         Some((each, others)) => {
             let name = |setting: &Value| setting.as_str().unwrap().replace('_', "-");
             others.iter().map(|other| (name(other), 2)).chain([(name(each), 5)]).collect()

@@ -5,31 +5,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::lines::number;
 use super::server::Ending;
 use super::{PATIENCE, engine, run};
-
-/// What `list KIND --json` shows.
-pub fn list(kind: &str) -> Vec<Value> {
-    serde_json::from_str(&run(engine().args(["list", kind, "--json"])).output).unwrap()
-}
-
-/// The designs that can run here; of the others it is said why not.
-pub fn designs() -> Vec<String> {
-    let (there, not_there): (Vec<_>, Vec<_>) =
-        list("designs").into_iter().partition(|design| design["available"] == true);
-    not_there.iter().for_each(|design| eprintln!("{} is left out: {}", name(design), design["reason"]));
-    there.iter().map(|design| name(design).to_owned()).collect()
-}
-
-/// The name of what is listed.
-pub fn name(entry: &Value) -> &str {
-    entry["name"].as_str().unwrap_or_else(|| panic!("{entry} has no name"))
-}
-
-/// A number of a line.
-pub fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
-}
 
 /// A load of a workload on a port of 127.0.0.1.
 pub fn command(workload: &str, port: u16, options: &str) -> Command {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::both_ends::number;
+use super::lines::number;
 use super::{Ran, engine, run};
 
 /// Runs a load to its end; its last line.

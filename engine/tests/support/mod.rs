@@ -9,6 +9,7 @@ pub mod client;
 pub mod crowd;
 pub mod gated;
 pub mod interactive;
+pub mod lines;
 pub mod namespaces;
 pub mod process;
 pub mod protocol;
@@ -19,6 +20,8 @@ pub mod server;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// How long anything may take before a test says that it will never happen. Only failures take so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -204,6 +207,18 @@ impl Drop for Unprivileged {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The most descriptors that a process may allow itself here without privilege.
+pub fn most_descriptors() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).expect("limits can be read").1
+}
+
+/// Allows this test program as many descriptors as may be; says how many.
+pub fn raise_descriptor_limit() -> u64 {
+    let most = most_descriptors();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("a limit can be raised to the hard one");
+    most
 }
 
 /// A command that runs the program with a limit on the descriptors of each process.
