@@ -12,7 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod asking;
+mod client_primitives;
 mod clients;
 mod draining;
 mod primitives;
@@ -28,6 +28,7 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 
 use rig::{Case, Fault, Kind, Listed, Workers};
+use support::made_processes::MadeProcesses;
 use support::protocol::{Exchange, PROTOCOLS};
 use support::server::Server;
 
@@ -38,8 +39,9 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Tests wait more than they compute, but several of them make some hundred processes.
     arguments.test_threads.get_or_insert(4);
+    let made = MadeProcesses::make();
     let conclusion = libtest_mimic::run(&arguments, trials());
-    support::protocol::proc::remove();
+    drop(made);
     conclusion.exit_code()
 }
 
@@ -53,7 +55,7 @@ fn trials() -> Vec<Trial> {
         );
     }
     let mut trials = draining::trials();
-    trials.extend(asking::trials(&catalogue));
+    trials.extend(client_primitives::trials(&catalogue));
     for design in &designs.iter().flat_map(variants).collect::<Vec<_>>() {
         if design["available"] == false {
             trials.push(not_available(design));

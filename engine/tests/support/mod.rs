@@ -10,6 +10,7 @@ pub mod crowd;
 pub mod gated;
 pub mod interactive;
 pub mod lines;
+pub mod made_processes;
 pub mod namespaces;
 pub mod process;
 pub mod protocol;

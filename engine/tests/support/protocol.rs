@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex};
 
+use super::made_processes;
+
 /// A request, and the reply that is right for it byte by byte.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -162,7 +164,7 @@ const ECHO: Protocol = Protocol {
 /// real ones.
 const TOP_PROCESSES: Protocol = Protocol {
     name: "top_processes",
-    options: || vec!["--closes".to_owned(), "client".to_owned(), "--proc".to_owned(), proc::path().to_owned()],
+    options: || vec!["--closes".to_owned(), "client".to_owned(), "--proc".to_owned(), made_processes::path()],
     exchanges: || {
         let reply = b"Process 1: PID=30, Name=) (x\ny, CPU Time=1000\nProcess 2: PID=2, Name=two, CPU Time=9\n";
         let exchange = |request: &[u8]| Exchange { request: request.to_vec(), reply: reply.to_vec() };
@@ -357,47 +359,5 @@ impl Wrong {
     /// The server says so, and closes the connection.
     pub fn answered(name: &'static str, bytes: &[u8], reply: &[u8]) -> Wrong {
         Wrong { name, bytes: bytes.to_vec(), reply: reply.to_vec() }
-    }
-}
-
-/// Processes that are no more than files, where every user may read them.
-pub mod proc {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::{Path, PathBuf};
-    use std::sync::OnceLock;
-
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-
-    /// Where they are; made when this is first asked.
-    pub fn path() -> &'static str {
-        let make = || {
-            let folder = std::env::temp_dir().join(format!("thunderherd-tests-proc-{}", std::process::id()));
-            for (entry, name, user, kernel) in
-                [("1", "one", 4, 4), ("2", "two", 0, 9), ("3", "three", 9, 0), ("30", ") (x\ny", 400, 600)]
-            {
-                let process = folder.join(entry);
-                fs::create_dir_all(&process).expect("a temporary folder can be made");
-                let stat =
-                    format!("{entry} ({name}) S 0 1 1 0 -1 4194560 1 2 3 4 {user} {kernel} 5 6 20 0 1 0 7 8 9\n");
-                fs::write(process.join("stat"), stat).expect("a file can be written");
-                for path in [&folder, &process, &process.join("stat")] {
-                    open_to_all(path);
-                }
-            }
-            folder
-        };
-        FOLDER.get_or_init(make).to_str().expect("the path of the temporary folder is a text")
-    }
-
-    fn open_to_all(path: &Path) {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permissions can be set");
-    }
-
-    /// Removes what was made.
-    pub fn remove() {
-        if let Some(folder) = FOLDER.get() {
-            let _ = fs::remove_dir_all(folder);
-        }
     }
 }

@@ -62,7 +62,7 @@ fn ask_with_every_primitive_that_fits(catalogue: &Value, workload: &Value) {
                 assert_eq!(line[if by[0] == "--receive" { "receive" } else { "primitive" }], by[1], "{line}");
                 asked += 1;
             } else {
-                println!("{} is left out: {}", by[1], primitive["reason"]);
+                println!("skipped: {}: {}", by[1], primitive["reason"]);
             }
         }
     }
