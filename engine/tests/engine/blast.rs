@@ -131,7 +131,7 @@ fn traces(name: &str) -> Option<PathBuf> {
         Ok(ran) => format!("strace may not trace: {}", String::from_utf8_lossy(&ran.stderr)),
         Err(error) => format!("strace cannot be run: {error} (apt-get install strace)"),
     };
-    eprintln!("ignored: {why}");
+    println!("skipped: {why}");
     None
 }
 

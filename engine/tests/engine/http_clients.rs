@@ -8,11 +8,11 @@ use crate::support::protocol::bytes;
 use crate::support::server::Server;
 use crate::support::{Ran, run};
 
-/// Whether a client is installed; says on standard error when it is not.
+/// Whether a client is installed; tells when it is not.
 fn installed(client: &str, package: &str) -> bool {
     let there = Command::new(client).arg("-V").output().is_ok();
     if !there {
-        eprintln!("ignored: {client} is not installed (apt-get install {package})");
+        println!("skipped: {client} is not installed (apt-get install {package})");
     }
     there
 }

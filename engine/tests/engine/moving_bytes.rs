@@ -26,7 +26,7 @@ fn a_large_reply_is_received_by_every_primitive() {
     let server = Server::start("epoll", "bytes", &["--limit", "10000000", "--primitive", "splice"]);
     for primitive in items(&catalogue, "primitives").iter().filter(|primitive| primitive["moves"] == "in") {
         if primitive["available"] != true {
-            println!("{} is left out: {}", name(primitive), primitive["reason"]);
+            println!("skipped: {}: {}", name(primitive), primitive["reason"]);
             continue;
         }
         let options = ["--receive", name(primitive), "--bytes", "3000001"];
@@ -50,7 +50,7 @@ fn completions_are_counted_of_processes_that_end() {
     let catalogue = catalogue();
     for primitive in items(&catalogue, "primitives").iter().filter(completes) {
         if primitive["available"] != true {
-            println!("{} is left out: {}", name(primitive), primitive["reason"]);
+            println!("skipped: {}: {}", name(primitive), primitive["reason"]);
             continue;
         }
         for design in ["fork_per_client", "thread_per_client", "prefork", "epoll"] {
@@ -81,7 +81,7 @@ fn whoever_may_pin_no_memory_copies() {
         // Users have limits, not processes, so each test has a user of its own.
         let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
         if primitive["available"] != true {
-            println!("{} is left out: {}", name(primitive), primitive["reason"]);
+            println!("skipped: {}: {}", name(primitive), primitive["reason"]);
             continue;
         }
         // A ring counts, too: 18 pages for the worker's, and 2 for the one that was made to see whether there are any.
@@ -169,7 +169,7 @@ fn connections_that_linger_keep_nobody_waiting_and_leave_nothing() {
     let catalogue = catalogue();
     for primitive in items(&catalogue, "primitives").iter().filter(completes) {
         if primitive["available"] != true {
-            println!("{} is left out: {}", name(primitive), primitive["reason"]);
+            println!("skipped: {}: {}", name(primitive), primitive["reason"]);
             continue;
         }
         for design in ["epoll", "prethread"] {

@@ -154,10 +154,10 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// `None`, with a word on standard error, where it is not installed.
+    /// `None` where it is not installed, which is told.
     fn start() -> Option<Self> {
         if Command::new("nginx").arg("-v").output().is_err() {
-            eprintln!("ignored: nginx is not installed (apt-get install nginx-light)");
+            println!("skipped: nginx is not installed (apt-get install nginx-light)");
             return None;
         }
         let folder = Folder::new("nginx");

@@ -13,7 +13,7 @@ pub fn list(kind: &str) -> Vec<Value> {
 pub fn designs() -> Vec<String> {
     let (there, not_there): (Vec<_>, Vec<_>) =
         list("designs").into_iter().partition(|design| design["available"] == true);
-    not_there.iter().for_each(|design| eprintln!("{} is left out: {}", name(design), design["reason"]));
+    not_there.iter().for_each(|design| println!("skipped: {}: {}", name(design), design["reason"]));
     there.iter().map(|design| name(design).to_owned()).collect()
 }
 
