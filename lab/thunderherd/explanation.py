@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from thunderherd.counted_side import MAKING, NOTHING, WITHIN, Counted
 from thunderherd.counting_form import (
     CONTEXT_SWITCHES,
-    INVOLUNTARY,
     PAGE_FAULTS,
     SWITCHES,
     SYSTEM_CALLS,
-    VOLUNTARY,
     WAKEUPS,
     ContenderCounts,
-    SideCounts,
 )
 from thunderherd.counts import COPIED
 from thunderherd.explanation_form import (
@@ -42,8 +40,6 @@ from thunderherd.limits_form import NANOSECOND, LimitFigure, MachineLimits
 
 __all__ = ["PRICES", "explain"]
 
-NOTHING = Range.exactly(0.0)
-
 PRICES: Mapping[CauseName, str] = {
     "connections": "tcp_connection",
     "processes": "fork_exit_wait",
@@ -54,20 +50,6 @@ PRICES: Mapping[CauseName, str] = {
     "copies": "memcpy",
 }
 """The limit that is the price of each cause."""
-
-MAKING = ("clone", "clone3", "fork", "vfork")
-"""System calls that make a process or a thread; `exit_group` ends the one, `exit` the other (exit(2): a
-thread ends by it alone)."""
-ENDS_A_PROCESS, ENDS_A_THREAD = "exit_group", "exit"
-
-WITHIN: Mapping[CauseName, Mapping[str, int]] = {
-    "connections": {"socket": 1, "connect": 1, "accept4": 1, "close": 2},
-    "processes": {ENDS_A_PROCESS: 1, "wait4": 1, "set_robust_list": 1},
-    "threads": {ENDS_A_THREAD: 1, "rseq": 1, "set_robust_list": 1, "rt_sigprocmask": 4, "madvise": 1},
-}
-"""System calls that are in the price of a process and of a thread besides the one that makes it: what fork(3)
-and pthread_create(3) of the GNU C library call, and what ends them; of a connection those of both ends. They
-are not priced again."""
 
 SWITCHES_WITHIN, WAKEUPS_WITHIN = 2, 1
 """In either price: to the new one and back, and the wake-up of the one that waits for its end."""
@@ -95,7 +77,7 @@ def explain(
     Both have been counted (`ContenderCounts.trials` is not 0). What was not counted, or has no price, is a
     cause without an amount that says why, and is part of the rest.
     """
-    pair = _Counted(a, side, per), _Counted(b, side, per)
+    pair = Counted(a, side, per), Counted(b, side, per)
     connected = _connections(*pair, limits) if has_tcp else None
     if connected is not None and connected.amount is not None:
         pair = (replace(pair[0], has_priced_connections=True), replace(pair[1], has_priced_connections=True))
@@ -132,116 +114,6 @@ def _below(upper: float | None, lower: float | None) -> float:
 
 def _together(one: float, others: Sequence[float]) -> float:
     return math.hypot(one, *others)
-
-
-# What was counted of a contender ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """The counts of a side of a contender, in what is explained (a request, a byte of payload, a
-    connection)."""
-
-    counts: ContenderCounts
-    side: ExplainedSide
-    per: Per
-    has_priced_connections: bool = False
-
-    @property
-    def of_side(self) -> SideCounts:
-        return self.counts.sides.get(self.side) or SideCounts(counts={})
-
-    def get(self, name: str) -> Range | None:
-        """None where it was not counted; of a system call by name, 0 where all were and none had that
-        name."""
-        count = self.of_side.counts.get(name)
-        if count is None:
-            has_names = name.startswith(f"{SYSTEM_CALLS}.") and SYSTEM_CALLS in self.of_side.counts
-            return NOTHING if has_names and self._factor() is not None else None
-        factor = self._factor()
-        if factor is None:
-            return None
-        found = Range(value=count.per_request, low=count.least, high=count.most)
-        return found.times(factor)
-
-    def _factor(self) -> float | None:
-        """How many requests there are in what is explained."""
-        if self.per == "request":
-            return 1.0
-        if self.per == "connection":
-            return self.counts.requests_per_connection
-        per_request = [each for each in self.of_side.counts.values() if each.per_byte and each.per_request]
-        if not per_request:
-            return None
-        largest = max(per_request, key=lambda each: each.per_request)
-        return (largest.per_byte or 0.0) / largest.per_request
-
-    def why_not(self, name: str) -> str:
-        """Why something was not counted."""
-        if (reason := self.of_side.unavailable.get(name)) is not None:
-            return reason
-        if self.per == "byte" and self._factor() is None:
-            return "no payload was counted"
-        if self.per == "connection" and self._factor() is None:
-            return "no connection was opened in the window"
-        return f"the counted trials of the run leave {name} out"
-
-    def call(self, name: str) -> Range | None:
-        return self.get(f"{SYSTEM_CALLS}.{name}")
-
-    def made(self) -> Range | None:
-        """Processes and threads that were made; None where system calls were not counted."""
-        found = [self.call(name) for name in MAKING]
-        known = [each for each in found if each is not None]
-        return None if len(known) < len(found) else sum(known, start=NOTHING)
-
-    def share_of_processes(self) -> float | None:
-        """Of what was made, by what has ended; None where nothing has. More end than were made where a whole
-        life was counted: its first process is not one of them."""
-        ended, made = [self.call(name) for name in (ENDS_A_PROCESS, ENDS_A_THREAD)], self.made()
-        processes, threads = (each.value if each else 0.0 for each in ended)
-        if made is not None:
-            processes = max(0.0, processes - max(0.0, processes + threads - made.value))
-        return processes / (processes + threads) if processes + threads else None
-
-    def processes(self) -> Range:
-        """Those that were made, as far as that is known."""
-        made, share = self.made(), self.share_of_processes()
-        return made.times(share) if made is not None and share is not None else NOTHING
-
-    def threads(self) -> Range:
-        made, share = self.made(), self.share_of_processes()
-        return made.times(1 - share) if made is not None and share is not None else NOTHING
-
-    def within(self, name: str) -> Range:
-        """How many of these system calls are in the prices of the processes and threads that were made, and
-        of connections where these are priced."""
-        whole = self.processes().times(WITHIN["processes"].get(name, 0))
-        if self.has_priced_connections and (made := self.connections()) is not None:
-            whole = whole + made.times(WITHIN["connections"].get(name, 0))
-        return whole + self.threads().times(WITHIN["threads"].get(name, 0))
-
-    def connections(self) -> Range | None:
-        """Connections that were opened; those that are kept are opened before the window."""
-        factor, requests = self._factor(), self.counts.requests_per_connection
-        return None if factor is None else Range.exactly(factor / requests if requests else 0.0)
-
-    def switches(self) -> Range | None:
-        """Context switches. Both ways of counting them miss some, so it is the larger: that of /proc those of
-        threads that come and go, that of perf the last one of each process and thread that ends."""
-        told = [self.get(VOLUNTARY), self.get(INVOLUNTARY)]
-        of_proc = None if None in told else sum((each for each in told if each), start=NOTHING)
-        of_perf = self.get(CONTEXT_SWITCHES)
-        if of_perf is not None:
-            ends = [self.call(ENDS_A_PROCESS), self.call(ENDS_A_THREAD)]
-            of_perf = sum((each for each in ends if each), start=of_perf)
-        found = [each for each in (of_proc, of_perf) if each is not None]
-        return max(found, key=lambda each: each.value, default=None)
-
-    def beyond_making(self, counted: Range, within: float) -> Range:
-        """What is not in the prices of the processes and threads that were made, which have so many each."""
-        made = self.processes() + self.threads()
-        return (counted - Range.exactly(made.value * within)).at_least_zero()
 
 
 # Prices -----------------------------------------------------------------------------------------------------
@@ -293,7 +165,7 @@ def _cause(
     )
 
 
-def _missing(a: _Counted, b: _Counted, name: str) -> str:
+def _missing(a: Counted, b: Counted, name: str) -> str:
     """Why something was not counted, of the first of both of which it was not."""
     without = next((each for each in (a, b) if each.get(name) is None), a)
     return f"not counted here: {without.why_not(name)}"
@@ -307,7 +179,7 @@ NOT_DIVIDED = (
 )
 
 
-def _connections(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause | None:
+def _connections(a: Counted, b: Counted, limits: MachineLimits) -> Cause | None:
     """Connections made, accepted and closed, where one opens more of them than the other; else None."""
     name: CauseName = "connections"
     of_a, of_b = a.connections(), b.connections()
@@ -326,8 +198,8 @@ def _connections(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause | Non
 UNKNOWN_KIND = "none of those that {name} made has ended in the window: processes or threads, it is not known"
 
 
-def _made(name: CauseName, unit: str, count: Callable[[_Counted], Range]) -> Callable[..., Cause]:
-    def cause(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+def _made(name: CauseName, unit: str, count: Callable[[Counted], Range]) -> Callable[..., Cause]:
+    def cause(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
         known = [None if each.made() is None else count(each) for each in (a, b)]
         unclear = [each for each in (a, b) if (made := each.made()) and made.value]
         unclear = [each for each in unclear if each.share_of_processes() is None]
@@ -337,7 +209,7 @@ def _made(name: CauseName, unit: str, count: Callable[[_Counted], Range]) -> Cal
     return cause
 
 
-def _system_calls(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+def _system_calls(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
     names = dict.fromkeys(
         name.partition(".")[2]
         for each in (a, b)
@@ -358,13 +230,13 @@ def _system_calls(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
     return _cause("system_calls", counts, "calls", limits, _missing(a, b, SYSTEM_CALLS), items=items[:ITEMS])
 
 
-def _left(counted: _Counted, name: str) -> float:
+def _left(counted: Counted, name: str) -> float:
     """System calls of a name that no price of a process or a thread has in it."""
     found = counted.call(name) or NOTHING
     return 0.0 if name in MAKING else max(0.0, found.value - counted.within(name).value)
 
 
-def _calls_left(counted: _Counted) -> Range | None:
+def _calls_left(counted: Counted) -> Range | None:
     """All system calls but those that are in the prices of processes and threads."""
     every = counted.get(SYSTEM_CALLS)
     if every is None:
@@ -380,7 +252,7 @@ SWITCHES_OF_PROC = (
 )
 
 
-def _switches(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+def _switches(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
     """Who sleeps switches to another and has to be woken; the price is that of both. Which side is charged
     with how much of it is not known: the bounds are all with the one and all with the other."""
     name: CauseName = "switches_and_wakeups"
@@ -418,10 +290,10 @@ def _halfway(one: Range, other: Range) -> Range:
     return (one + other).times(0.5)
 
 
-def _page_faults(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+def _page_faults(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
     """Those beyond what the prices of processes and threads have in them, which the limits tell too."""
 
-    def left(counted: _Counted) -> Range | None:
+    def left(counted: Counted) -> Range | None:
         every = counted.get(PAGE_FAULTS)
         if every is None:
             return None
@@ -434,7 +306,7 @@ def _page_faults(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
     return _cause("page_faults", (left(a), left(b)), "page faults", limits, _missing(a, b, PAGE_FAULTS))
 
 
-def _copies(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
+def _copies(a: Counted, b: Counted, limits: MachineLimits) -> Cause:
     """Bytes that went between programs and the kernel, at the bandwidth of blocks as large as a call's."""
     known = [each.get(COPIED) for each in (a, b)]
     prices = [_price_of_a_byte(each, limits) for each in (a, b)]
@@ -459,7 +331,7 @@ def _copies(a: _Counted, b: _Counted, limits: MachineLimits) -> Cause:
     )
 
 
-def _price_of_a_byte(counted: _Counted, limits: MachineLimits) -> Range | None:
+def _price_of_a_byte(counted: Counted, limits: MachineLimits) -> Range | None:
     """In seconds, in blocks as large as what a call moved in the mean: between the sizes next to that."""
     sizes = limits.sizes(PRICES["copies"])
     if not sizes:
@@ -488,9 +360,9 @@ def _price_of_a_byte(counted: _Counted, limits: MachineLimits) -> Range | None:
     )
 
 
-CAUSES: Sequence[Callable[[_Counted, _Counted, MachineLimits], Cause]] = (
-    _made("processes", "processes", _Counted.processes),
-    _made("threads", "threads", _Counted.threads),
+CAUSES: Sequence[Callable[[Counted, Counted, MachineLimits], Cause]] = (
+    _made("processes", "processes", Counted.processes),
+    _made("threads", "threads", Counted.threads),
     _system_calls,
     _switches,
     _page_faults,
