@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from thunderherd.strict_table import Table
 
 
-class ApartTable(BaseModel):
+class ApartTable(Table):
     """Trials of their own after all that are judged: what they are made for costs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     at_both_ends: ClassVar[bool] = False
     """Whose they are where no contender is named: of each sweep those at its first point too, beside those of

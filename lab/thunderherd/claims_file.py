@@ -17,7 +17,6 @@ from thunderherd.contrasts_file import (
     ContrastTable,
     Figure,
     FigureTable,
-    FileTable,
     SumTable,
     check_sum,
     declared_sweeps,
@@ -30,6 +29,7 @@ from thunderherd.contrasts_file import (
 from thunderherd.lab_words import is_like
 from thunderherd.labs import unfit
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
+from thunderherd.strict_table import Table
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, TomlFile, formed, show, unknown
@@ -42,7 +42,7 @@ FEW = 3
 __all__ = ["Claim", "Contrast", "Figure", "Source", "load_claims", "load_questions", "load_source"]
 
 
-class SweepConditionsTable(FileTable):
+class SweepConditionsTable(Table):
     """What the contenders of one sweep must have been like."""
 
     contenders: dict[str, bool | int | float | str] = Field(
@@ -54,7 +54,7 @@ class SweepConditionsTable(FileTable):
     )
 
 
-class ConditionsTable(FileTable):
+class ConditionsTable(Table):
     """What a run must have been like for a claim to be judged by it."""
 
     contenders: dict[str, bool | int | float | str] = Field(
@@ -76,7 +76,7 @@ class ConditionsTable(FileTable):
     because: str | None = Field(default=None, description="why the claim cannot be judged under others")
 
 
-class ClaimTable(FileTable):
+class ClaimTable(Table):
     """One claim as its file has it."""
 
     id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as H60")
@@ -106,7 +106,7 @@ class ClaimTable(FileTable):
     conditions: ConditionsTable = Field(default=ConditionsTable(), description="a table [claims.conditions]")
 
 
-class ClaimsForm(FileTable):
+class ClaimsForm(Table):
     """A whole claims file."""
 
     study: str = Field(description="the name of the study whose contenders the claims are about")

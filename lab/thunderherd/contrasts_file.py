@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.metrics import counters_of
+from thunderherd.strict_table import Table
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, show, unknown
@@ -27,13 +28,7 @@ Weights = Annotated[
 Of = Literal["value", "deviation", "logarithm"]
 
 
-class FileTable(BaseModel):
-    """Strict, frozen, and no key that is not listed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
-
-
-class SlopeTable(FileTable):
+class SlopeTable(Table):
     """How steeply a metric grows along a sweep: least squares over its points, in each block."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
@@ -42,7 +37,7 @@ class SlopeTable(FileTable):
     weight: Weight = Field(default=1.0, description="a factor; -1 turns the direction round")
 
 
-class SumTable(FileTable):
+class SumTable(Table):
     """What a contrast and a figure have in common; `metric` where it is not the claim's or question's."""
 
     metric: str | None = Field(
@@ -75,7 +70,7 @@ class ContrastTable(SumTable):
     )
 
 
-class StraightnessTable(FileTable):
+class StraightnessTable(Table):
     """How straight the line is that a slope belongs to."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")

@@ -36,6 +36,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.strict_table import Table
+
 Stage = Literal["coarse", "dense"]
 
 Standing = Literal["a", "b", "equivalent", "undecided"]
@@ -46,14 +48,10 @@ Outcome = Literal["one", "several", "everywhere", "where_separated", "nowhere_se
 any."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
-
-
 # In a study -------------------------------------------------------------------------------------------------
 
 
-class CoarsePointTable(_Table):
+class CoarsePointTable(Table):
     """What the first stage found at one size."""
 
     size: float = Field(gt=0, description="where it stands on the axis")
@@ -64,14 +62,14 @@ class CoarsePointTable(_Table):
     fitted: float = Field(gt=0, description="the monotone estimate of the ratio")
 
 
-class CoarseTrialsTable(_Table):
+class CoarseTrialsTable(Table):
     """How many trials the first stage had."""
 
     valid: int = Field(ge=0, description="that counted")
     all: int = Field(ge=0, description="of so many")
 
 
-class CrossoverTable(_Table):
+class CrossoverTable(Table):
     """A table [sweeps.crossover]: two contenders of a sweep over numbers."""
 
     a: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")

@@ -19,13 +19,13 @@ Every event of the file is shown. One that `events` does not map shows "-" here,
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from thunderherd.strict_table import Table
 
 
-class CountersColumns(BaseModel):
+class CountersColumns(Table):
     """How the file's head calls them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     design: str = Field(default="design", description="its column with the designs")
     side: str = Field(default="role", description="its column that says server or client")
@@ -46,10 +46,8 @@ class CountersColumns(BaseModel):
         return None not in (self.derived, self.program, self.figure)
 
 
-class PaperCountersTable(BaseModel):
+class PaperCountersTable(Table):
     """The source's counters, and what they are here."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     title: str = Field(min_length=1, description="one line")
     file: str = Field(description="a CSV file beside the study, a line for each event, design and side")

@@ -44,7 +44,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from thunderherd.contrasts_file import (
     Contrast,
     Figure,
-    FileTable,
     SumTable,
     Weights,
     at_point,
@@ -57,6 +56,7 @@ from thunderherd.contrasts_file import (
     unknown_contender,
     weights_of,
 )
+from thunderherd.strict_table import Table
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
 from thunderherd.study_file import KeyPath, Problems, near, show, unknown
@@ -68,7 +68,7 @@ class QuestionFigureTable(SumTable):
     over: Weights | None = Field(default=None, description="the weights of the ratio's denominator")
 
 
-class WordsTable(FileTable):
+class WordsTable(Table):
     """The words for each outcome of a test."""
 
     above: str = Field(default="is more than", min_length=1, description="the words where it is above zero")
@@ -82,7 +82,7 @@ class VerdictTable(WordsTable, SumTable):
     """A contrast that is tested, and the words for each outcome."""
 
 
-class BestTable(FileTable):
+class BestTable(Table):
     """The point of a sweep at which a contender's metric is best."""
 
     base: str = Field(description="a contender of the sweep, without its @SWEEP=POINT")
@@ -99,7 +99,7 @@ class TurnTable(WordsTable):
     metric: str | None = Field(default=None, description="where it differs from the question's")
 
 
-class GivenTable(FileTable):
+class GivenTable(Table):
     """What a contender was configured with: no measurement."""
 
     contender: str = Field(description="the name of a contender")
@@ -108,7 +108,7 @@ class GivenTable(FileTable):
     plus: int = Field(default=0, description="a number that is added")
 
 
-class QuestionTable(FileTable):
+class QuestionTable(Table):
     """One question as its file has it."""
 
     id: str = Field(pattern=r"^[A-Z]\d+$", description="a letter and a number, such as Q1")

@@ -15,13 +15,13 @@ A line is one contender at one point of these sweeps; contenders that the source
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from thunderherd.strict_table import Table
 
 
-class CsvColumn(BaseModel):
+class CsvColumn(Table):
     """What stands in a column: the source's name of the contender, a setting, or a metric."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     names: dict[str, str] | None = Field(default=None, description="by contender, what the source calls it")
     key: str | None = Field(default=None, description='a setting, such as "load.settings.clients"')
@@ -29,10 +29,8 @@ class CsvColumn(BaseModel):
     unit: str = Field(default="", description='of a metric that is a time: "s", "ms", "us", "ns"')
 
 
-class SourceCsvTable(BaseModel):
+class SourceCsvTable(Table):
     """A table `[source_csv]`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     file: str = Field(
         pattern=r"^[A-Za-z0-9_.-]+\.csv$", description="its name in the directory of the results"

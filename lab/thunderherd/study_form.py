@@ -7,7 +7,7 @@ These models know shapes and bounds only. Whether a design, a setting or a CPU e
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.counting_cost_form import CostTable
@@ -17,9 +17,11 @@ from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.metrics import Better
 from thunderherd.paper_counters_file import PaperCountersTable
+from thunderherd.paper_form import PaperTable
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
+from thunderherd.strict_table import Table, table_or
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="a table of settings, such as { backlog = 1024 }")
@@ -41,13 +43,6 @@ LAB_CONGESTION = 'congestion control of both sides, such as "cubic"'
 SERVER_CPUS = 'a list of CPU numbers, such as [0]; or "any"'
 CLIENT_CPUS = 'a list of CPU numbers, such as [1]; or "any"'
 Cpus = list[int] | Literal["any"] | None
-PAPER_UNIT = 'the source\'s unit, such as "µs"; left out where it is that of ours'
-
-
-class Table(BaseModel):
-    """Strict: true is no number, 3 is no text, and a key that is not listed is a mistake."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class MeasureTable(Table):
@@ -298,80 +293,6 @@ class ValueTable(Table):
     set: dict[str, Any] = Field(description='keys, such as { "load.settings.loops" = 100 }')
 
 
-def _kind_of_element(element: object) -> str:
-    return "table" if isinstance(element, dict | Table) else "name"
-
-
-PaperColumns = Annotated[
-    Annotated[str, Tag("name")] | Annotated[dict[str, str], Tag("table")], Discriminator(_kind_of_element)
-]
-
-
-def _kind_of_figure(figure: object) -> str:
-    return "table" if isinstance(figure, dict | Table) else "column"
-
-
-class PaperFigureTable(Table):
-    """The source's figures of one metric, in a column of a file that has several."""
-
-    value: str = Field(
-        description='the column with the figures; a metric with a dot is written "client.context_switches"'
-    )
-    unit: str = Field(default="", description=PAPER_UNIT)
-    note: str | None = Field(
-        default=None, description="what to know about these figures, in the place of the table's note"
-    )
-
-
-PaperFigures = Annotated[
-    Annotated[str, Tag("column")] | Annotated[PaperFigureTable, Tag("table")], Discriminator(_kind_of_figure)
-]
-
-
-class PaperTable(Table):
-    """The source's figures, of one metric or of several: in a CSV file beside the study, of the main table or
-    of a sweep.
-
-    Wide: a column for each contender (`columns`), or for each of the systems on which the source ran it.
-    Long: a line for each contender (`contender`, `names`), with the figures of one `metric` in the column
-    `value`, or with those of several in a column for each (`figures`). Of a sweep either has a line for each
-    `point`. Several lines for the same are several runs, or several workers.
-    """
-
-    file: str = Field(description="a CSV file beside the study")
-    metric: str = Field(
-        default="",
-        description='what they stand beside: a metric, such as "requests_per_second"; in the main table also '
-        "process_control_seconds or worker_connections",
-    )
-    unit: str = Field(default="", description=PAPER_UNIT)
-    figure: str | None = Field(
-        default=None, description='what the list of inconsistencies calls it, such as "fig30_2"'
-    )
-    point: str | None = Field(default=None, description="of a sweep: its column with the points")
-    columns: dict[str, PaperColumns] | None = Field(
-        default=None,
-        description='wide: for each contender the column with its figures, or { "a system" = "its column" }',
-    )
-    contender: str | None = Field(default=None, description="long: its column that tells contenders apart")
-    names: dict[str, str] | None = Field(
-        default=None,
-        description="long: for each contender what that column says for it; in the main table its row, if "
-        "left out",
-    )
-    value: str | None = Field(default=None, description="long: its column with the figures")
-    figures: dict[str, PaperFigures] | None = Field(
-        default=None,
-        min_length=1,
-        description="long: for each of several metrics its column, or a table such as "
-        '{ value = "its column", unit = "us" }',
-    )
-    where: dict[str, str] = Field(
-        default={}, description='only lines with these, such as { delay = "small" }'
-    )
-    note: str | None = Field(default=None, description="what to know about these figures")
-
-
 def _kind_of_key(key: object) -> str:
     return "keys" if isinstance(key, list) else "key"
 
@@ -389,7 +310,7 @@ def keys_of(key: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 SweepContender = Annotated[
-    Annotated[str, Tag("name")] | Annotated[ContenderTable, Tag("table")], Discriminator(_kind_of_element)
+    Annotated[str, Tag("name")] | Annotated[ContenderTable, Tag("table")], table_or("name")
 ]
 
 

@@ -53,10 +53,11 @@ from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
 from thunderherd.metrics import CPU_PER_CONNECTION, AskedCounters, metric_names
+from thunderherd.paper_form import PaperFigureTable, PaperTable
 from thunderherd.records import PROCESS_CONTROL, WORKERS, PaperFigure
 from thunderherd.study_configurations import Point, points
 from thunderherd.study_file import KeyPath, Problems, near, read_text, show, unknown
-from thunderherd.study_form import ContenderTable, PaperFigureTable, PaperTable, StudyForm, SweepTable
+from thunderherd.study_form import ContenderTable, StudyForm, SweepTable
 
 OF_CONTENDERS = (PROCESS_CONTROL, WORKERS)
 """What the source's figures of the main table may stand beside, besides metrics."""
