@@ -25,6 +25,7 @@ use crate::holes;
 use crate::limits::LIMITS;
 use crate::lines;
 use crate::load::Load;
+use crate::load_words;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
 use crate::named_event::FORMS;
@@ -296,7 +297,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     if matches.get_flag("json") {
         say_line(&lines::Line::Load(Box::new(result)))?;
     } else {
-        say(&asking::in_words(&plan, &result))?;
+        say(&load_words::in_words(&plan, &result))?;
         if plan.original {
             // Nothing may stand among the source's own lines, and no figure without this.
             remark(&way.copying_in_words(&result.tally));

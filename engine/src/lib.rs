@@ -39,6 +39,7 @@ pub mod linger;
 pub mod listener;
 pub mod load;
 pub mod load_lines;
+pub mod load_words;
 pub mod loads;
 pub mod measure;
 pub mod mistake;
