@@ -102,7 +102,7 @@ impl Case {
     }
 
     /// An exchange with a reply larger than all buffers, for tests that are listed with `#[needs_a_large_reply]`.
-    pub fn large(&self) -> Exchange {
+    pub fn large(&self) -> &'static Exchange {
         self.protocol.large_exchange().expect("the test is listed as one that needs a large reply")
     }
 
