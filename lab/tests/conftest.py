@@ -122,7 +122,9 @@ def fake_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
 
     def install(*faults: str) -> Path:
         path = tmp_path / "fake-engine"
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {TESTS / "fake_engine.py"} "$@"\n')
+        # Imported, it is compiled once for all its starts.
+        start = f'import sys; sys.path.append("{TESTS}"); from fake_engine import main; main()'
+        path.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S -c '{start}' \"$@\"\n")
         path.chmod(0o755)
         monkeypatch.setenv("THUNDERHERD_ENGINE", str(path))
         monkeypatch.setenv("FAKE_ENGINE", ",".join(faults))

@@ -1,28 +1,38 @@
-"""A stand-in for the engine: its lines, without anything worth measuring behind them. Standard library only.
+"""A stand-in for the engine: its lines, without anything worth measuring behind them. Standard library only,
+and of it what is there at once: tests start this some thousand times, and to import `json` and `socket` takes
+longer than all that it does.
 
 Every connection costs CPU_NS of its design, by decree. What is to go wrong is said in the environment
 variable FAKE_ENGINE, words with commas between; each word is explained where it is looked up.
 """
 
-import json
 import os
-import signal
-import socket
-import subprocess
 import sys
-import threading
 import time
+from _json import encode_basestring_ascii
+from _socket import AF_INET, SOCK_STREAM, socket
+from _thread import start_new_thread
 from itertools import pairwise
-from pathlib import Path
 
-CATALOGUE = Path(__file__).resolve().parent / "data" / "catalogue.json"
+CATALOGUE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "catalogue.json")  # noqa: PTH100, PTH118, PTH120
 CPU_NS = {"iterative": 20_000, "fork_per_client": 120_000}
 DEFAULT_CPU_NS = 40_000
 FAULTS = set(filter(None, os.environ.get("FAKE_ENGINE", "").split(",")))
 
 
 def say(**line):
-    print(json.dumps(line), flush=True)
+    print(written(line), flush=True)
+
+
+def written(value):
+    """The value as JSON."""
+    if isinstance(value, dict):
+        return "{%s}" % ",".join(f"{encode_basestring_ascii(key)}:{written(of)}" for key, of in value.items())  # noqa: UP031
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
+    return "null" if value is None else str(value).lower()
 
 
 def flags(arguments):
@@ -41,17 +51,20 @@ class Server:
         self.design, self.counters = design, counters
         self.connections = self.requests = 0
         self.snapshots = 0
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.socket = socket(AF_INET, SOCK_STREAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.listen()
+        start_new_thread(self.accept, ())
 
     def accept(self):
         while True:
-            client, _ = self.socket.accept()
-            with client:
-                connections, requests = map(int, client.recv(64).split())
-                self.connections += connections
-                self.requests += requests
-                client.sendall(b"done")
+            descriptor, _ = self.socket._accept()
+            client = socket(fileno=descriptor)
+            connections, requests = map(int, client.recv(64).split())
+            self.connections += connections
+            self.requests += requests
+            client.sendall(b"done")
+            client.close()
 
     def tally(self, ended=False):
         miscounted = 1 if "tally_short" in FAULTS and self.requests else 0  # one request is not counted
@@ -113,6 +126,8 @@ def serve(arguments):
         time.sleep(60)
     if "crash" in FAULTS:
         print("first a warning\nthen a reason", file=sys.stderr)
+        import signal
+
         os.kill(os.getpid(), signal.SIGSEGV)
     server = Server(design, counters_of(settings))
     port = server.socket.getsockname()[1]
@@ -135,6 +150,8 @@ def serve(arguments):
         assert line == "snapshot\n", line
         server.snapshot()
     if "stuck" in FAULTS:  # does not end at the end of its input, nor by SIGTERM
+        import signal
+
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)
     server.summary()
@@ -204,9 +221,11 @@ def counters_of(settings):
 def tell(settings, connections, requests):
     """To the server; it has counted them when this returns."""
     host, _, port = settings["connect"].rpartition(":")
-    with socket.create_connection((host, int(port))) as server:
-        server.sendall(f"{connections} {requests}".encode())
-        server.recv(64)
+    server = socket(AF_INET, SOCK_STREAM)
+    server.connect((host, int(port)))
+    server.sendall(f"{connections} {requests}".encode())
+    server.recv(64)
+    server.close()
 
 
 def mark(name, is_late):
@@ -220,6 +239,8 @@ def mark(name, is_late):
 
 def count(arguments):
     """Runs the command behind `--` as a child, then says what it used: by decree."""
+    import subprocess
+
     own, command = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
     began = time.monotonic_ns()
     status = subprocess.run([sys.executable, "-I", "-S", __file__, *command]).returncode
@@ -259,10 +280,11 @@ def limits(arguments):
             )
 
 
-if __name__ == "__main__":
+def main():
     command, rest = sys.argv[1], sys.argv[2:]
     if command == "list":
-        print(CATALOGUE.read_text())
+        with open(CATALOGUE) as file:  # noqa: PTH123
+            print(file.read())
     elif [command, *rest] == ["profile", "--check"]:
         say(
             line="profile_check", schema=4, reason="it is a stand-in", event=None, why_not_cycles=None,
@@ -272,3 +294,7 @@ if __name__ == "__main__":
         print("thunderherd-engine 0.0.0 (fake)")
     else:
         {"serve": serve, "load": load, "count": count, "limits": limits}[command](rest)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ use crate::faults;
 use crate::rig::{Case, Listed, RESET, Rig};
 use crate::support::client::Client;
 use crate::support::process;
+use crate::support::protocol::Exchange;
 
 pub const FAULTS: &[Listed] = faults![
     #[needs_a_large_reply]
@@ -100,8 +101,8 @@ fn resets_at_once(case: &Case) {
 fn a_thousand_resets_at_random_moments(case: &Case) {
     const RESETS: usize = 1000;
     const OPEN: usize = 50;
-    let mut exchanges = (case.protocol.exchanges)();
-    exchanges.extend(case.protocol.large_exchange());
+    let exchanges = (case.protocol.exchanges)();
+    let exchanges: Vec<&Exchange> = exchanges.iter().chain(case.protocol.large_exchange()).collect();
     let mut rig = Rig::new(case, &case.protocol.large_options());
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let mut open: Vec<(Client, &[u8])> = Vec::new();

@@ -151,14 +151,6 @@ fn faults(case: &Case) -> Vec<(String, Fault, Concerns)> {
             faults.push((name.to_owned(), Box::new(test), concerns));
         }
     }
-    for wrong in case.protocol.wrongs() {
-        let name = format!("a_wrong_request::{}", wrong.name);
-        let test: Fault = Box::new(move |case| {
-            requests::a_wrong_request(case, wrong);
-            Ok(Completion::Completed)
-        });
-        faults.push((name, test, Concerns::Clients));
-    }
     faults
 }
 

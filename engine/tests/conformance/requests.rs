@@ -3,39 +3,62 @@
 use std::time::Duration;
 
 use crate::faults;
-use crate::rig::{Case, Listed, Rig};
+use crate::rig::{Case, Listed, Rig, amid};
 use crate::support::protocol::{Exchange, Wrong};
 use crate::support::{PATIENCE, process};
 
 pub const FAULTS: &[Listed] = faults![
+    requests_in_every_form,
+    #[needs_quick_requests]
+    more_requests_than_one_read_takes,
+    #[needs_an_incomplete_request]
+    half_close_in_mid_request,
+    #[needs_a_wrong_request]
+    wrong_requests,
+];
+
+/// One way in which requests may come.
+type Form = fn(&mut Rig);
+
+macro_rules! forms {
+    ($($form:ident),+ $(,)?) => { &[$((stringify!($form), $form)),+] };
+}
+
+/// None of them is to make a server other than it was, so they meet the same one: to start it anew for each of them would take
+/// ten times what they take.
+const FORMS: &[(&str, Form)] = forms![
     a_request_split_at_every_byte,
     a_request_of_single_bytes,
     several_requests_on_one_connection,
     two_requests_in_one_segment,
     many_requests_in_one_segment,
     a_request_and_the_end_before_the_first_read,
-    #[needs_quick_requests]
-    more_requests_than_one_read_takes,
     half_close_after_the_request,
-    #[needs_an_incomplete_request]
-    half_close_in_mid_request,
     connect_and_close_at_once,
-    #[needs_a_wrong_request]
-    right_requests_and_a_wrong_one_in_one_segment,
 ];
 
-fn a_request_split_at_every_byte(case: &Case) {
+fn requests_in_every_form(case: &Case) {
     let mut rig = Rig::new(case, &[]);
+    for (name, form) in FORMS {
+        amid(name, || {
+            form(&mut rig);
+            rig.is_right_so_far();
+        });
+    }
+    rig.finish();
+}
+
+fn a_request_split_at_every_byte(rig: &mut Rig) {
+    let case = rig.case;
     for exchange in (case.protocol.exchanges)() {
         for cut in cuts(exchange.request.len()) {
             let mut client = rig.connect();
-            send_and_see_it_taken(&mut rig, &mut client, &exchange.request[..cut]);
+            send_and_see_it_taken(rig, &mut client, &exchange.request[..cut]);
             client.send(&exchange.request[cut..]);
             client.receive(&exchange.reply);
             rig.expected.requests += 1;
         }
     }
-    rig.finish();
 }
 
 /// Every place where a request can be cut; of a long one those near its ends, and some between.
@@ -47,21 +70,20 @@ fn cuts(length: usize) -> impl Iterator<Item = usize> {
 /// Bytes of a request that are looked at one by one.
 const LONG: usize = 40;
 
-fn a_request_of_single_bytes(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
+fn a_request_of_single_bytes(rig: &mut Rig) {
+    let case = rig.case;
     let exchange = case.exchange();
     let mut client = rig.connect();
     let (last, first) = exchange.request.split_last().expect("a request is not empty");
     let (singly, together) = first.split_at(first.len().min(4 * LONG));
     for byte in singly {
-        send_and_see_it_taken(&mut rig, &mut client, &[*byte]);
+        send_and_see_it_taken(rig, &mut client, &[*byte]);
     }
     client.send(together);
     client.send(&[*last]);
     client.receive(&exchange.reply);
     rig.expected.requests += 1;
     drop(client);
-    rig.finish();
 }
 
 /// Sends, and waits until the server has received it, so that what is sent next comes in a later call.
@@ -73,8 +95,8 @@ fn send_and_see_it_taken(rig: &mut Rig, client: &mut crate::support::client::Cli
     rig.until("bytes_received", before + bytes.len() as u64);
 }
 
-fn several_requests_on_one_connection(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
+fn several_requests_on_one_connection(rig: &mut Rig) {
+    let case = rig.case;
     let mut client = rig.connect();
     for _ in 0..3 {
         for exchange in (case.protocol.exchanges)() {
@@ -82,23 +104,21 @@ fn several_requests_on_one_connection(case: &Case) {
         }
     }
     drop(client);
-    rig.finish();
 }
 
-fn two_requests_in_one_segment(case: &Case) {
-    let exchanges = (case.protocol.exchanges)();
+fn two_requests_in_one_segment(rig: &mut Rig) {
+    let exchanges = (rig.case.protocol.exchanges)();
     for first in &exchanges {
-        in_one_segment(case, &[first.clone(), exchanges[0].clone()]);
+        in_one_segment(rig, &[first.clone(), exchanges[0].clone()]);
     }
 }
 
-fn many_requests_in_one_segment(case: &Case) {
-    let exchanges: Vec<_> = (0..20).flat_map(|_| (case.protocol.exchanges)()).collect();
-    in_one_segment(case, &exchanges);
+fn many_requests_in_one_segment(rig: &mut Rig) {
+    let exchanges: Vec<_> = (0..20).flat_map(|_| (rig.case.protocol.exchanges)()).collect();
+    in_one_segment(rig, &exchanges);
 }
 
-fn in_one_segment(case: &Case, exchanges: &[Exchange]) {
-    let mut rig = Rig::new(case, &[]);
+fn in_one_segment(rig: &mut Rig, exchanges: &[Exchange]) {
     let mut client = rig.connect();
     client.send(&exchanges.iter().flat_map(|exchange| exchange.request.clone()).collect::<Vec<_>>());
     for exchange in exchanges {
@@ -107,13 +127,11 @@ fn in_one_segment(case: &Case, exchanges: &[Exchange]) {
     rig.expected.requests += exchanges.len() as u64;
     client.half_close();
     client.receive_to_end(b"");
-    rig.finish();
 }
 
-fn a_request_and_the_end_before_the_first_read(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
-    arrive_before_the_first_read(&mut rig, &case.exchange(), 1, PATIENCE);
-    rig.finish();
+fn a_request_and_the_end_before_the_first_read(rig: &mut Rig) {
+    let case = rig.case;
+    arrive_before_the_first_read(rig, &case.exchange(), 1, PATIENCE);
 }
 
 /// The rest of the requests is there when the first have been read, and nothing more will come that could tell of it.
@@ -138,8 +156,8 @@ pub fn arrive_before_the_first_read(rig: &mut Rig, exchange: &Exchange, times: u
 }
 
 /// The reply still has to come, and then the end.
-fn half_close_after_the_request(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
+fn half_close_after_the_request(rig: &mut Rig) {
+    let case = rig.case;
     for exchange in (case.protocol.exchanges)() {
         let mut client = rig.connect();
         client.send(&exchange.request);
@@ -147,7 +165,6 @@ fn half_close_after_the_request(case: &Case) {
         client.receive_to_end(&exchange.reply);
         rig.expected.requests += 1;
     }
-    rig.finish();
 }
 
 fn half_close_in_mid_request(case: &Case) {
@@ -166,16 +183,14 @@ fn half_close_in_mid_request(case: &Case) {
     rig.finish();
 }
 
-fn connect_and_close_at_once(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
+fn connect_and_close_at_once(rig: &mut Rig) {
     for _ in 0..100 {
         drop(rig.connect());
     }
-    rig.finish();
 }
 
-fn right_requests_and_a_wrong_one_in_one_segment(case: &Case) {
-    let mut rig = Rig::new(case, &[]);
+fn right_requests_and_a_wrong_one_in_one_segment(rig: &mut Rig) {
+    let case = rig.case;
     let exchange = case.exchange();
     let wrong = &case.protocol.wrongs()[0];
     let mut client = rig.connect();
@@ -183,12 +198,27 @@ fn right_requests_and_a_wrong_one_in_one_segment(case: &Case) {
     client.receive_to_end(&[&exchange.reply[..], &exchange.reply, &wrong.reply].concat());
     rig.expected.requests += 2;
     rig.expected.error(case.protocol.wrong_kind, 1);
+}
+
+/// All that breaks the protocol, on the same server: none of it is to leave a trace but in the tally.
+fn wrong_requests(case: &Case) {
+    let mut rig = Rig::new(case, &[]);
+    amid("right_requests_and_a_wrong_one_in_one_segment", || {
+        right_requests_and_a_wrong_one_in_one_segment(&mut rig);
+        rig.is_right_so_far();
+    });
+    for wrong in case.protocol.wrongs() {
+        amid(wrong.name, || {
+            a_wrong_request(&mut rig, wrong);
+            rig.is_right_so_far();
+        });
+    }
     rig.finish();
 }
 
 /// That connection is closed, and only that one: a bystander is served before and after, on the same connection.
-pub fn a_wrong_request(case: &Case, wrong: &Wrong) {
-    let mut rig = Rig::new(case, &[]);
+fn a_wrong_request(rig: &mut Rig, wrong: &Wrong) {
+    let case = rig.case;
     let exchange = case.exchange();
     // Where one connection is served at a time, a bystander would make the culprit wait.
     let mut bystander = (!case.one_at_a_time()).then(|| rig.connect());
@@ -204,5 +234,4 @@ pub fn a_wrong_request(case: &Case, wrong: &Wrong) {
         rig.asks(&mut bystander, &exchange);
     }
     rig.expected.error(case.protocol.wrong_kind, 3);
-    rig.finish();
 }

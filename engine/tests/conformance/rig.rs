@@ -1,6 +1,7 @@
 //! One server under test, with what its tally has to show in the end.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,7 @@ impl Case {
     }
 
     /// An exchange with a reply larger than all buffers, for tests that are listed with `#[needs_a_large_reply]`.
-    pub fn large(&self) -> Exchange {
+    pub fn large(&self) -> &'static Exchange {
         self.protocol.large_exchange().expect("the test is listed as one that needs a large reply")
     }
 
@@ -202,6 +203,15 @@ impl Open {
     }
 }
 
+/// Runs a part of a test, and says of which part it is what goes wrong in it.
+pub fn amid(part: &str, run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        panic!("{part}: {}", text.unwrap_or_default());
+    }
+}
+
 /// A server under test.
 pub struct Rig<'a> {
     pub case: &'a Case,
@@ -288,6 +298,12 @@ impl<'a> Rig<'a> {
         });
     }
 
+    /// Waits as [`Rig::catches_up`] does, and looks at the errors that are tallied by then.
+    pub fn is_right_so_far(&mut self) {
+        self.catches_up();
+        self.expected.errors_hold(&self.server.snapshot()["tally"]);
+    }
+
     /// Waits until the workers that were lost, and those that replace them, are tallied as expected.
     pub fn catches_up_with_workers(&mut self) {
         let (lost, replaced) = (self.expected.workers_lost, self.expected.workers_replaced);
@@ -361,7 +377,7 @@ impl<'a> Rig<'a> {
             last = self.count_descriptors().into_iter().find_map(leak);
             last.is_none().then_some(())
         };
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| eventually("no leak", look)));
+        let result = catch_unwind(AssertUnwindSafe(|| eventually("no leak", look)));
         assert!(result.is_ok(), "process, open before, open now, what: {last:?}");
     }
 

@@ -87,9 +87,12 @@ impl Protocol {
         if self.large_option.is_empty() { Vec::new() } else { vec![self.large_option, &LARGE] }
     }
 
-    /// The large exchange, where there is one.
-    pub fn large_exchange(&self) -> Option<Exchange> {
-        self.large.map(|large| large(LARGE.parse().expect("it is a number")))
+    /// The large exchange, where there is one, made once for all tests: it is megabytes.
+    pub fn large_exchange(&self) -> Option<&'static Exchange> {
+        static MADE: Mutex<BTreeMap<&str, &Exchange>> = Mutex::new(BTreeMap::new());
+        let large = self.large?;
+        let make = || &*Box::leak(Box::new(large(LARGE.parse().expect("it is a number"))));
+        Some(MADE.lock().expect("nobody panics with it").entry(self.name).or_insert_with(make))
     }
 
     /// What breaks its rules, made once for all tests: they are many, and there are megabytes among it.
