@@ -43,6 +43,13 @@ impl Failure {
         Failure::system("waiting for a connection", error)
     }
 
+    /// What was under way behind the window's end was waited for, and has not come, though there may have been progress.
+    pub fn behind_the_window() -> Self {
+        let message =
+            "awaiting replies behind the window: the time for that is over (--timeout-milliseconds)".to_owned();
+        Failure { kind: ErrorKind::TimedOut, message }
+    }
+
     /// Nothing came of doing this in time.
     pub fn timed_out(doing: &str) -> Self {
         let message = format!("{doing}: no progress within the time allowed (--timeout-milliseconds)");
@@ -235,6 +242,7 @@ impl<'run> Caller<'run> {
             match progress {
                 Progress::Answered { open } => return Ok(open),
                 Progress::Blocked(_) => return Err(self.timed_out()),
+                Progress::Yields(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
                 Progress::Yields(_) => progress = self.advance()?,
             }
         }
@@ -332,6 +340,7 @@ impl<'run> Caller<'run> {
             };
             self.at_rest &= ended;
             match self.take(not_stored, ended)? {
+                Answer::Receive(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
                 Answer::Receive(want) => self.want = if self.asked == 1 { want } else { Want::AtMost(CAPACITY) },
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),

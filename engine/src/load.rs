@@ -15,7 +15,7 @@ use crate::output::warn;
 use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
 use crate::requirement::Requirement;
-use crate::schedule::Schedule;
+use crate::schedule::{RATE, Schedule};
 use crate::setting::{Kind, Setting, Settings};
 use crate::show::Show;
 use crate::source_addresses::{self, SOURCE_ADDRESSES};
@@ -134,6 +134,16 @@ pub const CLIENTS: Setting = Setting {
     unit: Some("clients"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000, default: 4 },
 };
+
+/// What helps whoever wants more of something than one load has.
+pub fn more_than_one_has(setting: &Setting, text: &str) -> Option<&'static str> {
+    let Kind::Integer { maximum, .. } = setting.kind else { return None };
+    let adds_up = [CLIENTS.name, RATE.name].contains(&setting.name);
+    let is_more = text.parse::<u128>().is_ok_and(|number| number > maximum.into());
+    (adds_up && is_more).then_some(
+        "for more, several loads beside each other, of several machines too: `thunderherd merge` adds them up",
+    )
+}
 
 /// Whether a client keeps its connection.
 pub const CONNECTIONS: Setting = Setting {

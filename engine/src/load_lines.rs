@@ -271,6 +271,7 @@ fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) ->
         never_sent: came.never_sent,
         waited: came.waited,
         lag_p99_ns: percentile(&came.send_lag, 0.99),
+        lag_p90_p50_ns: [0.9, 0.5].map(|quantile| percentile(&came.send_lag, quantile)),
         latency_p50_ns: percentile(&came.latency, 0.5),
         gap_asked_ns,
         variation_asked,
@@ -332,7 +333,12 @@ pub fn validity_in_words(validity: &Validity) -> String {
     let failed = validity.checks.iter().filter(|check| check.holds == Some(false));
     let failed: String = failed.map(finding).collect();
     match validity.valid {
-        Some(true) => "valid: the load kept its schedule\n".to_owned(),
+        Some(true) => {
+            let unknown = validity.checks.iter().filter(|check| check.holds.is_none());
+            let unknown: Vec<_> = unknown.map(|check| format!("{} ({})", check.name, check.words)).collect();
+            let but = if unknown.is_empty() { "" } else { "; " };
+            format!("valid: the load kept its schedule{but}{}\n", unknown.join(", "))
+        }
         Some(false) => format!("NOT VALID, and no measurement of the server:\n{failed}"),
         None if failed.is_empty() => String::new(),
         None => format!("to be known of a closed loop:\n{failed}"),

@@ -4,7 +4,7 @@
 //! some 100 ns together where the clock is read without a system call (vdso(7)).
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use hdrhistogram::Histogram;
 
@@ -19,17 +19,18 @@ use crate::tally::Counts;
 pub struct Window {
     started: AtomicU64,
     ended: AtomicU64,
+    left: AtomicBool,
 }
 
 impl Window {
     /// The whole life, of a load that ends by count.
     pub fn whole_life() -> Self {
-        Window { started: AtomicU64::new(0), ended: AtomicU64::new(u64::MAX) }
+        Window { started: AtomicU64::new(0), ended: AtomicU64::new(u64::MAX), left: AtomicBool::new(false) }
     }
 
     /// One whose beginning is not known yet: nothing counts until it is set.
     pub fn to_come() -> Self {
-        Window { started: AtomicU64::new(u64::MAX), ended: AtomicU64::new(u64::MAX) }
+        Window { started: AtomicU64::new(u64::MAX), ..Window::whole_life() }
     }
 
     /// Sets beginning and end, before the first request.
@@ -56,6 +57,22 @@ impl Window {
     /// Whether it has ended.
     pub fn is_over(&self, at: u64) -> bool {
         at >= self.ended.load(Relaxed)
+    }
+
+    /// Until when replies are waited for that are still to come at its end, given for how many nanoseconds: without that, a
+    /// server that answers drop by drop would decide when a load ends.
+    pub fn awaits_until(&self, patience: u64) -> u64 {
+        self.edges().end.saturating_add(patience)
+    }
+
+    /// That moment has come. Said for threads that wait in their calls and read no clock between them.
+    pub fn leave(&self) {
+        self.left.store(true, Relaxed);
+    }
+
+    /// Whether that was said.
+    pub fn is_left(&self) -> bool {
+        self.left.load(Relaxed)
     }
 }
 

@@ -56,6 +56,8 @@ pub struct ScheduleEvidence {
     pub waited: u64,
     /// 99th percentile of the send lag in nanoseconds, where it is known.
     pub lag_p99_ns: Option<u64>,
+    /// 90th percentile of it and its median, which are known of fewer requests.
+    pub lag_p90_p50_ns: [Option<u64>; 2],
     /// Median latency in nanoseconds, where it is known.
     pub latency_p50_ns: Option<u64>,
     /// Mean gap between the sendings of a thread that the schedule asks for, in nanoseconds.
@@ -173,12 +175,21 @@ fn all_sent(schedule: &ScheduleEvidence) -> Check {
 
 fn lag(schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "send_lag";
-    let (Some(lag), Some(median)) = (schedule.lag_p99_ns, schedule.latency_p50_ns) else {
-        return too_few(NAME, schedule.sent, LATE_ALWAYS);
+    let limit = schedule.latency_p50_ns.map_or(LATE_ALWAYS, |median| (LATE_SHARE * median as f64).max(LATE_ALWAYS));
+    let late = |lag: u64, of: &str| {
+        let what = format!("nanoseconds by which one request in {of} was sent too late, or more");
+        let change =
+            "the load itself was late; --wait spin, more --threads, a CPU of its own (--cpus), or a lower --rate";
+        check(NAME, lag as f64, limit, &what, change)
     };
-    let limit = (LATE_SHARE * median as f64).max(LATE_ALWAYS);
-    let change = "the load itself was late; --wait spin, more --threads, a CPU of its own (--cpus), or a lower --rate";
-    check(NAME, lag as f64, limit, "nanoseconds by which one request in a hundred was sent too late, or more", change)
+    if let (Some(_), Some(lag)) = (schedule.latency_p50_ns, schedule.lag_p99_ns) {
+        return late(lag, "a hundred");
+    }
+    // Of few requests one in a hundred is not known; but it is no less late than one in ten, or in two.
+    let fewer = schedule.lag_p90_p50_ns.into_iter().zip(["ten", "two"]);
+    let known = fewer.filter_map(|(lag, of)| Some(late(lag?, of)));
+    let found = known.filter(|_| schedule.latency_p50_ns.is_some()).find(|check| check.holds == Some(false));
+    found.unwrap_or_else(|| too_few(NAME, schedule.sent, limit))
 }
 
 /// Gaps are the generator's own only as far as requests did not wait for the server.
@@ -264,6 +275,7 @@ mod tests {
                 never_sent: 0,
                 waited: 100,
                 lag_p99_ns: Some(60_000),
+                lag_p90_p50_ns: [Some(50_000), Some(40_000)],
                 latency_p50_ns: Some(180_000),
                 gap_asked_ns: 200_000.0,
                 variation_asked: 1.0,
@@ -320,6 +332,18 @@ mod tests {
     }
 
     #[test]
+    fn of_few_requests_lower_percentiles_tell_that_the_load_was_late() {
+        let few = |known| changed(|_, schedule| (schedule.lag_p99_ns, schedule.lag_p90_p50_ns) = (None, known));
+        for late in [[Some(100_001), Some(0)], [None, Some(100_001)]] {
+            assert_eq!(failed(&few(late)), ["send_lag"], "{late:?}");
+        }
+        // That they were not says nothing of one in a hundred.
+        for early in [[Some(100_000), Some(0)], [None, Some(100_000)]] {
+            assert_eq!((failed(&few(early)), not_judged(&few(early))), (vec![], vec!["send_lag"]), "{early:?}");
+        }
+    }
+
+    #[test]
     fn who_spins_may_use_all_of_the_cpu() {
         let checks = changed(|all, schedule| {
             schedule.spins = true;
@@ -332,7 +356,8 @@ mod tests {
     fn too_few_requests_are_not_judged() {
         let checks = changed(|all, schedule| {
             (all.replies, all.latencies) = (9, 9);
-            (schedule.due, schedule.sent, schedule.lag_p99_ns, schedule.latency_p50_ns) = (10, 10, None, None);
+            (schedule.due, schedule.sent, schedule.latency_p50_ns) = (10, 10, None);
+            (schedule.lag_p99_ns, schedule.lag_p90_p50_ns) = (None, [None; 2]);
         });
         let names = ["achieved_rate", "send_lag", "gap_mean", "gap_variation", "little"];
         assert_eq!((failed(&checks), not_judged(&checks)), (vec![], names.to_vec()));

@@ -312,6 +312,7 @@ def test_a_scaled_study_is_refused(tmp_path: Path) -> None:
         ({"a": "design=prefork,pol=3"}, 'no such key "pol"; known: design, primitive,'),
         ({"a": "design=prefork,pol=3"}, "did you mean 'pool'?"),
         ({"a": "design=prefork,pool"}, '"pool" is no key=value, such as pool=30, load.processes=2 or'),
+        ({"a": "prefork,pool=3"}, "a design with settings is design=prefork,pool=3"),
         ({"a": "design="}, '"design=" is no key=value'),
         ({"a": "design=prefork,,pool=3"}, '"" is no key=value'),
         ({"a": "design=prefork,pool={"}, "'{' is no TOML value"),

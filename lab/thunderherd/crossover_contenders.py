@@ -186,8 +186,11 @@ def _made_of(typed: str, common: Common) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for part in re.split(r",(?![^\[]*\])", typed):
         if not all(each.strip() for each in part.partition("=")):
+            # Whoever writes settings behind a name has left out what it is the name of.
+            name_first = part == typed.partition(",")[0] and "=" not in part
+            instead = f"; a design with settings is design={typed}" if part and name_first else ""
             raise UserError(
-                f"{where}: {show(part)} is no key=value, such as {_SUCH_AS}; commas stand between"
+                f"{where}: {show(part)} is no key=value, such as {_SUCH_AS}; commas stand between{instead}"
             )
         key, value = parse_override(part, where)
         if key in said:

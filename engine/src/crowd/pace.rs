@@ -144,15 +144,6 @@ impl Pace {
         }
     }
 
-    /// Until when replies are waited for, whoever has come further meanwhile: nanoseconds behind the window. In a closed loop each
-    /// client has its own time, and ends with it.
-    pub fn awaits_until(&self, patience: u64) -> Option<u64> {
-        match self {
-            Pace::Closed(_) => None,
-            Pace::Open(open) => Some(open.window.edges().end.saturating_add(patience)),
-        }
-    }
-
     /// When something will be due for a client that is free, as far as that is known.
     pub fn next(&self) -> Option<u64> {
         match self {

@@ -140,7 +140,7 @@ impl<B: BackEnd> Turns<B> {
             self.time_out();
             self.serve();
         }
-        if self.asking && self.pace.awaits_until(self.timeout).is_some_and(|until| self.at >= until) {
+        if self.asking && self.at >= self.run.window.awaits_until(self.timeout) {
             self.end_all();
         }
         Ok(())
@@ -396,7 +396,7 @@ impl<B: BackEnd> Turns<B> {
             }
             let begun = member.requests.iter().filter(|request| request.moments.begun > 0).count();
             if begun > 0 {
-                let failure = Failure::timed_out("awaiting replies behind the window");
+                let failure = Failure::behind_the_window();
                 member.course.failed_together(begun as u64, &failure);
             }
             for _ in 0..begun {

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Error, Result};
 
@@ -14,7 +15,7 @@ use crate::about::About;
 use crate::course::{Client, Course, RAMP, requests_each};
 use crate::edges::Edges;
 use crate::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
-use crate::measure::Measure;
+use crate::measure::{Measure, now};
 use crate::mistake::in_words;
 use crate::own_memory;
 use crate::sys::{signal, thread};
@@ -65,6 +66,9 @@ fn run(run: &'static LoadRun) -> Result<()> {
     let mut edges = Edges::begin(run);
     gate.open(Order::Ask);
     edges.sleep(&gate.clients);
+    let left = run.window.awaits_until(run.target.patience.as_nanos() as u64).saturating_sub(now());
+    gate.wait_until_empty_for(Duration::from_nanos(left));
+    run.window.leave();
     gate.wait_until_empty();
     Ok(())
 }
@@ -130,6 +134,10 @@ impl Gate {
 
     fn wait_until_empty(&self) {
         drop(wait_while(&self.counted, self.state(), |_| self.clients.load(Relaxed) > 0));
+    }
+
+    fn wait_until_empty_for(&self, time: Duration) {
+        drop(self.counted.wait_timeout_while(self.state(), time, |_| self.clients.load(Relaxed) > 0));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

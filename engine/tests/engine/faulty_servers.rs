@@ -357,3 +357,35 @@ fn a_redirection_is_not_followed() {
     }
     assert!(elsewhere.accept().is_err(), "somebody followed it");
 }
+
+/// A server that answers drop by drop is never without progress, and yet does not decide when a load ends that ends by time.
+#[test]
+fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
+    const DROP: Duration = Duration::from_millis(20);
+    let port = serve(|mut stream| {
+        stream.set_nodelay(true).unwrap();
+        while SPOKEN[1].takes(&mut stream) {
+            for byte in protocol::bytes(2000).reply {
+                std::thread::sleep(DROP);
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+    let takes = 2000 * DROP.as_millis() as u64;
+    std::thread::scope(|scope| {
+        for (options, asks) in loads().into_iter().filter_map(|(options, asks)| Some((options, asks?))) {
+            scope.spawn(move || {
+                // A busy machine may keep a drop for longer than the load waits: both are counted as what took too long.
+                let all = format!("--bytes 2000 {options} --timeout-milliseconds 2000");
+                let (ran, line) = load("echo", port, &all);
+                let about = format!("{options}: {ran:?}");
+                assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{about}");
+                let errors = line["tally"]["errors"].as_object().unwrap();
+                assert_eq!(errors.keys().collect::<Vec<_>>(), ["timed_out"], "{about}");
+                assert!(count(&line, "elapsed_ns") / 1_000_000 < asks + takes / 2, "{about}");
+            });
+        }
+    });
+}

@@ -151,6 +151,17 @@ fn what_contradicts_itself_is_refused_with_what_to_change() {
     refused("bytes", "--load closed_connections --ramp-up-milliseconds 5 --back-end nosuch", &["--back-end"]);
 }
 
+/// What one load cannot have, several together can.
+#[test]
+fn more_than_one_load_has_is_refused_with_how_to_have_it() {
+    let listener = Untouched::new();
+    for (option, most) in [("--rate", "10000000"), ("--clients", "100000")] {
+        listener.refuses("bytes", &["--load", "open", option, "1000000000000"], &[option, most, "thunderherd merge"]);
+        let ran = listener.load("bytes", &["--load", "open", option, "0"]);
+        assert!(!ran.errors.contains("merge"), "{ran:?}");
+    }
+}
+
 /// Whatever a setting allows at the most is either done or refused before the first connection, with what would allow it.
 #[test]
 fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {

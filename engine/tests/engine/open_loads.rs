@@ -294,3 +294,17 @@ fn an_open_load_says_in_words_what_it_found() {
         assert!(ran.output.contains(words), "'{words}' is not in {ran:?}");
     }
 }
+
+/// So few requests that hardly anything can be judged: what could not be is told with "valid".
+#[test]
+fn what_could_not_be_judged_is_told_with_what_is_valid() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let address = format!("127.0.0.1:{}", server.port);
+    let options = ["--load", "open", "--rate", "50", "--milliseconds", "200", "--arrivals", "constant"];
+    let ran = run(engine().args(["load", "bytes", "--connect", &address]).args(options));
+    let said = ran.output.lines().find(|line| line.starts_with("valid: ")).unwrap_or_else(|| panic!("{ran:?}"));
+    for check in ["achieved_rate", "send_lag", "little"] {
+        assert!(said.contains(&format!("{check} (not judged: 10 requests")), "{said}");
+    }
+    server.stop().is_good();
+}

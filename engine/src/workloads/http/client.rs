@@ -259,6 +259,16 @@ fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> std::result::Re
     // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
     let has_none = kind.head_only || matches!(kind.status, 204 | 304);
+    let mut lengths = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("content-length"));
+    // Where a reply ends that says it twice, or in two ways, nobody can tell (RFC 9112, section 6.3).
+    if let Some(first) = lengths.next()
+        && lengths.any(|other| other.value != first.value)
+    {
+        return Err("the reply has two Content-Lengths that differ".to_owned());
+    }
+    if !has_none && field("transfer-encoding").is_some() {
+        return Err("the reply has a Transfer-Encoding, and this client knows no end but by Content-Length".to_owned());
+    }
     let body = match (field("content-length").map(|header| content_length(header.value)), due) {
         (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
             return Err(format!("the reply has {bytes} bytes (Content-Length), and {due} are due (--bytes)"));
@@ -350,7 +360,15 @@ mod tests {
         wrong("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, "404 Not Found");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "no number");
-        wrong("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 0, "no Content-Length");
+        wrong("HTTP/1.1 200 OK\r\n\r\n", 0, "no Content-Length");
+        wrong("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 0, "a Transfer-Encoding");
+        let length = "Content-Length: 300\r\n";
+        wrong(&format!("HTTP/1.1 200 OK\r\n{length}Transfer-Encoding: chunked\r\n\r\n"), 300, "a Transfer-Encoding");
+        for lengths in [format!("{length}Content-Length: 5\r\n"), format!("Content-Length: 5\r\n{length}")] {
+            wrong(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\n"), 300, "two Content-Lengths");
+        }
+        let twice = reply(&format!("HTTP/1.1 200 OK\r\n{length}{length}\r\n"), 300);
+        assert_eq!(judge(&[&twice], false), Ok(Answer::Complete));
         wrong("nonsense\r\n\r\n", 0, "not HTTP");
         wrong("HTTP/1.1 200 OK\r\n", 0, "17 bytes of its head");
         wrong(HEAD, 299, "299 of 300");
