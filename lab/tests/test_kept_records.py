@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from handbook import entry_pages, recording
 from handbook.kept import (
@@ -24,6 +25,7 @@ from handbook.kept import (
     kept_studies,
 )
 from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
+from thunderherd.cli import app
 from thunderherd.errors import UserError
 from thunderherd.metrics import CPU_PER_CONNECTION
 from thunderherd.results import OtherVersionError
@@ -96,6 +98,12 @@ def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
         pytest.skip(f"made by another version: {error}")
     assert again.figures == kept.figures and not old.exists()
     assert (tmp_path / again.folder / TABLE).read_text() == (ROOT / kept.folder / TABLE).read_text()
+    command = CliRunner().invoke(
+        app, ["plot", str(run), "process-control", "--output", str(tmp_path / "one.svg")]
+    )
+    assert command.exit_code == 0, command.output
+    chart = (tmp_path / again.folder / "process-control.svg").read_text()
+    assert chart == (tmp_path / "one.svg").read_text(), "the README says that this command makes it"
     (newest,) = kept_studies(tmp_path)
     assert newest.date == "2026-01-02" and newest.figures == kept.figures
 

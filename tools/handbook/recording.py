@@ -32,7 +32,7 @@ from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
-from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
 from thunderherd.results import (
     COUNTED,
     EXTRAPOLATED,
@@ -101,7 +101,7 @@ def keep(directory: Path, root: Path, date: str) -> Kept:
         made.mkdir()
         printed = _printed(summary)
         (made / TABLE).write_text(printed, encoding="utf-8")
-        charts = [_chart(each, made) for each in _wanted(summary)]
+        charts = [_chart(each, made) for each in _wanted(summary, results.trials)]
         figures = figures_of(summary, charts, results.run.model_dump(mode="json"))
         (made / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
         kept, left_out = archived(directory, made / ARCHIVE)
@@ -239,11 +239,15 @@ def _printed(summary: Summary) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().strip("\n").splitlines()) + "\n"
 
 
-def _wanted(summary: Summary) -> list[NamedChart]:
-    """The charts of the main table, and of each sweep that of its verdicts."""
-    return [
-        each for each in all_charts(summary) if not each.name.startswith("sweep-") or each.name.endswith("-0")
-    ]
+def _wanted(summary: Summary, trials: Sequence[TrialRecord]) -> list[NamedChart]:
+    """The charts of the main table, and of each sweep that of its verdicts: as `thunderherd plot` draws them,
+    which the README has beside each."""
+    wanted = {
+        each.name
+        for each in all_charts(summary)
+        if not each.name.startswith("sweep-") or each.name.endswith("-0")
+    }
+    return [each for each in all_charts(summary, trials) if each.name in wanted]
 
 
 def _chart(chart: NamedChart, folder: Path) -> KeptChart:
