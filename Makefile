@@ -120,7 +120,7 @@ docs: build ## writes anew what in docs/ and README.md follows from code, regist
 site: docs ## the same as HTML in site/, for a browser, without a network
 	@$(PYTHON) tools/build_site.py
 
-records: build ## runs the five sources' studies and keeps what docs/ shows of them (an hour or so; PARTS="unp-ch30 calls" alone)
+records: build ## runs the five sources' studies, and two of every entry, and keeps what docs/ shows of them (an hour or so; PARTS="unp-ch30 calls" alone)
 	@$(PYTHON) tools/make_records.py $(PARTS)
 	@$(PYTHON) tools/documents.py
 

@@ -1,7 +1,7 @@
 """Makes the records that docs/ rests on (`make records`): runs studies, keeps what there is of them in
 records/DATE.
 
-.venv/bin/python tools/make_records.py                     the five sources' studies, quick, and system calls
+.venv/bin/python tools/make_records.py                     all: the studies, quick, and system calls
 .venv/bin/python tools/make_records.py unp-ch30 calls      some of them
 .venv/bin/python tools/make_records.py --from DIR          a run that there is already
 """
@@ -24,11 +24,15 @@ from handbook.kept import CALLS, DATE, FOLDER, TABLE, kept_calls, kept_studies
 from handbook.markdown import ROOT, page, plain, table
 from thunderherd.errors import UserError
 
-STUDIES = ("unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4")
+SOURCES = ("unp-ch30", "cse232-a2", "cse638-pa02", "erss-hw4", "css503-p4")
+EVERY_ENTRY = {name: f"docs/entries/studies/{name}.toml" for name in ("every-design", "every-primitive")}
+"""For the pages of what is in none of the sources' studies: files, as nobody else has a use for them."""
+STUDIES = (*SOURCES, *EVERY_ENTRY)
 SYSTEM_CALLS = "calls"
 
 ABOUT = """\
-Runs of the five sources' studies on a real machine, small enough for the repository. The tables of
+Runs of the five sources' studies on a real machine, and of those in docs/entries/studies for what is in
+none of them, small enough for the repository. The tables of
 [docs](../docs/README.md) and the picture of the [README](../README.md) are made of the newest of each, by
 `make docs`. They are of one machine on one day: what they show of yours is what to look for, not what you
 will find."""
@@ -79,7 +83,7 @@ def _tried(work: Callable[[], None]) -> bool:
 
 
 def _run(study: str, seed: int, directory: Path, options: list[str], day: str) -> None:
-    recording.run(study, seed, directory, options)
+    recording.run(EVERY_ENTRY.get(study, study), seed, directory, options)
     _kept(directory, day)
 
 

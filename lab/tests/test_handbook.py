@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import make_records
 from handbook import demo, entry_pages, links, reference, site, strace_counts
 from handbook.catalogued import catalogue
 from handbook.drawing import drawing, in_words
@@ -24,12 +25,15 @@ from handbook.entries import (
 )
 from handbook.kept import kept_studies
 from handbook.markdown import between, fenced, plain, table
+from thunderherd.catalogue import Catalogue
 from thunderherd.cli import app
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS
+from thunderherd.study import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING_KEPT = entry_pages.Recorded((), None)
+COLOURED = (["copied"], ["kept"], ["device"])
 FORMS: dict[str, Any] = {"designs": DesignNotes, "primitives": PrimitiveNotes}
 
 
@@ -107,6 +111,25 @@ def test_a_page_has_code_without_imports_and_tests() -> None:
     assert code.startswith("pub static ENTRY") and "#[cfg(test)]" not in code and "impl Sender" in code
 
 
+def test_every_design_and_primitive_is_in_a_study_that_records_keep() -> None:
+    """Pages rest on records: what is in no study of a source is in one of these."""
+    plans = {
+        name: load_study(str(ROOT / file), "quick", [], Catalogue.model_validate(catalogue())).contenders
+        for name, file in make_records.EVERY_ENTRY.items()
+    }
+    assert {each.design for each in plans["every-design"]} == {
+        each["name"] for each in catalogue()["designs"]
+    }
+    moved = {name for each in plans["every-primitive"] for name in (each.primitive, each.receive)}
+    assert moved == {each["name"] for each in catalogue()["primitives"]}
+
+
+def test_what_a_page_rests_on_is_told_apart() -> None:
+    """A name of a feature may have a comma."""
+    page = (ROOT / "docs/primitives/zerocopy.md").read_text()
+    assert "Rests on sendmsg(2); sendmsg(2), MSG\\_ZEROCOPY (Linux 4.14)." in page
+
+
 # Drawings ---------------------------------------------------------------------------------------------------
 
 
@@ -135,6 +158,40 @@ def test_nothing_of_a_drawing_lies_outside() -> None:
         for box in (each for each in root.iter() if each.get("class") == "box"):
             assert 0 <= float(box.get("x", -1)) <= width - float(box.get("width", 0))
             assert 0 <= float(box.get("y", -1)) <= height - float(box.get("height", 0))
+
+
+def test_words_of_a_drawing_stand_clear_of_its_lines() -> None:
+    """Of 7 pixels a character, as wide as the usual fonts draw 12 pixels: none crosses the border of two
+    lanes, the arrow that turns beside it, or a box."""
+    for entry in catalogue()["primitives"]:
+        root = ElementTree.parse(ROOT / "docs/primitives" / f"{entry['name']}.svg").getroot()
+        parts = [(each, (each.get("class") or "").split()) for each in root.iter()]
+        borders = [float(each.get("y1", 0)) for each, kinds in parts if kinds == ["rule"]]
+        boxes = [
+            [float(each.get(key, 0)) for key in ("x", "y", "width", "height")]
+            for each, kinds in parts
+            if kinds == ["box"]
+        ]
+        turns = [
+            [float(number) for number in re.findall(r"-?[0-9.]+", each.get("d", ""))]
+            for each, kinds in parts
+            if "arrow" in kinds
+        ]
+        labels = [each for each, kinds in parts if each.tag.endswith("text") and kinds[:1] in COLOURED]
+        assert labels
+        for each in labels:
+            text, x, y = each.text or "", float(each.get("x", 0)), float(each.get("y", 0))
+            left, right, top, bottom = x - 3.5 * len(text), x + 3.5 * len(text), y - 10, y + 3
+            where = (entry["name"], text)
+            assert not any(top < border < bottom for border in borders), where
+            assert not any(
+                left < box[0] + box[2] and box[0] < right and top < box[1] + box[3] and box[1] < bottom
+                for box in boxes
+            ), where
+            assert not any(
+                left < begin < right and min(y0, y1) < bottom and top < max(y0, y1)
+                for begin, y0, y1, _ in turns
+            ), where
 
 
 def test_what_is_thrown_away_goes_nowhere() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from handbook import recording
+from handbook import entry_pages, recording
 from handbook.kept import (
     ARCHIVE,
     FIGURES,
@@ -23,6 +25,7 @@ from handbook.kept import (
     kept_studies,
 )
 from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
+from thunderherd.cli import app
 from thunderherd.errors import UserError
 from thunderherd.metrics import CPU_PER_CONNECTION
 from thunderherd.results import OtherVersionError
@@ -95,6 +98,12 @@ def test_a_record_can_be_made_again_of_what_is_kept(tmp_path: Path) -> None:
         pytest.skip(f"made by another version: {error}")
     assert again.figures == kept.figures and not old.exists()
     assert (tmp_path / again.folder / TABLE).read_text() == (ROOT / kept.folder / TABLE).read_text()
+    command = CliRunner().invoke(
+        app, ["plot", str(run), "process-control", "--output", str(tmp_path / "one.svg")]
+    )
+    assert command.exit_code == 0, command.output
+    chart = (tmp_path / again.folder / "process-control.svg").read_text()
+    assert chart == (tmp_path / "one.svg").read_text(), "the README says that this command makes it"
     (newest,) = kept_studies(tmp_path)
     assert newest.date == "2026-01-02" and newest.figures == kept.figures
 
@@ -163,7 +172,7 @@ def pair(a: str, b: str, verdict: str, point: str | None = None) -> KeptPair:
 
 def on_page(shown: KeptTable, design: str) -> str:
     kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
-    return recorded([kept], design, lambda each: each.design, Path("docs/designs/x.md"))
+    return recorded([kept], design, {"": lambda each: each.design}, Path("docs/designs/x.md"))
 
 
 def test_a_verdict_is_told_from_the_entrys_side() -> None:
@@ -196,8 +205,33 @@ def test_a_table_that_compares_something_else_is_not_shown() -> None:
     assert on_page(shown, "a") == NOT_RECORDED
 
 
+def test_what_only_the_clients_move_by_is_told_as_theirs() -> None:
+    """css503-p4 compares ways in which the clients send: the server's are all the same."""
+    rows = tuple(row(name, 1.0, client_primitive=name) for name in ("writev", "write_each"))
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
+    kept = Kept(Path("records/2026-01-02/x"), KEPT[0].figures.model_copy(update={"tables": (shown,)}))
+    page = recorded([kept], "writev", entry_pages.SENDING, Path("docs/primitives/writev.md"))
+    assert "less is better. It is the clients that send by it. From the record" in page
+    assert "| `writev` |" in page and "`write_each`" not in page
+    assert recorded([kept], "send_each", entry_pages.SENDING, Path("docs/primitives/x.md")) == NOT_RECORDED
+
+
+def test_a_record_that_cannot_be_made_leaves_the_one_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = next(each for each in KEPT if each.figures.study == "unp-ch30")
+    there = tmp_path / kept.folder
+    shutil.copytree(ROOT / kept.folder, there)
+    before = sorted(each.name for each in there.iterdir())
+    monkeypatch.setattr(recording, "MOST_BYTES", 500)
+    with pytest.raises(UserError, match="even without its raw lines"):
+        recording.keep(unpacked(kept, tmp_path / "taken"), tmp_path, kept.date)
+    assert sorted(each.name for each in there.iterdir()) == before
+    assert [each.name for each in there.parent.iterdir()] == [there.name]
+
+
 def test_who_was_in_no_run_is_told_so() -> None:
-    assert recorded(KEPT, "nobody", lambda each: each.design, Path("docs/designs/nobody.md")) == NOT_RECORDED
+    assert recorded(KEPT, "nobody", {"": lambda each: each.design}, Path("docs/designs/x.md")) == NOT_RECORDED
     assert system_calls(None, "designs", "epoll", Path("docs/designs/epoll.md")) == NOT_RECORDED
     assert system_calls(kept_calls(), "designs", "nobody", Path("docs/designs/x.md")) == NOT_RECORDED
 

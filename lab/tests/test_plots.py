@@ -15,7 +15,7 @@ import vl_convert
 from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
-from thunderherd import chart_files, drawing, live_charts, plots, vega_lite
+from thunderherd import chart_files, charts, drawing, live_charts, plots, vega_lite
 from thunderherd.records import PaperFigure, Summary
 
 NARROW = [False, True]
@@ -301,3 +301,18 @@ def test_designs_that_nobody_has_heard_of_have_colours() -> None:
 
 def test_every_shape_of_a_mark_has_its_letter_beside_a_legend_that_can_be_clicked() -> None:
     assert list(live_charts.GLYPHS) == list(drawing.SHAPES)
+
+
+def test_what_is_told_of_a_chart_is_of_what_it_shows() -> None:
+    """A study of one's own has no paper, and mostly no controls: nothing is said of them."""
+    of = summary()
+    told = next(each for each in charts.all_charts(of) if each.name == "process-control").about
+    assert "The paper's seconds" in told and "Outlined: a control" in told
+    alone = of.model_copy(
+        update={
+            "paper": [],
+            "contenders": tuple(each.model_copy(update={"control_of": None}) for each in of.contenders),
+        }
+    )
+    told = next(each for each in charts.all_charts(alone) if each.name == "process-control").about
+    assert told == "CPU beyond that of iterative."

@@ -177,6 +177,10 @@ def test_a_summary_needs_a_path(tmp_path: Path) -> None:
         write_report(summary())
     with pytest.raises(UserError, match=r"there is no directory .*missing; make it"):
         write_report(summary(), tmp_path / "missing" / "report.html")
+    with pytest.raises(
+        UserError, match=f"{tmp_path} cannot be written: it is a directory; name a file in it"
+    ):
+        write_report(summary(), tmp_path)
 
 
 def test_a_study_without_pools_claims_or_questions_has_a_report() -> None:

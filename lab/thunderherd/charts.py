@@ -18,7 +18,7 @@ from thunderherd.latency_curves import latency_curves
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.papers import papers_of
 from thunderherd.rate_plot import over_rate, rate_chart
-from thunderherd.records import WORKERS, Summary, SweepSummary, TrialRecord
+from thunderherd.records import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.vega_lite import Chart
 
@@ -76,12 +76,18 @@ def main_charts(
     if shows_process_control(summary) and any(
         each.process_control_seconds for each in main_of(summary) if each.name != summary.study.baseline
     ):
+        about = f"CPU beyond that of {summary.study.baseline}."
+        if papers_of(summary, None, PROCESS_CONTROL):
+            about += (
+                " The paper's seconds come from another machine, so each panel has a scale of its own: "
+                "compare the pattern, not the lengths across panels."
+            )
+        if any(each.control_of for each in main_of(summary)):
+            about += " Outlined: a control, the same design with other settings."
         yield NamedChart(
             "process-control",
             "What process control costs",
-            f"CPU beyond that of {summary.study.baseline}. The paper's seconds come from another machine, so "
-            "each panel has a scale of its own: compare the pattern, not the lengths across panels. "
-            "Outlined: a control, the same design with other settings.",
+            about,
             "",
             partial(plots.process_control_chart, summary, colours=colours, blocks=blocks),
         )

@@ -70,6 +70,8 @@ def write_report(source: Summary | Path | Sequence[Path], path: Path | None = No
             f"{path} cannot be written: there is no directory {path.parent}; make it, or choose another "
             "place with --output"
         )
+    if path.is_dir():
+        raise UserError(f"{path} cannot be written: it is a directory; name a file in it, {path / FILE_NAME}")
     text = render_runs(runs)
     # Renamed into place: whoever looks at the old report meanwhile never sees half of the new one.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")

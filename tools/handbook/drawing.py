@@ -12,9 +12,9 @@ from handbook.entries import HOWS, PLACES, Journey, Place
 
 LANES = ("program", "kernel", "device")
 """Whose hands bytes may be in, from above; a drawing without devices has no lane for them."""
-BOX_WIDTH, BOX_HEIGHT, GAP, MARGIN, HEAD = 150, 40, 120, 84, 44
-LANE_HEIGHT = 82
-BOX_WORDS, LEVEL_WORDS, TURNED_WORDS = 22, 19, 28
+BOX_WIDTH, BOX_HEIGHT, GAP, MARGIN, HEAD = 150, 40, 160, 84, 44
+LANE_HEIGHT = 104
+BOX_WORDS, LEVEL_WORDS, TURNED_WORDS = 22, 22, 30
 """Characters of a line: in a box, beside an arrow between two boxes, and where it comes from another lane."""
 
 COLOURS = {"copied": "copied", "by_reference": "kept", "mapped": "kept", "dma": "device", "discarded": "kept"}

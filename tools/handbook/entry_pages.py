@@ -19,7 +19,7 @@ from handbook.entries import (
 )
 from handbook.kept import Kept, KeptRow
 from handbook.markdown import ROOT, fenced, made_from, page, plain, table
-from handbook.recorded_figures import link, recorded, system_calls
+from handbook.recorded_figures import Kind, link, recorded, system_calls
 from handbook.settings import settings_table
 
 Entry = Mapping[str, Any]
@@ -34,6 +34,16 @@ WAITS = {
 }
 
 USUAL = {"primitive": "send_each", "receive": "recv"}
+
+SENDING: Mapping[str, Kind] = {
+    "": lambda row: row.primitive,
+    "It is the clients that send by it.": lambda row: row.client_primitive,
+}
+RECEIVING: Mapping[str, Kind] = {
+    "": lambda row: row.receive,
+    "It is the clients that receive by it.": lambda row: row.client_receive,
+}
+"""Whose primitives a table may compare: the server's, or those of its clients."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         "## Its system calls",
         system_calls(kept.calls, "designs", name, path),
         "## In recorded runs",
-        recorded(kept.studies, name, lambda row: row.design if _usual(row) else None, path),
+        recorded(kept.studies, name, {"": lambda row: row.design if _usual(row) else None}, path),
         "## Its settings",
         settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
         "Those of every server are [here](../reference/settings.md#every-server).",
@@ -164,7 +174,7 @@ def primitive_page(entry: Entry, notes: PrimitiveNotes | None, kept: Recorded, r
         "## Its system calls",
         system_calls(kept.calls, "primitives", name, path),
         "## In recorded runs",
-        recorded(kept.studies, name, lambda row: row.primitive if out else row.receive, path),
+        recorded(kept.studies, name, SENDING if out else RECEIVING, path),
         "## Its settings",
         settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
         "## Sources",
@@ -227,7 +237,8 @@ def _counted(name: str, root: Path) -> str:
 
 
 def _facts(entry: Entry, sentences: Sequence[str]) -> str:
-    rests = ", ".join(
+    # Some have a comma of their own: `sendmsg(2), MSG_ZEROCOPY`.
+    rests = "; ".join(
         plain(each["name"]) + (f" (Linux {each['since']})" if each["since"] else "")
         for each in entry["rests_on"]
     )

@@ -41,6 +41,9 @@ class KeptRow(_Form):
     design: str
     primitive: str
     receive: str
+    client_primitive: str | None = None
+    client_receive: str | None = None
+    """Of the clients; None: it did not run, or the record was kept before this was."""
     is_control: bool
     value: float | None
     low: float | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,31 @@ Kind = Callable[[KeptRow], str | None]
 """What a contender is of a kind of entry; None: it is about something else."""
 
 
-def recorded(kept: Sequence[Kept], name: str, of: Kind, page: Path) -> str:
-    """All tables of records that compare entries of a kind, with the figures of one; `page` is where it will
-    stand, for links."""
+def recorded(kept: Sequence[Kept], name: str, ends: Mapping[str, Kind], page: Path) -> str:
+    """All tables of records that compare entries of a kind, with the figures of one.
+
+    `ends` has whose entry is compared, as a remark tells it, and how it is seen from a row; `page` is where
+    the text will stand, for links.
+    """
     parts = [
-        _part(record, each, lambda row: of(row) == name, page)
+        _part(record, each, remark, _told_of(of, name), page)
         for record in kept
         for each in record.figures.tables
+        for remark, of in ends.items()
         if len({of(row) for row in each.rows} - {None}) > 1 and any(of(row) == name for row in each.rows)
     ]
     return "\n\n".join(parts) if parts else NOT_RECORDED
 
 
-def _part(record: Kept, shown: KeptTable, belongs: Belongs, page: Path) -> str:
+def _told_of(of: Kind, name: str) -> Belongs:
+    return lambda row: of(row) == name
+
+
+def _part(record: Kept, shown: KeptTable, whose: str, belongs: Belongs, page: Path) -> str:
     figures = record.figures
     where = f"[{figures.study}, {record.date}]({link(record.folder / 'README.md', page)})"
     remarks = "".join(f"To know: {plain(each)}. " for each in shown.remarks)
+    remarks = f"{whose} {remarks}" if whose else remarks
     title = figures.title if shown.sweep is None else f"{figures.title}: {shown.title}"
     head = (
         f"### {plain(title)}\n\n{plain(shown.caption)}; {shown.better} is better. {remarks}"
@@ -123,7 +132,8 @@ def system_calls(kept: tuple[Path, dict[str, Any]] | None, kind: str, name: str,
     rows = [[f"`{call}`", f"{number:.2f}"] for call, number in entry["calls"].items()]
     about = (
         f"Of all processes of the server, for one {per}, counted by strace: the difference between "
-        f"{entry['many']} and {entry['few']}, divided. `{entry['server']}`, asked by `{entry['load']}`. "
+        f"{entry['many']} and {entry['few']} of them, divided by {entry['many'] - entry['few']}. "
+        f"`{entry['server']}`, asked by `{entry['load']}`. "
         f"Being traced makes calls slow, so how often somebody is woken for nothing may differ without it. "
         f"From [the record]({link(file, page)})."
     )

@@ -6,9 +6,11 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,13 @@ from handbook.kept import (
     KeptRow,
     KeptTable,
 )
-from handbook.markdown import fenced, page, plain, table
+from handbook.markdown import ROOT, fenced, page, plain, table
 from thunderherd.chart_files import as_file
 from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
-from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
 from thunderherd.results import (
     COUNTED,
     EXTRAPOLATED,
@@ -61,11 +63,16 @@ LONGEST_RUN_SECONDS = 3600
 
 
 def run(study: str, seed: int, directory: Path, options: Sequence[str] = ()) -> None:
-    """Runs a bundled study in its quick form. Raises UserError where it fails or takes hours."""
+    """Runs a study, bundled or a file below the root, in its quick form.
+
+    Raises UserError where it fails or takes hours.
+    """
     command = ["run", study, "--quick", "--seed", str(seed), *options, "--out", str(directory)]
     print(f"==> thunderherd {shlex.join(command)}", flush=True)
     try:
-        status = subprocess.run([sys.executable, "-m", "thunderherd", *command], timeout=LONGEST_RUN_SECONDS)
+        status = subprocess.run(
+            [sys.executable, "-m", "thunderherd", *command], timeout=LONGEST_RUN_SECONDS, cwd=ROOT
+        )
     except subprocess.TimeoutExpired:
         raise UserError(
             f"{study}: not at its end after {LONGEST_RUN_SECONDS} s; its trials are in {directory}"
@@ -87,16 +94,21 @@ def keep(directory: Path, root: Path, date: str) -> Kept:
         raise UserError(f"{directory} is not at its end; go on with it: thunderherd run ... --resume")
     folder = Path("records") / date / summary.study.name
     target = root / folder
-    target.mkdir(parents=True, exist_ok=True)
-    for old in target.iterdir():
-        old.unlink()
-    printed = _printed(summary)
-    (target / TABLE).write_text(printed, encoding="utf-8")
-    charts = [_chart(each, target) for each in _wanted(summary)]
-    figures = figures_of(summary, charts, results.run.model_dump(mode="json"))
-    (target / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    kept, left_out = archived(directory, target / ARCHIVE)
-    (target / "README.md").write_text(_readme(figures, printed, kept, left_out), encoding="utf-8")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside it first: what was there goes when there is all of what takes its place.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as beside:
+        made = Path(beside) / target.name
+        made.mkdir()
+        printed = _printed(summary)
+        (made / TABLE).write_text(printed, encoding="utf-8")
+        charts = [_chart(each, made) for each in _wanted(summary, results.trials)]
+        figures = figures_of(summary, charts, results.run.model_dump(mode="json"))
+        (made / FIGURES).write_text(figures.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        kept, left_out = archived(directory, made / ARCHIVE)
+        (made / "README.md").write_text(_readme(figures, printed, kept, left_out), encoding="utf-8")
+        if target.exists():
+            shutil.rmtree(target)
+        made.rename(target)
     return Kept(folder, figures)
 
 
@@ -178,6 +190,8 @@ def _row(each: ContenderSummary, summary: Summary, metric: str, text: tuple[str,
         design=each.design,
         primitive=each.primitive,
         receive=each.receive,
+        client_primitive=each.load.get("primitive") if each.load else None,
+        client_receive=each.load.get("receive") if each.load else None,
         is_control=each.control_of is not None,
         value=figure.value if figure else None,
         low=figure.low if figure else None,
@@ -225,11 +239,15 @@ def _printed(summary: Summary) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().strip("\n").splitlines()) + "\n"
 
 
-def _wanted(summary: Summary) -> list[NamedChart]:
-    """The charts of the main table, and of each sweep that of its verdicts."""
-    return [
-        each for each in all_charts(summary) if not each.name.startswith("sweep-") or each.name.endswith("-0")
-    ]
+def _wanted(summary: Summary, trials: Sequence[TrialRecord]) -> list[NamedChart]:
+    """The charts of the main table, and of each sweep that of its verdicts: as `thunderherd plot` draws them,
+    which the README has beside each."""
+    wanted = {
+        each.name
+        for each in all_charts(summary)
+        if not each.name.startswith("sweep-") or each.name.endswith("-0")
+    }
+    return [each for each in all_charts(summary, trials) if each.name in wanted]
 
 
 def _chart(chart: NamedChart, folder: Path) -> KeptChart:

@@ -68,11 +68,16 @@ nav a[aria-current] { color: var(--text); font-weight: 600; text-decoration: non
 main { max-width: 62rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 pre, table { display: block; max-width: 100%; overflow-x: auto; }
 pre { background: var(--soft); padding: .8rem; border-radius: 6px; font-size: 14px; line-height: 1.4; }
-code { font: .9em ui-monospace, monospace; overflow-wrap: normal; }
+code { font: .9em ui-monospace, monospace; }
+pre code { overflow-wrap: normal; }
 table { border-collapse: collapse; overflow-wrap: normal; }
 th, td { border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top; }
 th { background: var(--soft); }
 img { max-width: 100%; height: auto; }
+@media (max-width: 50rem) {
+  p:has(> img) { overflow-x: auto; }
+  img { max-width: none; }
+}
 """
 
 
