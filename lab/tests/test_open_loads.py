@@ -107,10 +107,12 @@ def test_a_percentile_of_several_load_processes_is_that_of_all_their_requests(st
     together = merged([each.histogram for each in times if each.histogram is not None])
     assert together.total_count == sum(each.requests for each in times)
     for name, part in (("p50", 0.5), ("p99", 0.99)):
-        own = [getattr(each, f"{name}_ns") / 1e9 for each in times]
         found = float(trial.metrics[f"latency_{name}_seconds"] or 0)
         assert found == (percentile_ns(together, part) or 0) / 1e9
-        assert min(own) * 0.998 <= found <= max(own) * 1.002
+        # A busy machine may leave one of them too few requests for its own.
+        own = [value / 1e9 for each in times if (value := getattr(each, f"{name}_ns")) is not None]
+        if len(own) == len(times):
+            assert min(own) * 0.998 <= found <= max(own) * 1.002
 
 
 def test_a_closed_loop_has_none_of_it(closed: TrialRecord) -> None:

@@ -248,10 +248,6 @@ fn a_recording_is_replayed_gap_by_gap_and_size_by_size() {
             // A machine that is busy may let a connection's thread come late to its CPU.
             let elsewhere = sizes.iter().zip(&expected).filter(|(seen, expected)| seen != expected).count();
             assert!(elsewhere <= sizes.len() / 4, "{threads} threads: {sizes:?}");
-            let sorted = |mut sizes: Vec<u64>| {
-                sizes.sort_unstable();
-                sizes
-            };
             assert_eq!(sorted(sizes), sorted(expected), "each arrival has its own size, however late it was seen");
             // Half of all gaps are within 3 ms of what was recorded: a busy machine makes single ones late.
             let mut off: Vec<f64> = (1..seen.len())
@@ -297,6 +293,11 @@ fn the_gaps_of_a_recording_are_held_against_the_recording() {
     server.stop().is_good();
 }
 
+fn sorted(mut sizes: Vec<u64>) -> Vec<u64> {
+    sizes.sort_unstable();
+    sizes
+}
+
 #[test]
 fn sizes_go_with_arrivals_of_a_schedule() {
     let seen = |threads: u32, seed: u64| {
@@ -308,7 +309,8 @@ fn sizes_go_with_arrivals_of_a_schedule() {
         let (ran, line) = load("bytes", port, &options);
         assert_eq!(line["tally"]["errors"], json!({}), "{ran:?}");
         let seen = seen.lock().unwrap();
-        seen.iter().map(|(_, size)| *size).collect::<Vec<u64>>()
+        // Neighbours may change places where a thread of the server is held up: each connection has its own.
+        sorted(seen.iter().map(|(_, size)| *size).collect::<Vec<u64>>())
     };
     let first = seen(1, 1);
     assert_eq!((first.len(), &first), (30, &seen(2, 1)));
