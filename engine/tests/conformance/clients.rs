@@ -167,33 +167,48 @@ fn nothing_to_do(case: &Case) {
 
 /// A client that has sent very many requests, takes the answers as they come, and could keep a server to itself for
 /// seconds: another is answered long before the end. The server is stopped at first, as with Ctrl-Z, so that it finds both.
+/// A busy machine may keep this test from seeing that in time; whoever serves one to its end is late each time.
 fn a_client_with_very_many_requests(case: &Case) {
     let mut rig = Rig::new(case, &[]);
     let (exchange, times) = case.many_quick_requests();
     let many = 5 * times;
+    let mut first = usize::MAX;
+    for _ in 0..3 {
+        first = first.min(answered_before_another(&mut rig, &exchange, many));
+        if first < many / 2 {
+            break;
+        }
+    }
+    assert!(first < many / 2, "{first} requests were answered first, of {many} of another client");
+    rig.catches_up_with_whatever_was_answered();
+    rig.expected.errors_allowed = RESET;
+    rig.finish();
+}
+
+/// How many requests a server has answered when a client beside one with `many` of them is.
+fn answered_before_another(rig: &mut Rig, exchange: &Exchange, many: usize) -> usize {
     let mut greedy = rig.connect();
-    rig.asks(&mut greedy, &exchange);
+    rig.asks(&mut greedy, exchange);
+    let answered = |rig: &mut Rig| rig.server.snapshot()["tally"]["requests"].as_u64().expect("a count") as usize;
+    let before = answered(rig);
     process::freeze(rig.server.first);
     greedy.send(&exchange.request.repeat(many));
     let mut other = rig.connect();
     other.send(&exchange.request);
     let mut takes = greedy.also();
-    std::thread::scope(|scope| {
+    let requests = std::thread::scope(|scope| {
         scope.spawn(|| takes.take_everything());
         process::thaw(rig.server.first);
         let requests = catch_unwind(AssertUnwindSafe(|| {
             other.receive(&exchange.reply);
-            rig.server.snapshot()["tally"]["requests"].as_u64().expect("a count")
+            answered(rig)
         }));
         greedy.shut_down();
-        let requests = requests.unwrap_or_else(|panic| resume_unwind(panic)) as usize;
-        assert!(requests < many / 2, "{requests} requests were answered first, of {many} of another client");
+        requests.unwrap_or_else(|panic| resume_unwind(panic))
     });
     drop((takes, other));
     greedy.reset();
-    rig.catches_up_with_whatever_was_answered();
-    rig.expected.errors_allowed = RESET;
-    rig.finish();
+    requests - before
 }
 
 /// Clients that connect and say nothing: others are served meanwhile. The iterative server serves them when the silent
