@@ -150,6 +150,13 @@ def test_a_stream_is_counted_by_its_receiver(trial: Trial, direction: str) -> No
     )
     if direction == "to_client":
         assert rate == pytest.approx(moved * 8 / counted.elapsed_ns)
+    to_server = {"server": "received", "client": "sent"}
+    ways = to_server if direction == "to_server" else {"server": "sent", "client": "received"}
+    for side, way in ways.items():
+        used, passed, cost = (
+            metrics[name] for name in (f"{side}_cpu_seconds", f"{side}.bytes_{way}", f"{side}_cpu_per_byte")
+        )
+        assert used and passed and cost == pytest.approx(used / passed), side
 
 
 def test_a_stream_of_so_many_bytes_has_the_rate_of_the_whole_load(trial: Trial) -> None:

@@ -12,7 +12,7 @@ from thunderherd.engine_lines import Tally
 from thunderherd.metrics import METRICS, OF_A_TALLY, TIMES, AskedCounters, is_of_clients, metric, metric_names
 from thunderherd.study import Study
 from thunderherd.trial import run_trial
-from thunderherd.trial_metrics import COMPUTED, Counting, Measured, of_both, of_side
+from thunderherd.trial_metrics import COMPUTED, Counting, Flow, Measured, of_both, of_side
 
 TIMED_ALONE = [
     *("connections", "requests", "client_cpu_seconds", "client_cpu_per_request"),
@@ -89,7 +89,7 @@ def measured(**changes: Any) -> Measured:
         "schedules": [], "validities": [],
         "figures": {"payload_bytes": 40 * 1000}, "flow": None, "queueing_bound": None,
         "switches_per_connection": None, "listener_holders": None, "workers": None, "listen_drops": 0,
-            "rate_gigabits": None, "replied": 100 * 4000,
+            "rate_gigabits": None, "replied": 100 * 4000, "sent": 0,
     }  # fmt: skip
     return Measured(**{**plain, **changes})
 
@@ -101,6 +101,27 @@ def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> N
     assert found["client_cpu_per_byte"] == pytest.approx(1.0 / 100 / 1000)
     assert found["cpu_per_byte"] == pytest.approx(0.5 / 50 / 1000 + 1.0 / 100 / 1000)
     assert found["machine_cpu_per_byte"] == pytest.approx(3.0 / 100 / 1000)
+
+
+@pytest.mark.parametrize(
+    ("to_server", "server", "clients"), [(True, 3_000_000, 8000), (False, 2_000_000, 400_000)]
+)
+def test_a_byte_of_a_stream_costs_what_each_side_used_while_it_counted_bytes(
+    to_server: bool, server: int, clients: int
+) -> None:
+    """A stream has no request that ends in the window: its payload is what passed each side, the server's in
+    its window, the clients' in the whole load."""
+    work = measured().work.model_copy(
+        update={"requests": 0, "bytes_received": 3_000_000, "bytes_sent": 2_000_000}
+    )
+    flow = Flow(gigabits=1.0, sends=1.0, receives=1.0, to_server=to_server)
+    found = measured(work=work, served=work, flow=flow, answered=0, sent=8000).metrics()
+    assert found["server_cpu_per_byte"] == pytest.approx(0.5 / server)
+    assert found["client_cpu_per_byte"] == pytest.approx(1.0 / clients)
+    assert found["cpu_per_byte"] == pytest.approx(0.5 / server + 1.0 / clients)
+    assert found["machine_cpu_per_byte"] == pytest.approx(3.0 / clients)
+    by = Counting(0, None, moved=server)
+    assert of_side("server", {"cpu_cycles": 5000}, by)["server.cpu_cycles_per_byte"] == 5000 / server
 
 
 def test_the_payload_is_the_replies_where_the_workload_says_no_other() -> None:

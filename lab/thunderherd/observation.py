@@ -195,6 +195,7 @@ class Observation:
             validities=[load.validity for load in self.loads if load.validity is not None],
             figures=figures_of(self.loads),
             replied=sum(load.tally.bytes_received for load in self.loads),
+            sent=sum(load.tally.bytes_sent for load in self.loads),
             flow=flow_of(self.loads, self.before, self.after),
             rate_gigabits=self.contender.lab.rate_gigabits,
             queueing_bound=self.contender.queueing_bound,
@@ -203,10 +204,11 @@ class Observation:
             workers=workers,
             listen_drops=self.listen_drops(),
         )
-        each, clients_had = measured.bytes_per_request(), self._of_clients()
-        by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states)
+        each, moved = measured.bytes_per_request(), measured.through_server(work)
+        by = Counting(work.requests, each, self._server_seconds(), self.counters, self.states, moved)
         server = {**of_side("server", self._of_server(), by), **self._held_per_connection()}
-        client = of_side("client", clients_had, replace(by, requests=asked, seconds=self._client_seconds()))
+        by = replace(by, requests=asked, moved=measured.through_clients, seconds=self._client_seconds())
+        client = of_side("client", self._of_clients(), by)
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}

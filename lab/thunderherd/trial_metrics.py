@@ -7,6 +7,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from thunderherd.engine_lines import (
     LAST,
@@ -54,6 +55,16 @@ class Flow:
     gigabits: float | None
     sends: float | None
     receives: float | None
+    to_server: bool
+
+
+class UsedFor(NamedTuple):
+    """CPU time, seconds, and what it was used for: so many requests, and so many bytes where these are
+    counted as they pass."""
+
+    seconds: float
+    requests: int
+    moved: int | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ class Measured:
     """What the workload has measured itself, of all load processes together."""
     replied: int
     """Bytes that the clients got, of all requests of the whole load."""
+    sent: int
+    """Bytes that they sent in it."""
     flow: Flow | None
     """Of a load whose bytes are counted in the window."""
     rate_gigabits: float | None
@@ -97,14 +110,37 @@ class Measured:
     listen_drops: int
 
     @property
-    def of_server(self) -> tuple[float, int]:
-        """The server's CPU time, and the requests that it was used for."""
-        return self.server_seconds, self.served.requests
+    def of_server(self) -> UsedFor:
+        """The server's CPU time, and what it was used for."""
+        return UsedFor(self.server_seconds, self.served.requests, self.through_server(self.served))
 
     @property
-    def of_clients(self) -> tuple[float, int]:
-        """The clients' CPU time, and the requests that it was used for."""
-        return self.client_seconds, self.asked
+    def of_clients(self) -> UsedFor:
+        """The clients' CPU time, and what it was used for."""
+        return self._for_clients(self.client_seconds)
+
+    @property
+    def of_machine(self) -> UsedFor:
+        """CPU time of everything on the machine, and what it was used for."""
+        return self._for_clients(self.machine_seconds)
+
+    def _for_clients(self, seconds: float) -> UsedFor:
+        return UsedFor(seconds, self.asked, self.through_clients)
+
+    def through_server(self, work: Tally) -> int | None:
+        """Bytes that passed the server's end, the way that is measured, of what it counted; None where
+        requests are."""
+        if self.flow is None:
+            return None
+        return work.bytes_received if self.flow.to_server else work.bytes_sent
+
+    @property
+    def through_clients(self) -> int | None:
+        """Bytes that passed the clients' end in the whole load, the way that is measured; None where requests
+        are."""
+        if self.flow is None:
+            return None
+        return self.sent if self.flow.to_server else self.replied
 
     @property
     def requests_per_second(self) -> float | None:
@@ -137,11 +173,13 @@ class Measured:
             return share(self.figures[PAYLOAD_BYTES] or None, self.answered)
         return share(self.replied or None, self.asked)
 
-    def cpu_per_byte(self, *parts: tuple[float, int]) -> float | None:
-        """The sum of some CPU times, each by its own requests, of a byte."""
-        return share(
-            total(share(seconds, requests) for seconds, requests in parts), self.bytes_per_request() or 0
-        )
+    def cpu_per_byte(self, *parts: UsedFor) -> float | None:
+        """The sum of some CPU times of a byte: each by the bytes that passed meanwhile, where these are
+        counted; else by its own requests."""
+        if self.flow is not None:
+            return total(share(each.seconds, each.moved or 0) for each in parts)
+        per_request = total(share(each.seconds, each.requests) for each in parts)
+        return share(per_request, self.bytes_per_request() or 0)
 
     def figure_per_request(self, name: str, unit: str) -> float | None:
         """A figure of the workload's own, of the mean request that counts; a time, whose name ends so, in
@@ -233,7 +271,7 @@ COMPUTED: Mapping[str, Computed] = {
     "server_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server),
     "client_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_clients),
     "cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_server, trial.of_clients),
-    "machine_cpu_per_byte": lambda trial: trial.cpu_per_byte((trial.machine_seconds, trial.asked)),
+    "machine_cpu_per_byte": lambda trial: trial.cpu_per_byte(trial.of_machine),
     "elapsed_seconds": lambda trial: trial.elapsed_seconds,
     "connections_per_second": lambda trial: share(trial.opened or None, trial.elapsed_seconds),
     "requests_per_second": lambda trial: trial.requests_per_second,
@@ -309,19 +347,22 @@ def flow_of(loads: Sequence[LoadResult], before: Snapshot | None, after: Snapsho
         gigabits=None if received is None else received * 8e-9,
         sends=sender("send_calls"),
         receives=receiver("receive_calls"),
+        to_server=to_server,
     )
 
 
 @dataclass(frozen=True)
 class Counting:
-    """What the figures of a side are divided by: the requests that it saw, their payload, the time in which
-    it was counted; and which figures are `counters` that were asked for, and which of these `states`."""
+    """What the figures of a side are divided by: the requests that it saw, their payload, or the bytes that
+    passed it (`moved`) where these are counted; the time in which it was counted; and which figures are
+    `counters` that were asked for, and which of these `states`."""
 
     requests: int
     bytes_per_request: float | None = None
     seconds: float | None = None
     counters: Collection[str] = ()
     states: Collection[str] = ()
+    moved: int | None = None
 
 
 def of_side(side: str, figures: Mapping[str, Number | None], by: Counting) -> TrialMetrics:
@@ -334,7 +375,8 @@ def of_side(side: str, figures: Mapping[str, Number | None], by: Counting) -> Tr
             continue
         per_request = share(amount, by.requests)
         of_each[f"{side}.{figure}{PER_REQUEST}"] = per_request
-        of_each[f"{side}.{figure}{PER_BYTE}"] = share(per_request, by.bytes_per_request or 0)
+        per_byte = share(per_request, by.bytes_per_request or 0)
+        of_each[f"{side}.{figure}{PER_BYTE}"] = per_byte if by.moved is None else share(amount, by.moved)
         for per in rates_of(figure, by.counters) if figure in by.counters else ():
             time = by.seconds if per == PER_SECOND else figures.get(TASK_CLOCK)
             of_each[f"{side}.{figure}{per}"] = share(amount, time or 0)
