@@ -21,17 +21,46 @@ from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 from thunderherd.records import Noise
 
-PROOFS: dict[str, Callable[[float, int], Attempt]] = {
-    "freeze": proof_trials.freeze,
-    "delay": proof_trials.delay,
-    "queue": proof_trials.queue,
+
+@dataclass(frozen=True)
+class Proof:
+    """What can be proved, each by attempts of its own."""
+
+    made: Callable[[float, int], Attempt]
+    """One attempt, by its scale and its seed."""
+    about: str
+    seconds: float
+    """Of an attempt at full length."""
+    steal_percent: float
+    """What may be stolen from the machine beside an attempt."""
+
+
+QUEUE_STEAL_PERCENT = 0.3
+"""Stolen time comes in pauses of some milliseconds, each of which makes a queue: a share s in pauses of
+length d adds s d / 2 (1 - utilisation) to the mean. At a utilisation of 0.5 and 10 ms that are 30 µs for
+0.3 %, of the 64 µs that it may be off by, and 100 for 1 %."""
+
+
+def _by_docstring(
+    made: Callable[..., Attempt], seconds: float, steal_percent: float, **settings: float
+) -> Proof:
+    about = (made.__doc__ or "").splitlines()[0]
+    return Proof(partial(made, **settings), about, seconds, steal_percent)
+
+
+def _queue(utilisation: float, seconds: float) -> Proof:
+    tolerance = proof_trials.UTILISATIONS[utilisation]
+    given = {"utilisation": utilisation, "tolerance": tolerance}
+    return _by_docstring(proof_trials.queue, seconds, QUEUE_STEAL_PERCENT, **given)
+
+
+PROOFS = {
+    "freeze": _by_docstring(proof_trials.freeze, 48.0, 1.0),
+    "delay": _by_docstring(proof_trials.delay, 86.0, 1.0),
+    "queue_0.3": _queue(0.3, 55.0),
+    "queue_0.5": _queue(0.5, 137.0),
+    "queue_0.7": _queue(0.7, 89.0),
 }
-SECONDS = {"freeze": 48.0, "delay": 86.0, "queue": 62.0}
-"""Of an attempt at full length."""
-STEAL_PERCENT = {"freeze": 1.0, "delay": 1.0, "queue": 0.05}
-"""What may be stolen from the machine beside an attempt. Stolen time comes in pauses of some milliseconds,
-each of which makes a queue: a share s in pauses of length d adds s d / 2 (1 - utilisation) to the mean. At a
-utilisation of 0.7 and 10 ms that are 8 µs for 0.05 %, of the 28 µs that it may be off by, and 170 for 1 %."""
 LOOK_SECONDS = 0.5
 """How long the machine is looked at before an attempt: what is busy now spares the attempt."""
 
@@ -77,7 +106,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--steal-percent",
         type=float,
         help="that may be stolen (default: "
-        + ", ".join(f"{name} {most:g}" for name, most in STEAL_PERCENT.items())
+        + ", ".join(f"{name} {proof.steal_percent:g}" for name, proof in PROOFS.items())
         + ")",
     )
     parser.add_argument(
@@ -99,15 +128,15 @@ def chosen(given: argparse.Namespace) -> list[str]:
 
 def seconds(given: argparse.Namespace) -> float:
     """How long it will take, if the machine is quiet."""
-    return float(sum(given.scale * SECONDS[name] for name in chosen(given)))
+    return float(sum(given.scale * PROOFS[name].seconds for name in chosen(given)))
 
 
 def run(given: argparse.Namespace) -> None:
     """Makes the proofs, and prints them. Raises `EngineError` where one does not hold."""
     refuted = []
     for name in chosen(given):
-        print(f"{name}: {(PROOFS[name].__doc__ or '').splitlines()[0]}")
-        stolen = STEAL_PERCENT[name] if given.steal_percent is None else given.steal_percent
+        print(f"{name}: {PROOFS[name].about}")
+        stolen = PROOFS[name].steal_percent if given.steal_percent is None else given.steal_percent
         limits = Quiet(stolen, given.foreign_percent)
         outcome = decided(partial(attempt, name, given), given.attempts, limits)
         show(outcome)
@@ -119,7 +148,7 @@ def run(given: argparse.Namespace) -> None:
 
 def attempt(name: str, given: argparse.Namespace, number: int) -> Attempt:
     """One attempt at a proof, each with arrivals of its own."""
-    return PROOFS[name](given.scale, given.seed + number)
+    return PROOFS[name].made(given.scale, given.seed + number)
 
 
 def decided(made: Callable[[int], Attempt], attempts: int, limits: Quiet) -> Outcome:

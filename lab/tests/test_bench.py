@@ -126,7 +126,7 @@ def test_an_unknown_design_is_named() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("frieze",), "no proof is called 'frieze'; there are freeze, delay, queue"),
+        (("frieze",), "no proof is called 'frieze'; there are freeze, delay, queue_0.3, queue_0.5, "),
         (("--scale", "0"), "--scale 0: a length is above 0"),
         (("--scale", "nan"), "--scale nan"),
         (("--attempts", "0"), "--attempts 0: 1 to 100"),

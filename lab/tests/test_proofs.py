@@ -58,7 +58,7 @@ def test_a_known_delay_is_measured_as_long_as_it_is() -> None:
 @needs_two_cpus
 @pytest.mark.usefixtures("use_engine")
 def test_waits_are_those_of_a_queue() -> None:
-    attempt = partial(proof_trials.queue, 0.2, tolerances={0.5: 0.15})
+    attempt = partial(proof_trials.queue, 0.2, utilisation=0.5, tolerance=0.15)
     found = proved(decided(attempt, ATTEMPTS, LIMITS))
     assert found[0].holds, found
 
