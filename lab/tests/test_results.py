@@ -168,6 +168,13 @@ def test_where_there_is_no_run(tmp_path: Path, make: bool, why: str) -> None:
         RunDirectory.resume(path)
 
 
+def test_a_file_of_a_run_is_told_its_directory(run: Path) -> None:
+    with pytest.raises(
+        UserError, match=f"run.json holds no run: it is a file, not a directory; give .* it is in: {run}"
+    ):
+        thunderherd.load(run / "run.json")
+
+
 def test_where_the_runs_lie_below_they_are_named(run: Path) -> None:
     with pytest.raises(UserError, match=f"{run.parent} holds no run: .*; give one of those in it: {run}"):
         thunderherd.load(run.parent)

@@ -289,9 +289,13 @@ def read_run(path: Path) -> RunInfo:
     """What a run is, without its trials and its summary. Raises `UserError` where there is none."""
     if not is_begun(path):
         what = "no such directory" if not path.exists() else f"it has no {RUN}"
+        if path.is_file():
+            what = "it is a file, not a directory"
         # Where `thunderherd crossover` wrote, the run of each stage has a directory of its own.
         inside = sorted(found.parent for found in path.glob(f"*/{RUN}"))
         instead = "the directory that `thunderherd run --out` wrote"
+        if is_begun(path.parent):
+            instead = f"the directory that it is in: {path.parent}"
         if inside:
             instead = f"one of those in it: {', '.join(map(str, inside[:MOST_NAMED]))}"
         raise UserError(f"{path} holds no run: {what}; give {instead}")
