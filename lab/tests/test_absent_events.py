@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
-from thunderherd import tables
+from thunderherd import table_words
 from thunderherd.cli import run_command
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import catalogue
@@ -89,7 +89,7 @@ def test_the_run_ends_and_its_summary_has_the_reasons(ran: tuple[Summary, Path])
     assert REASONS[POINT] in sweep.unavailable[f"server.{POINT}_per_request"]
     assert REASONS[KEY] in sweep.unavailable[f"client.{KEY}"]
     assert "server.context_switches" not in sweep.unavailable, "asked for as perf calls it"
-    assert any(REASONS[POINT] in each for each in tables.warnings(summary))
+    assert any(REASONS[POINT] in each for each in table_words.warnings(summary))
 
 
 def test_counted_trials_have_the_others_and_the_reason(ran: tuple[Summary, Path]) -> None:

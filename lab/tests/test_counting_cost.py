@@ -29,7 +29,8 @@ from thunderherd.records import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, load_study
-from thunderherd.tables import pairs_legend, warnings
+from thunderherd.table_words import warnings
+from thunderherd.tables import pairs_legend
 
 ASKED = 'measure.counters=["cpu/cycles/","r00c0","context_switches"]'
 EVENTS = ["cpu/cycles/", "r00c0"]

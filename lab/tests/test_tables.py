@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from synthetic_summary import document, summary
 
-from thunderherd import claim_tables, figures, tables
+from thunderherd import claim_tables, figures, table_words, tables
+from thunderherd.layout import make_console
 from thunderherd.records import Summary
 
 FIGURE = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
@@ -194,7 +195,7 @@ def test_the_rows_hold_what_a_reader_looks_for() -> None:
 def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
     text = " ".join(printed(tables.print_study, 100).split())
     assert "measured on 4,000 connections, shown per 5,000" in text
-    assert tables.NOT_SEPARATED in text
+    assert table_words.NOT_SEPARATED in text
     assert re.search(r"1\.93[¹²³]", text), "a figure that the source flags carries its mark"
     assert "1.93 > 0.99; the slide flags it" in text
     assert "11 rejected for outside noise (block 4)" in text
@@ -205,7 +206,7 @@ def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
 
 def test_full_length_runs_do_not_speak_of_scaling() -> None:
     whole = changed(study__connections_per_trial=5000)
-    assert tables.per_connections(whole) == "CPU seconds per 5,000 connections"
+    assert table_words.per_connections(whole) == "CPU seconds per 5,000 connections"
 
 
 def test_the_next_command_can_be_pasted() -> None:
@@ -266,7 +267,7 @@ def test_names_stay_text() -> None:
 
 def test_plain_output_has_no_colours_and_no_blanks_at_line_ends() -> None:
     stream = io.StringIO()
-    console = tables.make_console(stream)
+    console = make_console(stream)
     for show in (tables.print_study, tables.print_pairs, claim_tables.print_claims):
         show(summary(), console)
     assert "\x1b" not in stream.getvalue()
@@ -276,7 +277,7 @@ def test_plain_output_has_no_colours_and_no_blanks_at_line_ends() -> None:
 def test_an_encoding_that_lacks_a_character_ends_nothing() -> None:
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, encoding="ascii")
-    tables.print_study(summary(), tables.make_console(stream))
+    tables.print_study(summary(), make_console(stream))
     stream.flush()
     assert b"0.212" in buffer.getvalue() or b"fork_per_client" in buffer.getvalue()
 

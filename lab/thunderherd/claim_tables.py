@@ -8,7 +8,8 @@ from rich.text import Text
 from thunderherd.figures import ABSENT
 from thunderherd.layout import print_facts, prose, wrapped
 from thunderherd.records import Summary
-from thunderherd.tables import VERDICT_STYLES, claim_counts, run_line
+from thunderherd.table_words import claim_counts, run_line
+from thunderherd.tables import VERDICT_STYLES
 
 __all__ = ["claims_legend", "print_claims", "questions_legend"]
 

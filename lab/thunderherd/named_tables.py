@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd import repeated_runs, tables
+from thunderherd import repeated_runs, table_words, tables
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.counter_tables import asks_for_counters, counter_tables, counters_legend
 from thunderherd.figures import BETWEEN, main_of, printable, seconds_per, shows_process_control
@@ -68,7 +68,7 @@ def parts_of_report(summary: Summary) -> list[NamedTable]:
 def _main(summary: Summary) -> Iterator[NamedTable]:
     main = main_of(summary)
     if main:
-        caption = tables.main_caption(summary)
+        caption = table_words.main_caption(summary)
         yield NamedTable("main", caption, lambda: [main_section(summary)], lambda: _main_data(summary, main))
     if further := main_further(summary, BETWEEN):
         names = in_order(each.metric for each in summary.paper if each.sweep is None)
@@ -112,7 +112,7 @@ def main_section(summary: Summary) -> Section:
     ]
     notes = [f"{mark} {text}" for mark, text in tables.table_notes(summary).texts.items()]
     grid = Grid.of(heads, fields, 3).without_empty()
-    return Section(tables.main_caption(summary), grid, (*notes, *tables.legend(summary)))
+    return Section(table_words.main_caption(summary), grid, (*notes, *table_words.legend(summary)))
 
 
 def _head(words: str, unit: str) -> str:

@@ -22,6 +22,7 @@ from thunderherd import (
     matrices,
     paper_counters_matrix,
     repeated_runs,
+    table_words,
     tables,
 )
 from thunderherd.answer import answer
@@ -87,6 +88,7 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
     sweeps = [_sweep(summary, sweep, colours, prefix, figures) for sweep in summary.sweeps]
     latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
     blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
+    rows = tables.study_rows(summary, between=BETWEEN)
     view = {
         "prefix": prefix,
         "shown_first": SHOWN_FIRST,
@@ -100,29 +102,30 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "blocks": blocks,
         "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
         "title": printable(summary.study.title),
-        "per": tables.per_connections(summary),
-        "caption": tables.main_caption(summary),
+        "per": table_words.per_connections(summary),
+        "caption": table_words.main_caption(summary),
         "beside": printable("; ".join(summary.study.remarks)),
         "heading": tables.heading_of(summary),
         "has_control": shows_process_control(summary),
-        "rows": tables.study_rows(summary, between=BETWEEN),
+        "rows": rows,
+        "columns": tables.study_columns(rows),
         "more": _more_rows(summary),
         "pairs": tables.pair_rows(summary, between=BETWEEN),
         "pairs_legend": tables.pairs_legend(summary),
-        "legend": tables.legend(summary),
+        "legend": table_words.legend(summary),
         "notes": tables.table_notes(summary).texts,
-        "verdicts": tables.verdict_counts(summary),
-        "claims": tables.claim_counts(summary),
+        "verdicts": table_words.verdict_counts(summary),
+        "claims": table_words.claim_counts(summary),
         "claims_legend": claim_tables.claims_legend(),
         "questions_legend": claim_tables.questions_legend(),
-        "trials": tables.trial_counts(summary),
-        "run": tables.run_line(summary),
+        "trials": table_words.trial_counts(summary),
+        "run": table_words.run_line(summary),
         "bounds": bounds_in_words(summary),
         "why": why_view(summary, directory),
         "own_parts": [(each.name, each.title, each.sections()) for each in parts_of_report(summary)],
         "limits": limit_rows(summary.limits, ()) if summary.limits else [],
         "limits_legend": legend(summary.limits) if summary.limits else "",
-        "warnings": tables.warnings(summary),
+        "warnings": table_words.warnings(summary),
         "machine": list(_flat(summary.machine)),
         "settings": [
             *_flat(summary.study.settings),

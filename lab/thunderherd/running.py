@@ -76,10 +76,11 @@ def run_and_show(
     load_source(resolved)
     load_counters(resolved)
 
+    from thunderherd.layout import make_console
     from thunderherd.report import write_report
     from thunderherd.results import default_directory
     from thunderherd.runner import run_study
-    from thunderherd.tables import make_console, print_study
+    from thunderherd.tables import print_study
 
     directory = out or default_directory(resolved.name)
     summary = run_study(resolved, directory, seed=seed, resume=resume, command=command)
@@ -96,7 +97,8 @@ def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
     """Prints the table of a run again, with `pairs` the table of its comparisons too, with `counters` what
     was counted of each side."""
     from thunderherd.counter_tables import asks_for_counters, print_counters
-    from thunderherd.tables import make_console, print_pairs, print_study
+    from thunderherd.layout import make_console
+    from thunderherd.tables import print_pairs, print_study
 
     summary = summary_of(directory)
     if counters and not asks_for_counters(summary):

@@ -15,7 +15,7 @@ from thunderherd.grids import Grid
 from thunderherd.records import Summary
 from thunderherd.study_names import typed
 from thunderherd.table_formats import markdown_grid, markdown_line, markdown_text
-from thunderherd.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
+from thunderherd.table_words import claim_counts, run_line, trial_counts, verdict_counts, warnings
 
 __all__ = ["MOST_LINES", "replay_words", "summary_page"]
 

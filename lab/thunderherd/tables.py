@@ -8,8 +8,7 @@ their figures; where there is room a row has one line. Where the output is no te
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +18,10 @@ from rich.text import Text
 
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.counter_tables import asks_for_counters
-from thunderherd.counting_cost_words import about_metrics, cost_lines
+from thunderherd.counting_cost_words import about_metrics
 from thunderherd.figures import (
     ABSENT,
-    capital,
     count,
-    estimator,
     extrapolated,
     interval_span,
     interval_value,
@@ -39,10 +36,9 @@ from thunderherd.figures import (
     span,
     words_of,
 )
-from thunderherd.layout import Layout, below, make_console, print_facts, print_table, prose
+from thunderherd.layout import Layout, below, print_facts, print_table, prose
 from thunderherd.matrices import (
     Reasons,
-    caption_of,
     digits_for,
     main_papers,
     scaled_marks,
@@ -53,20 +49,18 @@ from thunderherd.matrices import (
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
 from thunderherd.profile_view import not_sampled, where_drawn
-from thunderherd.records import ClaimVerdict, ContenderSummary, Summary
-from thunderherd.rungs import cpu_cost_lines, main_substitute
+from thunderherd.records import ContenderSummary, Summary
 from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
+from thunderherd.table_words import (
+    claim_counts,
+    legend,
+    main_caption,
+    run_line,
+    trial_counts,
+    verdict_counts,
+    warnings,
+)
 from thunderherd.why_view import not_counted
-
-__all__ = [
-    "PairRow",
-    "StudyRow",
-    "make_console",
-    "pair_rows",
-    "print_pairs",
-    "print_study",
-    "study_rows",
-]
 
 BETWEEN = ".."
 """Between the ends of an interval: shorter than " to ", and clear before a minus sign."""
@@ -80,13 +74,6 @@ VERDICT_STYLES = {
     "slower": "red",
     "equivalent": "cyan",
 }
-
-CLAIM_VERDICTS: tuple[ClaimVerdict, ...] = ("supported", "refuted", "undecided", "not testable here")
-
-NOT_SEPARATED = (
-    "Contenders that share a letter are not separated: these blocks do not tell them apart, which does not "
-    "make them equal."
-)
 
 
 # Rows: what is shown, as texts
@@ -137,6 +124,24 @@ def study_rows(summary: Summary, between: str = BETWEEN) -> list[StudyRow]:
         _study_row(each, summary, figures[each.name], papers.get((each.name, None), ABSENT), between, marks)
         for each in main
     ]
+
+
+@dataclass(frozen=True)
+class StudyColumns:
+    """Which columns of the study's table have anything in them; the others are not shown."""
+
+    row: bool
+    paper: bool
+    workers: bool
+
+
+def study_columns(rows: Sequence[StudyRow]) -> StudyColumns:
+    """The columns of the study's table that these rows fill."""
+    return StudyColumns(
+        row=any(each.row != ABSENT for each in rows),
+        paper=any(each.paper != ABSENT or each.mark for each in rows),
+        workers=any(each.workers != ABSENT for each in rows),
+    )
 
 
 @dataclass(frozen=True)
@@ -224,113 +229,6 @@ def pair_rows(summary: Summary, between: str = BETWEEN) -> list[PairRow]:
     return rows
 
 
-# Sentences that stand with the tables, here and in the report
-
-
-def main_caption(summary: Summary) -> str:
-    """What the main table shows: the study's metric and its unit."""
-    name = summary.study.metric
-    if name == CPU_PER_CONNECTION:
-        return per_connections(summary)
-    figures = [shown_of(summary, each, name) for each in main_of(summary)]
-    caption = caption_of(name, unit_for(summary, name, figures))
-    return f"{capital(caption)}; {summary.study.better} is better"
-
-
-def per_connections(summary: Summary) -> str:
-    """What CPU figures are for, and on how many connections they were measured where these differ."""
-    shown, measured = summary.study.normalise_connections, summary.study.connections_per_trial
-    text = f"CPU seconds per {shown:,} connections"
-    if measured is None or shown == measured:
-        return text
-    return f"{text} (measured on {measured:,} connections, shown per {shown:,})"
-
-
-def legend(summary: Summary) -> list[str]:
-    """How to read the study's table."""
-    study = summary.study
-    main = main_of(summary)
-    figures = [
-        each.cpu_seconds if study.metric == CPU_PER_CONNECTION else each.metrics.get(study.metric)
-        for each in main
-    ]
-    confidences = {each.confidence for each in figures if each and each.confidence and each.low is not None}
-    lines = [NOT_SEPARATED] if any(each.letters for each in main) else []
-    has_paper = any(each.sweep is None and each.value is not None for each in summary.paper)
-    paper = "Paper: its own machine." if main and has_paper else ""
-    if shows_process_control(summary):
-        lines.append(
-            f"Process control: CPU beyond that of {study.baseline}, paired by block. {paper}".rstrip()
-        )
-    elif paper:
-        lines.append(paper)
-    controls = [each.process_control_seconds for each in main] if shows_process_control(summary) else []
-    if any(control.value < 0 for control in controls if control):
-        lines.append(f"Below zero: it used less CPU than {study.baseline} for the same connections.")
-    intervals = f"; intervals: {percent(min(confidences))}, each for its own figure" if confidences else ""
-    lines += [f"{estimator(summary)}{intervals}."] if main else []
-    shown = [study.metric, main_substitute(summary)]
-    lines += cpu_cost_lines(summary, (name for name in shown if name)) if main else []
-    lines += about_metrics(summary, [study.metric]) if main else []
-    if any(each.clients_per_worker for each in main):
-        measured = study.connections_per_trial
-        number = "" if measured is None else f"{measured:,} "
-        lines.append(
-            f"Clients per worker: fewest to most of the {number}connections of a "
-            "trial, and standard deviation (sd), averaged over trials."
-        )
-    return lines
-
-
-def verdict_counts(summary: Summary) -> str:
-    """How many comparisons came to which verdict."""
-    if summary.study.repetitions:
-        return f"none: size {summary.study.size} repeats every trial and judges nothing"
-    counts = Counter(pair.verdict for pair in summary.pairs)
-    band = f"{summary.study.equivalence_percent:g}"
-    parts = [
-        f"{counts['faster'] + counts['slower']} faster or slower",
-        f"{counts['equivalent']} equivalent within {band} %",
-        f"{counts['undecided']} undecided",
-    ]
-    return f"{count(len(summary.pairs), 'comparison')}: {', '.join(parts)}"
-
-
-def claim_counts(summary: Summary) -> str:
-    """How many claims came to which verdict; empty where the study has none."""
-    counts = Counter(claim.verdict for claim in summary.claims)
-    found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in CLAIM_VERDICTS if counts[verdict])
-    return f"{count(len(summary.claims), 'claim')}: {found}" if found else ""
-
-
-def trial_counts(summary: Summary) -> str:
-    """How many trials there were, and what became of them."""
-    trials = summary.trials
-    text = (
-        f"{trials.valid:,} valid, {trials.invalid:,} invalid, {trials.rejected:,} rejected for outside noise"
-    )
-    if trials.rejected_blocks:
-        blocks = ", ".join(map(str, trials.rejected_blocks))
-        text += f" ({'block' if len(trials.rejected_blocks) == 1 else 'blocks'} {blocks})"
-    return text
-
-
-def run_line(summary: Summary) -> str:
-    """Size, blocks and seed: what a rerun needs to be told."""
-    study = summary.study
-    unfinished = "" if study.complete else ", not finished"
-    overrides = "".join(f", {override}" for override in study.overrides)
-    return f"size {study.size}, {count(study.blocks, 'block')}, seed {study.seed}{overrides}{unfinished}"
-
-
-def warnings(summary: Summary) -> list[str]:
-    """What belongs beside every figure: notes of the run, what counting changed, why trials were invalid."""
-    reasons = [
-        f"{count(times, 'trial')} invalid: {why}" for why, times in summary.trials.invalid_reasons.items()
-    ]
-    return [*summary.study.notes, *cost_lines(summary), *reasons]
-
-
 # Printing
 
 
@@ -377,10 +275,10 @@ def print_study(summary: Summary, console: Console, directory: Path | None = Non
 def _study_table(summary: Summary, layout: Layout) -> Table:
     rows, table = study_rows(summary), layout.table()
     has_control = shows_process_control(summary)
-    has_paper = any(row.paper != ABSENT or row.mark for row in rows)
-    has_workers, has_marks = any(row.workers != ABSENT for row in rows), any(row.value_mark for row in rows)
+    columns, has_marks = study_columns(rows), any(row.value_mark for row in rows)
     control = ["Process control" if layout.one_line else "Process\ncontrol"] if has_control else []
-    table.add_column("Row", justify="right", no_wrap=True)
+    if columns.row:
+        table.add_column("Row", justify="right", no_wrap=True)
     table.add_column("Design", overflow="fold")
     if layout.labels:
         table.add_column("In the paper's words", no_wrap=True, style="dim")
@@ -388,9 +286,9 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
         if layout.one_line:
             table.add_column("interval", style="dim", no_wrap=True)
-    if has_paper:
+    if columns.paper:
         table.add_column("Paper", justify="right", no_wrap=True)
-    if has_workers:
+    if columns.workers:
         heading = "Clients/worker" if layout.one_line else "Clients/\nworker"
         table.add_column(heading, justify="right", no_wrap=True)
         if layout.one_line:
@@ -403,14 +301,14 @@ def _study_table(summary: Summary, layout: Layout) -> Table:
         if not layout.one_line:
             workers = [below(row.workers, deviation and f"sd {deviation}")]
         table.add_row(
-            Text(row.row),
+            *([Text(row.row)] if columns.row else []),
             name,
             *([Text(printable(row.label))] if layout.labels else []),
             # A figure keeps its column whether it has a mark or not.
             *layout.figure(f"{row.value}{row.value_mark or ' ' * has_marks}", row.value_span),
             *(layout.figure(row.control, row.control_span) if has_control else []),
-            *([Text(f"{row.paper}{row.mark or ' '}")] if has_paper else []),
-            *(workers if has_workers else []),
+            *([Text(f"{row.paper}{row.mark or ' '}")] if columns.paper else []),
+            *(workers if columns.workers else []),
             Text(f"{row.rank:>2} {row.letters}".rstrip()),
         )
     return table

@@ -31,6 +31,7 @@ from thunderherd.chart_files import as_file
 from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, capital, main_of, number
+from thunderherd.layout import make_console
 from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
 from thunderherd.results import (
@@ -46,7 +47,8 @@ from thunderherd.results import (
     WITHOUT_COUNTERS,
     load,
 )
-from thunderherd.tables import main_caption, make_console, print_study, study_rows
+from thunderherd.table_words import main_caption
+from thunderherd.tables import print_study, study_rows
 
 FORM = 1
 

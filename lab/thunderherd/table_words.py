@@ -1,0 +1,127 @@
+"""The sentences that stand with a run's tables, on a terminal and in the report.
+
+What a table shows and how it is read; how many comparisons, claims and trials there were, and what became of
+them; what belongs beside every figure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from thunderherd.counting_cost_words import about_metrics, cost_lines
+from thunderherd.figures import capital, count, estimator, main_of, percent, shows_process_control
+from thunderherd.matrices import caption_of, shown_of, unit_for
+from thunderherd.metrics import CPU_PER_CONNECTION
+from thunderherd.records import ClaimVerdict, Summary
+from thunderherd.rungs import cpu_cost_lines, main_substitute
+
+CLAIM_VERDICTS: tuple[ClaimVerdict, ...] = ("supported", "refuted", "undecided", "not testable here")
+
+NOT_SEPARATED = (
+    "Contenders that share a letter are not separated: these blocks do not tell them apart, which does not "
+    "make them equal."
+)
+
+
+def main_caption(summary: Summary) -> str:
+    """What the main table shows: the study's metric and its unit."""
+    name = summary.study.metric
+    if name == CPU_PER_CONNECTION:
+        return per_connections(summary)
+    figures = [shown_of(summary, each, name) for each in main_of(summary)]
+    caption = caption_of(name, unit_for(summary, name, figures))
+    return f"{capital(caption)}; {summary.study.better} is better"
+
+
+def per_connections(summary: Summary) -> str:
+    """What CPU figures are for, and on how many connections they were measured where these differ."""
+    shown, measured = summary.study.normalise_connections, summary.study.connections_per_trial
+    text = f"CPU seconds per {shown:,} connections"
+    if measured is None or shown == measured:
+        return text
+    return f"{text} (measured on {measured:,} connections, shown per {shown:,})"
+
+
+def legend(summary: Summary) -> list[str]:
+    """How to read the study's table."""
+    study = summary.study
+    main = main_of(summary)
+    figures = [
+        each.cpu_seconds if study.metric == CPU_PER_CONNECTION else each.metrics.get(study.metric)
+        for each in main
+    ]
+    confidences = {each.confidence for each in figures if each and each.confidence and each.low is not None}
+    lines = [NOT_SEPARATED] if any(each.letters for each in main) else []
+    has_paper = any(each.sweep is None and each.value is not None for each in summary.paper)
+    paper = "Paper: its own machine." if main and has_paper else ""
+    if shows_process_control(summary):
+        lines.append(
+            f"Process control: CPU beyond that of {study.baseline}, paired by block. {paper}".rstrip()
+        )
+    elif paper:
+        lines.append(paper)
+    controls = [each.process_control_seconds for each in main] if shows_process_control(summary) else []
+    if any(control.value < 0 for control in controls if control):
+        lines.append(f"Below zero: it used less CPU than {study.baseline} for the same connections.")
+    intervals = f"; intervals: {percent(min(confidences))}, each for its own figure" if confidences else ""
+    lines += [f"{estimator(summary)}{intervals}."] if main else []
+    shown = [study.metric, main_substitute(summary)]
+    lines += cpu_cost_lines(summary, (name for name in shown if name)) if main else []
+    lines += about_metrics(summary, [study.metric]) if main else []
+    if any(each.clients_per_worker for each in main):
+        measured = study.connections_per_trial
+        number = "" if measured is None else f"{measured:,} "
+        lines.append(
+            f"Clients per worker: fewest to most of the {number}connections of a "
+            "trial, and standard deviation (sd), averaged over trials."
+        )
+    return lines
+
+
+def verdict_counts(summary: Summary) -> str:
+    """How many comparisons came to which verdict."""
+    if summary.study.repetitions:
+        return f"none: size {summary.study.size} repeats every trial and judges nothing"
+    counts = Counter(pair.verdict for pair in summary.pairs)
+    band = f"{summary.study.equivalence_percent:g}"
+    parts = [
+        f"{counts['faster'] + counts['slower']} faster or slower",
+        f"{counts['equivalent']} equivalent within {band} %",
+        f"{counts['undecided']} undecided",
+    ]
+    return f"{count(len(summary.pairs), 'comparison')}: {', '.join(parts)}"
+
+
+def claim_counts(summary: Summary) -> str:
+    """How many claims came to which verdict; empty where the study has none."""
+    counts = Counter(claim.verdict for claim in summary.claims)
+    found = ", ".join(f"{counts[verdict]} {verdict}" for verdict in CLAIM_VERDICTS if counts[verdict])
+    return f"{count(len(summary.claims), 'claim')}: {found}" if found else ""
+
+
+def trial_counts(summary: Summary) -> str:
+    """How many trials there were, and what became of them."""
+    trials = summary.trials
+    text = (
+        f"{trials.valid:,} valid, {trials.invalid:,} invalid, {trials.rejected:,} rejected for outside noise"
+    )
+    if trials.rejected_blocks:
+        blocks = ", ".join(map(str, trials.rejected_blocks))
+        text += f" ({'block' if len(trials.rejected_blocks) == 1 else 'blocks'} {blocks})"
+    return text
+
+
+def run_line(summary: Summary) -> str:
+    """Size, blocks and seed: what a rerun needs to be told."""
+    study = summary.study
+    unfinished = "" if study.complete else ", not finished"
+    overrides = "".join(f", {override}" for override in study.overrides)
+    return f"size {study.size}, {count(study.blocks, 'block')}, seed {study.seed}{overrides}{unfinished}"
+
+
+def warnings(summary: Summary) -> list[str]:
+    """What belongs beside every figure: notes of the run, what counting changed, why trials were invalid."""
+    reasons = [
+        f"{count(times, 'trial')} invalid: {why}" for why, times in summary.trials.invalid_reasons.items()
+    ]
+    return [*summary.study.notes, *cost_lines(summary), *reasons]
