@@ -30,7 +30,7 @@ demo: build ## sets everything up, runs the study unp-ch30 in its quick form, pr
 
 test: test-engine test-lab ## sets everything up, runs all the tests that CI runs
 
-bench: build ## designs, memory, reach, nginx, what counting costs, layers of a load, proofs of it (30 minutes; PART=NAME alone)
+bench: build ## designs, memory, reach, nginx, what counting costs, layers of a load, proofs of it (31 minutes; PART=NAME alone)
 	@$(PYTHON) bench $(PART)
 
 bench-peers: build ## streams, round trips, many connections, load generators: ours beside other tools (18 minutes; PART=streams, round_trips, transactions or clients alone)

@@ -35,10 +35,10 @@ class Proof:
     """What may be stolen from the machine beside an attempt."""
 
 
-QUEUE_STEAL_PERCENT = 0.3
+QUEUE_STEAL_PERCENT = 0.7
 """Stolen time comes in pauses of some milliseconds, each of which makes a queue: a share s in pauses of
-length d adds s d / 2 (1 - utilisation) to the mean. At a utilisation of 0.5 and 10 ms that are 30 µs for
-0.3 %, of the 64 µs that it may be off by, and 100 for 1 %."""
+length d adds s d / 2 (1 - utilisation) to the mean. At a utilisation of 0.5 and 5 ms that are 35 µs for
+0.7 %, of the 66 µs that it may be off by, and 50 for 1 %."""
 
 
 def _by_docstring(
@@ -57,9 +57,9 @@ def _queue(utilisation: float, seconds: float) -> Proof:
 PROOFS = {
     "freeze": _by_docstring(proof_trials.freeze, 48.0, 1.0),
     "delay": _by_docstring(proof_trials.delay, 86.0, 1.0),
-    "queue_0.3": _queue(0.3, 55.0),
-    "queue_0.5": _queue(0.5, 137.0),
-    "queue_0.7": _queue(0.7, 89.0),
+    "queue_0.3": _queue(0.3, 76.0),
+    "queue_0.5": _queue(0.5, 162.0),
+    "queue_0.7": _queue(0.7, 114.0),
 }
 LOOK_SECONDS = 0.5
 """How long the machine is looked at before an attempt: what is busy now spares the attempt."""
