@@ -150,6 +150,8 @@ impl Unprivileged {
         // Process numbers are below 2^22, and a test program needs fewer than 64 users.
         let user = 100_000_000 + std::process::id() * 64 + USERS.fetch_add(1, Relaxed);
         let folder = std::env::temp_dir().join(format!("thunderherd-tests-{user}"));
+        // Of a test program that was killed and had the number of this one.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let this = Unprivileged { folder, user };
         let made = std::fs::set_permissions(&this.folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
