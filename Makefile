@@ -85,10 +85,13 @@ test-thorough: build ## all that can happen to a server's processes, with every 
 rewritten-tests: test-tools
 	@told=$$($(PYTHON) -m pytest --collect-only -qq 2>&1) || { echo "$$told" >&2; exit 1; }
 
-# Twice as many workers as a small machine has CPUs: a third of the tests' time is waiting.
+# Twice as many workers as a small machine has CPUs: a third of the tests' time is waiting. Then the few that measure
+# time against a formula, one after another.
 test-lab: test-tools
 	@echo "==> pytest"
-	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
+	@$(NOTHING_IGNORED) $(PYTHON) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not alone"; status=$$?; \
+		echo "==> pytest, alone"; \
+		$(NOTHING_IGNORED) $(PYTHON) -m pytest -m alone || status=$$?; exit $$status
 
 check: check-rust check-python check-documents ## formatting, lints, types, and that generated documents are current
 
