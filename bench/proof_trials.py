@@ -49,8 +49,8 @@ milliseconds add to a mean."""
 UTILISATIONS = {0.3: 0.02, 0.5: 0.02, 0.7: 0.05}
 """How much of its time the server is busy, and the tolerance of the mean."""
 QUEUE_CLIENTS = 64
-"""At a utilisation of 0.7 not one queue of M/D/1 in 10¹⁵ is as long. Of many more connections, too many
-requests would each be the first of its own, which costs the server more."""
+"""At a utilisation of 0.7 not one queue of M/D/1 in 10¹⁵ is as long. Over 1,024 connections means
+were off by more; that the first request of each costs the server more may be why."""
 QUEUE_PARTS = 8
 """Service time and unloaded latency are measured anew before each part of the requests: what a shared machine
 lets its CPUs do changes within a minute, and the wait with it, more than in proportion."""

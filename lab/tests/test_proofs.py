@@ -63,7 +63,7 @@ def test_a_known_delay_is_measured_as_long_as_it_is() -> None:
 def test_waits_are_those_of_a_queue() -> None:
     attempt = partial(proof_trials.queue, 0.2, utilisation=0.5, tolerance=0.15)
     (found,) = proved(decided(attempt, ATTEMPTS, LIMITS))
-    # By chance a right load is off by the tolerance once in 370 times, and by this never.
+    # Five standard errors: the tolerance, which sets the number of requests, is three of them.
     assert abs(found.deviation) < 0.25, found
 
 
