@@ -93,5 +93,6 @@ pub mod traffic;
 pub mod used;
 pub mod validity;
 pub mod veth;
+pub mod waiting;
 pub mod workload;
 pub mod workloads;

@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::mistake::mistake;
 use crate::recording::Gaps;
 use crate::setting::{Form, Kind, NONE, Setting, Settings};
+use crate::waiting;
 
 /// How many requests are due.
 pub const RATE: Setting = Setting {
@@ -41,14 +42,6 @@ pub const ARRIVAL_SEED: Setting = Setting {
            other need different ones",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
-};
-
-/// How the load waits for the next.
-pub const WAIT: Setting = Setting {
-    name: "wait",
-    help: "Sleep until a request is due or a reply comes, or spin: never late by a wake-up, and a CPU for each thread",
-    unit: None,
-    kind: Kind::Choice { choices: &["sleep", "spin"], default: "sleep" },
 };
 
 /// How arrivals follow each other.
@@ -95,7 +88,7 @@ impl Schedule {
             (None, Process::Recorded(gaps)) => 1e9 / gaps.mean(),
             (None, _) => panic!("{} is a setting of every load that goes by a schedule", RATE.name),
         };
-        let (seed, spins) = (settings.integer(ARRIVAL_SEED.name), settings.word(WAIT.name) == "spin");
+        let (seed, spins) = (settings.integer(ARRIVAL_SEED.name), waiting::spins(settings));
         Ok(Some(Schedule { process, rate, seed, ramp, spins }))
     }
 }

@@ -14,10 +14,12 @@ use crate::feature::EPOLL;
 use crate::primitive::Waits;
 use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About { summary: "One process, an event loop with epoll, level-triggered", source: "epoll(7)" },
     waits: Waits::ForReadiness,
+    settings: &[WAIT],
     serve,
     rests_on: &[&EPOLL],
     ..COMMON
@@ -30,10 +32,11 @@ fn serve(run: &'static Run) -> Result<()> {
     let epoll = Epoll::create()?;
     epoll.add(worker.listener(), EpollFlags::EPOLLIN)?;
     let mut events = epoll::no_events();
+    let sleeps = !spins(&run.settings);
     let mut accepting = true;
     let mut connections: HashMap<RawFd, (Connection, PollFlags)> = HashMap::new();
     while accepting || !connections.is_empty() {
-        for (descriptor, ready) in epoll.wait(&mut events, true)? {
+        for (descriptor, ready) in epoll.wait(&mut events, sleeps)? {
             if descriptor == listener {
                 match worker.try_accept(libc::SOCK_NONBLOCK) {
                     Accepted::Connection(socket) => {

@@ -15,10 +15,12 @@ use crate::feature::EPOLL;
 use crate::primitive::Waits;
 use crate::sys::descriptor::set_nonblocking;
 use crate::sys::epoll::{self, Epoll, EpollFlags};
+use crate::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About { summary: "One process, an event loop with epoll, edge-triggered", source: "epoll(7), EPOLLET" },
     waits: Waits::ForReadiness,
+    settings: &[WAIT],
     serve,
     rests_on: &[&EPOLL],
     ..COMMON
@@ -35,12 +37,13 @@ fn serve(run: &'static Run) -> Result<()> {
     epoll.add(worker.listener(), EpollFlags::EPOLLIN | EpollFlags::EPOLLET)?;
     let both_ways = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
     let mut events = epoll::no_events();
+    let sleeps = !spins(&run.settings);
     let mut accepting = true;
     // Connections may be waiting: true from the listener's edge until accept has found none.
     let mut queued = false;
     let mut connections: HashMap<RawFd, Connection> = HashMap::new();
     while accepting || !connections.is_empty() {
-        for (descriptor, ready) in epoll.wait(&mut events, !queued)? {
+        for (descriptor, ready) in epoll.wait(&mut events, sleeps && !queued)? {
             if descriptor == listener {
                 queued = true;
                 continue;

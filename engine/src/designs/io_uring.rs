@@ -19,6 +19,7 @@ use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
 use crate::sys::ring::{Buffer, Completion, Ring};
 use crate::through_ring::{Parcels, ThroughRing};
+use crate::waiting::{WAIT, spins};
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -26,7 +27,7 @@ pub static ENTRY: Design = Design {
         source: "io_uring(7); io_uring_enter(2), IORING_ACCEPT_MULTISHOT and IORING_RECV_MULTISHOT",
     },
     waits: Waits::ForCompletion,
-    settings: &[RECEIVE_BUFFERS, RECEIVE_BUFFER_BYTES],
+    settings: &[RECEIVE_BUFFERS, RECEIVE_BUFFER_BYTES, WAIT],
     workers: no_pool,
     serve,
     rests_on: &[&IO_URING, &MULTISHOT],
@@ -62,9 +63,10 @@ fn serve(run: &'static Run) -> Result<()> {
     let listener = run.listener().as_fd();
     let mut clients = HashMap::new();
     let mut listening = true;
+    let spins = spins(&run.settings);
     ring.accept(listener)?;
     while listening || !clients.is_empty() {
-        ring.wait()?;
+        if spins { ring.look() } else { ring.wait() }?;
         while let Some(completion) = ring.completion() {
             let socket = match completion {
                 Completion::Accepted { result: Ok(socket), more } => {

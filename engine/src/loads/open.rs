@@ -8,8 +8,9 @@ use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUI
 use crate::load::{self, BACK_END, COMPLETIONS, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
 use crate::mistake::mistake;
 use crate::primitive::Waits;
-use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING, WAIT};
+use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
 use crate::setting::{Kind as Values, Setting};
+use crate::waiting::WAIT;
 use crate::workload::MeasuredBy;
 
 /// More than of a closed loop, whose clients are its load: here they only stand ready, and a request that finds none free is

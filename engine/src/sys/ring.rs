@@ -210,6 +210,11 @@ impl Ring {
         retry(|| self.ring.submit_and_wait(1)).map(drop)
     }
 
+    /// Submits what has been asked for, and takes what has come without waiting for it.
+    pub fn look(&mut self) -> io::Result<()> {
+        self.wait_at_most(Duration::ZERO)
+    }
+
     /// As [`Ring::wait`], for so long at most; a signal ends the waiting too (io_uring_enter(2), IORING_ENTER_EXT_ARG).
     pub fn wait_at_most(&mut self, time: Duration) -> io::Result<()> {
         let time = Timespec::from(time);

@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::client::Client;
-use crate::support::lines::{number_of, resource_limits};
+use crate::support::lines::{designs, number_of, resource_limits};
 use crate::support::protocol::bytes;
 use crate::support::server::Server;
-use crate::support::{ENGINE, engine, process, raise_descriptor_limit, run};
+use crate::support::{ENGINE, engine, eventually, process, raise_descriptor_limit, run};
 
 fn count(snapshot: &Value, name: &str) -> u64 {
     number_of(&snapshot["tally"], name)
@@ -53,6 +53,31 @@ fn select_closes_what_does_not_fit() {
     server.snapshot_when("all closed", |snapshot| count(snapshot, "closed") == all);
     assert_eq!(process::descriptors(server.first), Some(before));
     server.stop().is_good();
+}
+
+/// A loop that spins uses its CPU while nobody asks for anything, and one that sleeps does not; both serve, and end as they
+/// should.
+#[test]
+fn a_loop_that_spins_never_sleeps() {
+    for design in designs().iter().filter(|design| ["epoll", "epoll_edge", "io_uring"].contains(&design.as_str())) {
+        for wait in ["sleep", "spin"] {
+            let server = Server::start(design, "bytes", &["--wait", wait]);
+            let mut client = Client::connect(server.port);
+            client.exchange(&bytes(100));
+            if wait == "sleep" {
+                server.sleeps();
+            } else {
+                let before = process::cpu_nanoseconds(server.first);
+                let used = || process::cpu_nanoseconds(server.first) - before;
+                eventually("a server that spins uses CPU time", || (used() > 50_000_000).then_some(()));
+            }
+            client.exchange(&bytes(5_000));
+            drop(client);
+            let ending = server.stop();
+            ending.is_good();
+            assert_eq!(number_of(&ending.summary()["tally"], "requests"), 2, "{design} {wait}");
+        }
+    }
 }
 
 /// Where the listener itself does not fit, as under a parent that leaves its descriptors open, the server says so.
