@@ -180,7 +180,7 @@ impl Connection {
             if self.state == State::Faulty {
                 return Ok(Progress::Closed);
             }
-            if self.unsent {
+            if self.unsent && !self.gathers_another() {
                 match self.channel.send().map_err(|error| ErrorKind::of(&error))? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
                     Sent::Done if self.begun && self.next_part()? => {
@@ -253,6 +253,14 @@ impl Connection {
             self.channel.end().map_err(|error| ErrorKind::of(&error))?;
         }
         Ok(false)
+    }
+
+    /// Whether the next request, which has come, is answered before the answers to those before it are sent: one call of the
+    /// primitive gathers them.
+    fn gathers_another(&self) -> bool {
+        let room = self.channel.outbox.messages_at_once() as u64;
+        let has_come = !self.channel.inbox.unread().is_empty() && self.state == State::Open;
+        has_come && !self.begun && self.left.answers > 0 && (1..room).contains(&self.answers)
     }
 
     fn all_sent(&mut self) {

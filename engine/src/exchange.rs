@@ -186,6 +186,8 @@ pub struct Caller<'run> {
     conversations: VecDeque<Box<dyn Conversation>>,
     /// Requests under way.
     asked: usize,
+    /// How many of them were put, and not begun.
+    gathered: usize,
     shown: Option<Shown<'run>>,
     window: &'run Window,
     want: Want,
@@ -222,6 +224,7 @@ impl<'run> Caller<'run> {
             client,
             conversations: VecDeque::from([client.open()]),
             asked: 0,
+            gathered: 0,
             shown,
             window,
             want: Want::AtMost(0),
@@ -251,25 +254,39 @@ impl<'run> Caller<'run> {
     /// Sends the next request, as far as the socket allows. Does not receive: a reply cannot be there yet. Whatever was to be
     /// sent before must have been ([`Caller::is_sending`]).
     pub fn ask(&mut self) -> Result<Progress, Failure> {
-        self.ask_as(None)
+        self.put(None);
+        self.begin()
     }
 
-    /// The same of the arrival of this number, counted from 0, of a load that goes by a schedule.
-    pub fn ask_as(&mut self, arrival: Option<u64>) -> Result<Progress, Failure> {
+    /// Makes the next request ready, which is the arrival of this number, counted from 0, where the load goes by a schedule.
+    /// [`Caller::begin`] sends it.
+    pub fn put(&mut self, arrival: Option<u64>) {
         if self.asked == self.conversations.len() {
             self.conversations.push_back(self.client.open());
         }
         if let Some(arrival) = arrival {
             self.conversations[self.asked].numbered(arrival);
         }
+        let before = self.channel.outbox.bytes();
         let want = self.conversations[self.asked].ask(&mut self.channel.outbox);
         // Several replies may come together.
         self.want = if self.asked == 0 { want } else { Want::AtMost(CAPACITY) };
         self.asked += 1;
+        self.gathered += 1;
         if let Some(shown) = &mut self.shown {
-            shown.asks(&self.channel.outbox);
+            shown.asks(&self.channel.outbox, before);
         }
         self.unsent = true;
+    }
+
+    /// Whether another request that is put beside those that were not begun goes out by the same call.
+    pub fn gathers_another(&self) -> bool {
+        self.gathered < self.channel.outbox.messages_at_once()
+    }
+
+    /// Sends what was put, as far as the socket allows, as [`Caller::ask`] does.
+    pub fn begin(&mut self) -> Result<Progress, Failure> {
+        self.gathered = 0;
         self.send().map_err(|failure| self.explained(failure))
     }
 

@@ -195,6 +195,11 @@ impl Outbox {
         self.calls.update(|calls| calls + other.calls.get());
     }
 
+    /// The most messages that one call of a primitive may gather from it.
+    pub fn messages_at_once(&self) -> usize {
+        self.messages_at_once
+    }
+
     /// True when nothing is left to send.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

@@ -67,9 +67,10 @@ impl Shown<'_> {
         self.show.say(self.number, &format!("connected from {address}\n"));
     }
 
-    /// A request, or its beginning, is about to be sent.
-    pub fn asks(&mut self, outbox: &Outbox) {
-        let request: Vec<u8> = outbox.message().flat_map(|piece| piece.slice().to_vec()).collect();
+    /// A request, or its beginning, is about to be sent, behind so many bytes of those before it.
+    pub fn asks(&mut self, outbox: &Outbox, before: u64) {
+        let all = outbox.message().flat_map(|piece| piece.slice().to_vec());
+        let request: Vec<u8> = all.skip(before as usize).collect();
         self.show.say(self.number, &format!("request sent: \"{}\"\n", printable(&request, Place::Quoted)));
     }
 

@@ -40,6 +40,8 @@ pub struct Turns<B: BackEnd> {
     pub(super) connecting: usize,
     /// Clients that are to connect.
     pub(super) waiting: VecDeque<usize>,
+    /// Clients that were given requests over a connection that they have, each once.
+    due: VecDeque<usize>,
     /// Not before that moment, while the kept connections are made.
     pub(super) next_connect: u64,
     /// Not before that moment, since the listener's queue was full.
@@ -78,6 +80,7 @@ impl<B: BackEnd> Turns<B> {
             asking: false,
             connecting: 0,
             waiting: VecDeque::new(),
+            due: VecDeque::new(),
             next_connect: 0,
             next_retry: 0,
             timeout: run.target.patience.as_nanos() as u64,
@@ -146,15 +149,24 @@ impl<B: BackEnd> Turns<B> {
         Ok(())
     }
 
-    /// Gives what is due to whom it is for.
+    /// Gives what is due to whom it is for: first all of it, so that what one client has to send is there together.
     fn serve(&mut self) {
         if !self.asking {
             return;
         }
-        while let Some(due) = self.pace.due(self.at, |index| self.members[index].standing()) {
-            match due {
-                Due::Ask(index, request) => self.assign(index, request),
-                Due::Retire(index) => self.retire(index),
+        loop {
+            while let Some(due) = self.pace.due(self.at, |index| self.members[index].standing()) {
+                match due {
+                    Due::Ask(index, request) => self.assign(index, request),
+                    Due::Retire(index) => self.retire(index),
+                }
+            }
+            let Some(index) = self.due.pop_front() else { return };
+            let member = &mut self.members[index];
+            match member.leave() {
+                Place::Connected(caller) => self.ask(index, caller),
+                // It has lost its connection since.
+                place => member.place = place,
             }
             self.at = now();
         }
@@ -164,11 +176,12 @@ impl<B: BackEnd> Turns<B> {
         self.account.assigned(&request);
         let member = &mut self.members[index];
         member.requests.push_back(request);
-        match member.leave() {
+        match member.place {
             Place::Disconnected => self.queue(index),
-            Place::Connected(caller) => self.ask(index, caller),
-            // As soon as it is connected.
-            place => member.place = place,
+            // Of several it is told with the first.
+            Place::Connected(_) if member.requests.len() == member.sent + 1 => self.due.push_back(index),
+            // As soon as it is connected, or has sent what came before.
+            _ => {}
         }
     }
 
@@ -214,35 +227,44 @@ impl<B: BackEnd> Turns<B> {
         }
     }
 
-    /// Sends the requests that are due, as far as the connection takes them, and waits for what it waits for.
+    /// Sends the requests that are due, as many together as the primitive gathers and as far as the connection takes them, and
+    /// waits for what it waits for.
     pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
-        loop {
-            let member = &self.members[index];
-            let has_another = member.sent < member.requests.len() && member.made < self.usage.requests;
-            if !has_another || caller.is_sending() {
-                let flags = match member.sent {
-                    _ if !caller.is_sending() => PollFlags::POLLIN,
-                    // Nobody answers a request that has not come.
-                    1 => PollFlags::POLLOUT,
-                    // A server that cannot send its replies to the others takes no more of this one.
-                    _ => PollFlags::POLLIN | PollFlags::POLLOUT,
-                };
-                return self.settle(index, caller, flags);
+        while self.has_another(index) && !caller.is_sending() {
+            self.put(index, &mut caller);
+            while caller.gathers_another() && self.has_another(index) {
+                self.put(index, &mut caller);
             }
-            self.begin_request(index);
-            let member = &mut self.members[index];
-            let request = &mut member.requests[member.sent];
-            request.asked = self.at;
-            self.account.asked(request);
-            let arrival = request.arrival;
-            member.sent += 1;
-            member.made += 1;
-            match caller.ask_as(arrival) {
-                Ok(Progress::Blocked(_) | Progress::Yields(_)) => {}
-                Ok(Progress::Answered { .. }) => unreachable!("who asks does not receive"),
-                Err(failure) => return self.lose(index, caller, &failure),
+            if let Err(failure) = caller.begin() {
+                return self.lose(index, caller, &failure);
             }
         }
+        let flags = match self.members[index].sent {
+            _ if !caller.is_sending() => PollFlags::POLLIN,
+            // Nobody answers a request that has not come.
+            1 => PollFlags::POLLOUT,
+            // A server that cannot send its replies to the others takes no more of this one.
+            _ => PollFlags::POLLIN | PollFlags::POLLOUT,
+        };
+        self.settle(index, caller, flags);
+    }
+
+    /// Whether a request of the client's is due that its connection takes.
+    fn has_another(&self, index: usize) -> bool {
+        let member = &self.members[index];
+        member.sent < member.requests.len() && member.made < self.usage.requests
+    }
+
+    /// The next request of the client's is to be sent.
+    fn put(&mut self, index: usize, caller: &mut Caller<'static>) {
+        self.begin_request(index);
+        let member = &mut self.members[index];
+        let request = &mut member.requests[member.sent];
+        request.asked = self.at;
+        self.account.asked(request);
+        member.sent += 1;
+        member.made += 1;
+        caller.put(request.arrival);
     }
 
     /// A connection is ready for something.

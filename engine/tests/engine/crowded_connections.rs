@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::crowd::{answer_lines, count, load, says_nothing, serve, with_each_back_end};
-use crate::support::eventually;
 use crate::support::server::Server;
+use crate::support::{engine, eventually, run};
 
 /// A server that answers nobody before so many requests have come over each connection.
 #[test]
@@ -32,6 +32,42 @@ fn so_many_requests_are_under_way_on_a_connection_as_it_is_told() {
             assert_eq!(line["tally"]["connections"], 3, "{line}");
         }
     });
+}
+
+/// A server that answers so many requests together has its client ask as many together: how many calls that takes is the
+/// primitive's part.
+#[test]
+fn requests_that_are_due_together_are_sent_by_as_few_calls_as_the_primitive_gathers() {
+    let depth = 8;
+    let port = serve(move |mut stream| {
+        let mut lines = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        while (0..depth).all(|_| lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0)) {
+            stream.write_all(&vec![0; depth]).unwrap();
+        }
+    });
+    for (primitive, calls_of_a_row) in [
+        ("send_each", 8),
+        ("writev", 8),
+        ("writev --messages-at-once 3", 3),
+        ("sendmsg --messages-at-once 8", 1),
+        ("writev --messages-at-once 1024", 1),
+    ] {
+        let options = format!(
+            "--load closed_connections --bytes 1 --clients 3 --connections kept --pipeline {depth} --loops {} \
+             --primitive {primitive}",
+            10 * depth
+        );
+        let (ran, line) = load("bytes", port, &options);
+        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &240.into()), "{ran:?}");
+        assert_eq!(line["tally"]["send_calls"], 3 * 10 * calls_of_a_row, "{primitive}: {line}");
+    }
+    let mut command = engine();
+    command.args(["load", "bytes", "--connect", &format!("127.0.0.1:{port}")]);
+    let gathered = "--load closed_connections --bytes 1 --clients 1 --connections kept --pipeline 8 --loops 8 --primitive \
+                    writev --messages-at-once 8 --show";
+    let shown = run(command.args(gathered.split_whitespace())).output;
+    assert_eq!(shown.matches("request sent: \"1\\n\"").count(), 8, "{shown}");
 }
 
 /// Replies that come together are told apart, and each is looked at, in every workload that says so.

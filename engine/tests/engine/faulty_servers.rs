@@ -268,6 +268,10 @@ fn loads() -> Vec<(String, Option<u64>)> {
             if kept == "kept" {
                 loads.push((format!("{open} --pipeline 3"), Some(400)));
             }
+            // Without primitives nothing is gathered.
+            if kept == "kept" && back_end.is_empty() {
+                loads.push((format!("{open} --pipeline 3 --primitive writev --messages-at-once 3"), Some(400)));
+            }
         }
     }
     loads

@@ -44,6 +44,39 @@ fn a_large_reply_is_received_by_every_primitive() {
     server.stop().is_good();
 }
 
+/// Requests that have come together are answered by as few calls as the primitive gathers; an event loop gives the others
+/// their turn after twenty. One that has come in part is no reason to wait.
+#[test]
+fn answers_that_wait_together_are_sent_together() {
+    for (design, primitive, requests, calls) in [
+        ("epoll", "writev", 16, 16),
+        ("epoll", "writev --messages-at-once 5", 16, 4),
+        ("epoll", "writev --messages-at-once 16", 16, 1),
+        ("epoll", "sendmsg --messages-at-once 1024", 50, 3),
+        ("epoll_edge", "writev --messages-at-once 16", 16, 1),
+        ("prefork", "writev --messages-at-once 1024", 50, 1),
+        ("thread_per_client", "sendmsg --messages-at-once 1024", 50, 1),
+    ] {
+        let options: Vec<&str> = ["--primitive"].into_iter().chain(primitive.split_whitespace()).collect();
+        let server = Server::start(design, "bytes", &options);
+        let mut client = TcpStream::connect(server.address()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_nodelay(true).unwrap();
+        let mut reply = vec![0; 10 * requests];
+        client.write_all(format!("{}1", "10\n".repeat(requests)).as_bytes()).unwrap();
+        client.read_exact(&mut reply).unwrap();
+        assert!(reply.chunks(10).all(|each| each == &reply[..10]), "{design} {primitive}: {reply:?}");
+        client.write_all(b"0\n").unwrap();
+        client.read_exact(&mut reply[..10]).unwrap();
+        drop(client);
+        let ending = server.stop();
+        ending.is_good();
+        let tally = &ending.summary()["tally"];
+        let counted = (number(&tally["requests"]), number(&tally["send_calls"]));
+        assert_eq!(counted, (requests as u64 + 1, calls + 1), "{design} {primitive}");
+    }
+}
+
 /// A process that serves one connection ends with it. What its sends have come to is counted nevertheless.
 #[test]
 fn completions_are_counted_of_processes_that_end() {
