@@ -102,6 +102,7 @@ pub fn judge(evidence: &Evidence) -> Vec<Check> {
     let mut checks = vec![errors(&evidence.errors), processor(evidence)];
     if let Some(schedule) = &evidence.schedule {
         checks.extend([
+            something_due(evidence, schedule),
             rate(evidence, schedule),
             all_sent(schedule),
             lag(schedule),
@@ -148,6 +149,16 @@ fn processor(evidence: &Evidence) -> Check {
     }
     let change = "the client may be what was measured; more --threads, a CPU of its own (--cpus), or a lower rate";
     check(NAME, busiest, BUSIEST, "share of its time that the busiest thread of the load was on a CPU", change)
+}
+
+/// Of a window without requests all other checks have nothing to say against it.
+fn something_due(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
+    const NAME: &str = "empty_window";
+    if schedule.due == 0 && !evidence.errors.is_empty() {
+        return not_judged(NAME, None, 0.0, "the load failed before".to_owned());
+    }
+    let change = "there is nothing that could be measured; longer --milliseconds, or a higher --rate";
+    check(NAME, f64::from(schedule.due == 0), 0.0, "1 where no request was due in the window", change)
 }
 
 fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
@@ -367,6 +378,7 @@ mod tests {
             (schedule.due, schedule.sent, schedule.gap_asked_ns) = (0, 0, f64::MAX);
         });
         assert!(none.iter().all(|check| check.limit.is_finite()), "{none:?}");
+        assert_eq!(failed(&none), ["empty_window"]);
         // As many in the system as a twentieth of all says more of the edges than of the window.
         let checks = changed(|all, _| (all.in_system, all.latency_mean_ns) = (400.0, 1.0));
         assert_eq!(not_judged(&checks), ["little"]);

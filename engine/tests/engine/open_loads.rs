@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::crowd::{answer_lines, count, field, load, says_nothing, serve, with_each_back_end};
+use crate::support::lines::{items, name};
 use crate::support::server::Server;
 use crate::support::{engine, one_line, process, run};
 
@@ -272,6 +273,18 @@ fn an_interrupt_ends_an_open_load() {
         assert!(window < 60_000_000_000, "{line}");
         server.stop().is_good();
     });
+}
+
+/// Nothing speaks against a window in which nothing happened, and nothing was measured in it.
+#[test]
+fn a_window_in_which_nothing_was_due_is_not_valid() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let options = "--load open --rate 1 --arrivals constant --warm-up-milliseconds 300 --milliseconds 200";
+    let (ran, line) = load("bytes", server.port, options);
+    assert_eq!((ran.status, &line["scheduled"]["due"]), (Some(1), &0.into()), "{line}");
+    let failed = items(&line["validity"], "checks").iter().filter(|check| check["holds"] == false);
+    assert_eq!(failed.map(name).collect::<Vec<_>>(), ["empty_window"], "{line}");
+    server.stop().is_good();
 }
 
 #[test]
