@@ -11,7 +11,7 @@ use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
-use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
+use crate::load::{self, ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::load_lines::{self, Latency, Traffic};
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
@@ -127,7 +127,7 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
         expected_requests,
         scheduled: load_lines::scheduled(&measured, edges, run.schedule.as_ref())?,
         traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
-        validity: load_lines::validity(&measured, edges, run.schedule.as_ref(), &counted),
+        validity: load_lines::validity(&measured, edges, run.schedule.as_ref(), load::spins(&run.settings), &counted),
         tally: counted,
         elapsed_ns: ended - started,
         started_monotonic_ns: started,

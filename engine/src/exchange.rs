@@ -193,6 +193,8 @@ pub struct Caller<'run> {
     want: Want,
     /// Something may be left in the outbox, or in a pipe or queue of the sender, or to come of the request.
     unsent: bool,
+    /// Something was sent or has come since this was asked.
+    moved: bool,
     /// A request was answered, and nothing has come since.
     at_rest: bool,
     /// What came behind the last reply is in the inbox: the beginning of the next, or all of it.
@@ -229,6 +231,7 @@ impl<'run> Caller<'run> {
             window,
             want: Want::AtMost(0),
             unsent: false,
+            moved: false,
             at_rest: false,
             left_over: false,
         }
@@ -307,6 +310,11 @@ impl<'run> Caller<'run> {
         self.unsent
     }
 
+    /// Whether anything was sent, or has come, since this was last asked.
+    pub fn has_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
     /// Whether something is to be done without waiting for the socket: more than one reply has come.
     pub fn is_behind(&self) -> bool {
         self.left_over
@@ -355,6 +363,7 @@ impl<'run> Caller<'run> {
                     }
                 }
             };
+            self.moved = true;
             self.at_rest &= ended;
             match self.take(not_stored, ended)? {
                 Answer::Receive(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
@@ -433,7 +442,10 @@ impl<'run> Caller<'run> {
     fn send(&mut self) -> Result<Progress, Failure> {
         let failure = |error| Failure::system(SENDING, &error);
         for _ in 0..PARTS_IN_A_TURN {
-            if self.channel.send().map_err(failure)? == Sent::Blocked {
+            let before = self.channel.outbox.bytes();
+            let sent = self.channel.send().map_err(failure)?;
+            self.moved |= self.channel.outbox.bytes() < before;
+            if sent == Sent::Blocked {
                 return Ok(Progress::Blocked(PollFlags::POLLOUT));
             }
             match self.conversations[self.asked - 1].more(&mut self.channel.outbox, self.window) {

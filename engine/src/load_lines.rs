@@ -220,11 +220,12 @@ pub fn scheduled(
     }))
 }
 
-/// Looks at a load with an event loop that ends by time; of all others at what failed, and `None` where nothing did.
+/// Looks at a load with an event loop that ends by time, whose threads never sleep or do; of all others at what failed, and `None` where nothing did.
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
     schedule: Option<&Schedule>,
+    spins: bool,
     tally: &Counts,
 ) -> Option<Validity> {
     let Some(window) = window.filter(|_| !measured.generators.is_empty()) else {
@@ -248,6 +249,7 @@ pub fn validity(
         in_system,
         latencies: latency.len(),
         latency_mean_ns: latency.mean(),
+        spins,
         schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
     });
     let valid = match came {
@@ -276,7 +278,6 @@ fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) ->
         gap_asked_ns,
         variation_asked,
         gaps: came.gaps.mean_and_variation(),
-        spins: schedule.spins,
     }
 }
 

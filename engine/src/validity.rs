@@ -39,6 +39,8 @@ pub struct Evidence {
     pub latencies: u64,
     /// Their mean in nanoseconds.
     pub latency_mean_ns: f64,
+    /// Threads never sleep: then all of their CPU is used whether they keep up or not.
+    pub spins: bool,
     /// Of an open loop, what it was to do.
     pub schedule: Option<ScheduleEvidence>,
 }
@@ -66,8 +68,6 @@ pub struct ScheduleEvidence {
     pub variation_asked: f64,
     /// Mean gap in nanoseconds and coefficient of variation, as they were.
     pub gaps: Option<(f64, f64)>,
-    /// Threads never sleep: then all of their CPU is used whether they keep up or not.
-    pub spins: bool,
 }
 
 /// Of a generator's time: more than this leaves it nothing to wait with.
@@ -143,8 +143,11 @@ fn processor(evidence: &Evidence) -> Check {
     let Some(busiest) = busiest else {
         return not_judged(NAME, None, BUSIEST, "the window did not come to its end".to_owned());
     };
-    if evidence.schedule.as_ref().is_some_and(|schedule| schedule.spins) {
-        let why = "threads that spin use all of their CPU; their send lag tells whether they keep up";
+    if evidence.spins {
+        let why = match evidence.schedule {
+            Some(_) => "threads that spin use all of their CPU; their send lag tells whether they keep up",
+            None => "threads that spin use all of their CPU, whichever side is the slower one",
+        };
         return not_judged(NAME, Some(busiest), BUSIEST, why.to_owned());
     }
     let change = "the client may be what was measured; more --threads, a CPU of its own (--cpus), or a lower rate";
@@ -280,6 +283,7 @@ mod tests {
             in_system: 2.0,
             latencies: 10_000,
             latency_mean_ns: 200_000.0,
+            spins: false,
             schedule: Some(ScheduleEvidence {
                 due: 10_000,
                 sent: 10_000,
@@ -291,7 +295,6 @@ mod tests {
                 gap_asked_ns: 200_000.0,
                 variation_asked: 1.0,
                 gaps: Some((200_000.0, 1.01)),
-                spins: false,
             }),
         }
     }
@@ -356,8 +359,8 @@ mod tests {
 
     #[test]
     fn who_spins_may_use_all_of_the_cpu() {
-        let checks = changed(|all, schedule| {
-            schedule.spins = true;
+        let checks = changed(|all, _| {
+            all.spins = true;
             all.generators[0].cpu_ns = 1000;
         });
         assert_eq!((failed(&checks), not_judged(&checks)), (vec![], vec!["generator_cpu"]));

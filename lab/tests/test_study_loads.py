@@ -127,3 +127,30 @@ def test_what_breaks_a_requirement(value: int, other: int, says: str | None) -> 
     requirement = Requirement(setting="own", beyond=1, needs="as_many", other="other")
     found = requirement.broken({"own": value, "other": other})
     assert found is None if says is None else says in str(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "of_server", "spins"),
+    [
+        ("closed_connections", KEPT, "", [False, False]),
+        ("closed_connections", f'{KEPT}, back_end = "polling"', "", [True, True]),
+        ("open", f'{KEPT}, wait = "spin"', "", [True, True]),
+        ("closed_connections", KEPT, 'settings = { wait = "spin" }\n', [True, False]),
+    ],
+)
+def test_an_end_that_never_sleeps_is_known(
+    tmp_path: Path, kind: str, settings: str, of_server: str, spins: list[bool]
+) -> None:
+    """Limits that are those of ends that sleep do not bound it."""
+    contenders = CONTENDERS.replace('design = "epoll"\n', f'design = "epoll"\n{of_server}')
+    study = written(tmp_path, kind, settings, contenders=contenders)
+    assert [contender.spins for contender in study.contenders] == spins
+
+
+def test_a_load_that_polls_is_run_and_its_cpu_is_not_held_against_it(
+    real_engine: Path, tmp_path: Path
+) -> None:
+    """The other end's rate is judged, though the load's thread is never off its CPU."""
+    study = written(tmp_path, "closed_connections", f'{KEPT}, back_end = "polling"')
+    record = run_trial(study, study.contenders[0], block=1, position=1, seed=1)
+    assert record.valid, record.invalid_reasons

@@ -132,6 +132,8 @@ Waits = Literal["in_the_call", "for_readiness", "for_completion"]
 Makes = Literal["process", "thread"]
 """What a design may make anew for every connection."""
 
+NEVER_SLEEPS: Mapping[str, str] = {"wait": "spin", "back_end": "polling"}
+"""Settings of designs and loads by which an end never sleeps, and their words."""
 
 MOST_WORKERS = ("pool", "maximum_workers")
 """The settings of designs that say how many workers a server has at the most."""
@@ -404,8 +406,9 @@ class Catalogue(_Part):
         """The primitive of that name, or None."""
         return next((primitive for primitive in self.primitives if primitive.name == name), None)
 
-    def facts_of(self, design: str, *ways: Way) -> dict[str, Any]:
-        """What is known of a server of this design and clients, who move their bytes in these ways.
+    def facts_of(self, design: str, *ways: Way, told: Iterable[Mapping[str, object]] = ()) -> dict[str, Any]:
+        """What is known of a server of this design and clients, who move their bytes in these ways and have
+        these settings.
 
         `makes` is what the design makes for every connection, `calls` whether its server makes a system call
         for whatever it does, `spins` whether an end never sleeps, `copies` how often a byte on its way is
@@ -415,7 +418,8 @@ class Catalogue(_Part):
         movers = [mover for way in ways for name in way if (mover := self.primitive(name))]
         return {
             "makes": own.makes if own else None,
-            "spins": any(mover.spins for mover in movers),
+            "spins": any(mover.spins for mover in movers)
+            or any(settings.get(name) == word for settings in told for name, word in NEVER_SLEEPS.items()),
             "calls": own is None or own.waits != "for_completion",
             "copies": 2 - len({mover.moves for mover in movers if not mover.copies}),
         }

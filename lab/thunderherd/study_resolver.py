@@ -346,7 +346,7 @@ class Resolver:
             design=each.design,
             **each.way._asdict(),
             **self._seen_of(each.way),
-            **self.catalogue.facts_of(each.design, each.way, each.load.way),
+            **self.catalogue.facts_of(each.design, each.way, each.load.way, told=(settings, load.settings)),
             workload=each.workload,
             settings=settings,
             load=load,

@@ -14,6 +14,9 @@ pub trait BackEnd {
     /// What it keeps of one client's socket; the default is that of a socket which it does not know.
     type Watch: Default;
 
+    /// A socket that it calls ready is so; otherwise it may only be worth a try.
+    const WAITS: bool = true;
+
     /// Makes a channel of a socket that has just been connected and that does not block.
     fn open(&mut self, watch: &mut Self::Watch, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel>;
 

@@ -12,6 +12,7 @@ mod epoll;
 mod member;
 mod own_time;
 mod pace;
+mod polling;
 mod settings;
 mod start;
 mod turns;
@@ -21,7 +22,7 @@ use std::sync::PoisonError;
 use anyhow::{Context, Result, anyhow};
 
 use crate::edges::Edges;
-use crate::load::{BACK_END, COMPLETIONS, LoadRun, clients};
+use crate::load::{BACK_END, COMPLETIONS, LoadRun, POLLING, clients};
 use crate::own_memory;
 use crate::sys::{signal, thread};
 
@@ -31,6 +32,7 @@ use connecting::CLOSING_AT_A_TIME;
 use epoll::Readiness;
 pub use pace::Kind;
 use pace::Share;
+use polling::Polling;
 use settings::ConnectionUse;
 pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use start::Start;
@@ -93,11 +95,11 @@ impl Plan<'_> {
     fn ask(&self) -> Result<()> {
         let guard = Guard(self.start);
         thread::set_timer_slack(1).context("the timer slack cannot be set")?;
-        if uses_a_ring(self.run) {
-            self.ask_with(Completions::new()?)?;
-        } else {
-            self.ask_with(Readiness::new(self.run)?)?;
-        }
+        match self.run.settings.word(BACK_END.name) {
+            COMPLETIONS => self.ask_with(Completions::new()?),
+            POLLING => self.ask_with(Polling::new(self.run)?),
+            _ => self.ask_with(Readiness::new(self.run)?),
+        }?;
         std::mem::forget(guard);
         Ok(())
     }

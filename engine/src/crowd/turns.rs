@@ -264,6 +264,7 @@ impl<B: BackEnd> Turns<B> {
         self.account.asked(request);
         member.sent += 1;
         member.made += 1;
+        member.moved = self.at;
         caller.put(request.arrival);
     }
 
@@ -339,9 +340,12 @@ impl<B: BackEnd> Turns<B> {
     }
 
     /// The connection waits for this, if the back end can do that.
-    pub(super) fn settle(&mut self, index: usize, caller: Box<Caller<'static>>, flags: PollFlags) {
+    pub(super) fn settle(&mut self, index: usize, mut caller: Box<Caller<'static>>, flags: PollFlags) {
         let member = &mut self.members[index];
-        member.moved = self.at;
+        // What was ready has moved; what was only tried may not have.
+        if caller.has_moved() || B::WAITS {
+            member.moved = self.at;
+        }
         match self.back_end.watch(index, &mut member.watch, caller.socket(), flags) {
             Ok(()) => member.place = Place::Connected(caller),
             Err(error) => self.lose(index, caller, &Failure::waiting(&error)),

@@ -19,6 +19,9 @@ pub fn load(workload: &str, port: u16, options: &str) -> (Ran, Value) {
     (ran, line)
 }
 
+/// What moves bytes by primitives without waiting for anything.
+pub const POLLING: &str = "--back-end polling";
+
 /// The options for each way of waiting that this machine has.
 pub fn back_ends() -> Vec<&'static str> {
     let ring = "--back-end io_uring";
@@ -26,10 +29,10 @@ pub fn back_ends() -> Vec<&'static str> {
     command.args(["load", "bytes", "--connect", "127.0.0.1:1", "--load", "closed_connections", "--loops", "1"]);
     let ran = run(command.args(ring.split_whitespace()));
     match ran.status {
-        Some(1) => vec!["", ring],
+        Some(1) => vec!["", POLLING, ring],
         _ => {
             println!("without rings: {}", ran.errors);
-            vec![""]
+            vec!["", POLLING]
         }
     }
 }

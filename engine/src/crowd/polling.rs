@@ -1,0 +1,132 @@
+//! No waiting: whoever awaits a reply is tried again and again (nonblocking I/O; Stevens, Fenner, Rudoff, UNIX Network
+//! Programming 1, 6.2). Nothing that comes has to wake anybody, and no list of what is ready is kept: where there are few
+//! connections, and something has nearly always come, that is the least work. It takes all of a CPU.
+//!
+//! What cannot be tried, that a connection has been made or that there is room to send, is asked of an epoll instance.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::back_end::BackEnd;
+use super::epoll::Readiness;
+use crate::channel::Channel;
+use crate::exchange::Caller;
+use crate::load::LoadRun;
+use crate::sys::descriptor::PollFlags;
+use crate::tally::Slot;
+
+/// The clients of a thread whose replies are awaited, and the others.
+pub struct Polling {
+    others: Readiness,
+    /// By client.
+    stands: Vec<Stands>,
+    /// How many are among the others.
+    elsewhere: usize,
+    /// What a client that is tried is said to be ready for: nobody knows, and senders with completions have to be asked for them.
+    ready: PollFlags,
+    /// Of this round.
+    next: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// It is not watched.
+    Nowhere,
+    /// It is tried in every round.
+    Tried,
+    /// It is watched by the epoll instance.
+    Elsewhere,
+}
+
+/// What is kept of one client's socket.
+#[derive(Default)]
+pub struct Watch {
+    client: Option<usize>,
+    other: Option<PollFlags>,
+}
+
+impl Polling {
+    /// To be made in the thread that asks.
+    pub fn new(run: &LoadRun) -> Result<Self> {
+        let errors = if run.way.out.item.completes { PollFlags::POLLERR } else { PollFlags::empty() };
+        let ready = PollFlags::POLLIN | errors;
+        Ok(Polling { others: Readiness::new(run)?, stands: Vec::new(), elsewhere: 0, ready, next: 0 })
+    }
+
+    fn put(&mut self, client: usize, stands: Stands) {
+        if client >= self.stands.len() {
+            self.stands.resize(client + 1, Stands::Nowhere);
+        }
+        let before = std::mem::replace(&mut self.stands[client], stands);
+        self.elsewhere += usize::from(stands == Stands::Elsewhere);
+        self.elsewhere -= usize::from(before == Stands::Elsewhere);
+    }
+
+    fn put_nowhere(&mut self, watch: &Watch) {
+        if let Some(client) = watch.client {
+            self.put(client, Stands::Nowhere);
+        }
+    }
+
+    fn leave_others(&mut self, watch: &mut Watch, socket: BorrowedFd<'_>) {
+        if watch.other.is_some() {
+            self.others.ignore(&mut watch.other, socket);
+        }
+    }
+}
+
+impl BackEnd for Polling {
+    type Watch = Watch;
+
+    const WAITS: bool = false;
+
+    fn open(&mut self, watch: &mut Watch, socket: OwnedFd, slot: &'static Slot) -> io::Result<Channel> {
+        self.others.open(&mut watch.other, socket, slot)
+    }
+
+    fn watch(&mut self, client: usize, watch: &mut Watch, socket: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
+        watch.client = Some(client);
+        if flags == PollFlags::POLLIN {
+            self.leave_others(watch, socket);
+            self.put(client, Stands::Tried);
+            return Ok(());
+        }
+        self.others.watch(client, &mut watch.other, socket, flags)?;
+        self.put(client, Stands::Elsewhere);
+        Ok(())
+    }
+
+    fn ignore(&mut self, watch: &mut Watch, socket: BorrowedFd<'_>) {
+        self.leave_others(watch, socket);
+        self.put_nowhere(watch);
+    }
+
+    fn forget(&mut self, watch: &mut Watch, socket: BorrowedFd<'_>) {
+        self.put_nowhere(watch);
+        self.others.forget(&mut watch.other, socket);
+    }
+
+    fn close(&mut self, watch: &mut Watch, caller: Box<Caller<'static>>, patience: Duration) {
+        self.put_nowhere(watch);
+        self.others.close(&mut watch.other, caller, patience);
+    }
+
+    /// Never waits.
+    fn wait(&mut self, _time: Duration) -> io::Result<()> {
+        self.next = 0;
+        if self.elsewhere > 0 { self.others.wait(Duration::ZERO) } else { Ok(()) }
+    }
+
+    fn next(&mut self) -> Option<(usize, PollFlags)> {
+        if let Some(other) = self.others.next() {
+            return Some(other);
+        }
+        let tried = self.stands[self.next..].iter().position(|stands| *stands == Stands::Tried)?;
+        let client = self.next + tried;
+        self.next = client + 1;
+        Some((client, self.ready))
+    }
+}
