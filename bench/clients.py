@@ -4,7 +4,9 @@ HTTP on 64 connections that are kept, one thread. Servers: one of ours with a sm
 4,000 bytes, where the generator is what limits the rate, or close to it; and nginx, which is slower than all
 of them. Rounds are interleaved, and each ratio is of one round, to wrk. wrk looks at each reply's length, and
 so does ours here, but for the line that says that every byte is held against what it should be. How many
-requests the server counted stands beside how many the generator did: a generator may be wrong.
+requests the server counted stands beside how many the generator did: a generator may be wrong. A bare loop of
+send, receive and wait, which reads nothing of what came and measures nothing (`engine/benches/layers.rs`), is
+what a client that makes these calls for each request has to pay at least.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import http_tools
+import layers
 import nginx
 from common import PATIENCE_SECONDS, group_cpu, ratio, search_path, shuffled_rounds, spread, two_places
 from http_tools import TOOLS, Told, Tool
@@ -65,12 +68,8 @@ class Generator:
     name: str
     run: Callable[[Target, int], Told]
     """Asks for so many seconds. `EngineError`: an error was seen, or nothing."""
-    tool: Tool | None = None
-    """What has to be there; None: ours."""
-
-    def missing(self) -> str | None:
-        """Why it cannot be had here."""
-        return self.tool.missing() if self.tool else None
+    missing: Callable[[], str | None] = lambda: None
+    """Why it cannot be had here."""
 
 
 def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
@@ -102,12 +101,22 @@ def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
     return run
 
 
+def bare(target: Target, seconds: int) -> Told:
+    """The bare loop."""
+    address, words = f"127.0.0.1:{target.port}", (CONNECTIONS, target.reply_bytes, 0, seconds * 1000)
+    said = layers.asked(layers.built(), "bare_http", address, words, two_places()[1])
+    if not said["requests"]:
+        raise EngineError("the bare loop was answered nothing")
+    return Told(said["requests"], said["requests"] / said["elapsed_ns"] * 1e9)
+
+
 def theirs(tool: Tool) -> Callable[[Target, int], Told]:
     """Another tool."""
     return lambda target, seconds: tool.run(target.port, CONNECTIONS, seconds)
 
 
 WRK = http_tools.WRK.name
+BARE = "bare loop"
 RING: Mapping[str, SettingValue] = {"back_end": "io_uring"}
 COUNT: Mapping[str, SettingValue] = {"check": "count"}
 GENERATORS = {
@@ -116,7 +125,9 @@ GENERATORS = {
         Generator("ours, epoll", ours(COUNT)),
         Generator("ours, io_uring", ours({**COUNT, **RING})),
         Generator("ours, io_uring, all bytes", ours(RING)),
-        *(Generator(each.name, theirs(each), each) for each in TOOLS),
+        Generator("ours, polling", ours({**COUNT, "back_end": "polling"})),
+        Generator(BARE, bare, layers.missing),
+        *(Generator(each.name, theirs(each), each.missing) for each in TOOLS),
     )
 }
 
@@ -138,7 +149,7 @@ def our_server(reply_bytes: int) -> Iterator[Target]:
 @contextlib.contextmanager
 def their_server() -> Iterator[Target]:
     """nginx with a file, as Debian configures it."""
-    with nginx.nginx(nginx.PEERS["nginx"]) as server:
+    with nginx.nginx(nginx.PEERS[nginx.PACKAGED]) as server:
         yield Target(server.port, server.group, nginx.BYTES, lambda: None)
 
 
@@ -191,6 +202,9 @@ def seconds(given: argparse.Namespace) -> float:
 
 def run(given: argparse.Namespace) -> None:
     """Measures, and prints its tables."""
+    if layers.missing() is None:
+        # Else cargo's CPU time would be that of its first run.
+        layers.built()
     for name in servers_of(given):
         seen: dict[str, dict[int, Seen]] = defaultdict(dict)
         with SERVERS[name]() as target:

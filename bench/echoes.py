@@ -31,10 +31,13 @@ def echoes(
     load: str,
     settings: Mapping[str, SettingValue],
     congestion: str,
+    serving: Mapping[str, SettingValue] | None = None,
     primitive: str | None = None,
     receive: str | None = None,
 ) -> Seen:
     """Echoes a second in the window of a load, every byte checked, with TCP_NODELAY as peers have it.
+
+    `settings` are the load's, `serving` the design's.
 
     `EngineError`: a request failed, or none was answered.
     """
@@ -43,7 +46,7 @@ def echoes(
         workload="echo",
         primitive=primitive,
         receive=receive,
-        settings={"congestion": congestion},
+        settings={**(serving or {}), "congestion": congestion},
         cpus=where.server.cpus,
         listen=f"{where.address}:0",
         network_namespace=where.server.namespace,

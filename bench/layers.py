@@ -14,6 +14,7 @@ round.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shutil
 import subprocess
@@ -104,10 +105,20 @@ def run(given: argparse.Namespace) -> None:
     show(costs, lost)
 
 
+def missing() -> str | None:
+    """Why the program with the layers cannot be had here; None: it can."""
+    return (
+        None
+        if shutil.which("cargo")
+        else "not here: cargo, which builds the layers; see `make prerequisites`"
+    )
+
+
+@functools.cache
 def built() -> Path:
     """The program with the layers, as cargo has built it. `UserError`: there is no cargo, or it failed."""
-    if shutil.which("cargo") is None:
-        raise UserError("not here: cargo, which builds the layers; see `make prerequisites`")
+    if reason := missing():
+        raise UserError(reason)
     command = ["cargo", "build", "--release", "--locked", "--bench", "layers", "--manifest-path", str(CRATE)]
     done = subprocess.run(
         [*command, "--message-format", "json-render-diagnostics"],
@@ -130,13 +141,23 @@ def trial(name: str, design: str, program: Path, given: argparse.Namespace, rate
         if name in KINDS:
             return of_the_load(KINDS[name], server.ready.address, client_cpus, given, rate)
         words = (given.clients, given.bytes, WARM_UP_MILLISECONDS, given.milliseconds)
-        command = [str(program), name, server.ready.address, *map(str, words)]
-        pinned = [sys.executable, "-c", PIN, ",".join(map(str, client_cpus)), *command]
-        done = subprocess.run(pinned, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-    if done.returncode:
-        raise EngineError(f"{name}: {done.stderr.strip()}")
-    said = json.loads(done.stdout)
+        said = asked(program, name, server.ready.address, words, client_cpus)
     return cost(said["requests"], said["elapsed_ns"], said["cpu_ns"])
+
+
+def asked(
+    program: Path, kind: str, address: str, words: Sequence[int], cpus: Sequence[int]
+) -> Mapping[str, int]:
+    """What one window of a kind of the program came to: its requests, its nanoseconds and those of CPU time.
+    The words are clients, bytes, milliseconds of warm-up and of the window. `EngineError`: it failed."""
+    command = [str(program), kind, address, *map(str, words)]
+    pinned = [sys.executable, "-c", PIN, ",".join(map(str, cpus)), *command]
+    patience = PATIENCE_SECONDS + words[-1] / 1000
+    done = subprocess.run(pinned, capture_output=True, text=True, timeout=patience, check=False)
+    if done.returncode:
+        raise EngineError(f"{kind}: {done.stderr.strip()}")
+    said: Mapping[str, int] = json.loads(done.stdout)
+    return said
 
 
 PIN = """

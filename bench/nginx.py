@@ -2,8 +2,9 @@
 
 nginx has one worker, no access log and no limit of requests a connection; as Debian configures it (sendfile,
 tcp_nopush), with its cache of open files, and with that and without sendfile. Rounds are interleaved, and
-each ratio is of one round, to the nginx that was the best of it. Beside each rate stands what one request
-cost the server and wrk in CPU time: with a CPU for each, the dearer side sets the rate.
+each ratio is of one round, to nginx as Debian configures it and to the nginx that was the best of it. Beside
+each rate stands what one request cost the server and wrk in CPU time: with a CPU for each, the dearer side
+sets the rate.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ from thunderherd.errors import UserError
 CONNECTIONS = 64
 BYTES = 4000
 CACHE = "open_file_cache max=16; open_file_cache_valid 1h;"
+PACKAGED = "nginx"
 PEERS = {
-    "nginx": "sendfile on; tcp_nopush on;",
+    PACKAGED: "sendfile on; tcp_nopush on;",
     "nginx, open_file_cache": f"sendfile on; tcp_nopush on; {CACHE}",
     "nginx, no sendfile": f"sendfile off; tcp_nopush off; {CACHE}",
 }
@@ -169,22 +171,27 @@ def show(seen: dict[str, list[Seen]]) -> None:
     rates = {name: [each.per_second for each in values] for name, values in seen.items()}
     cpu = {name: [each.server_microseconds for each in values] for name, values in seen.items()}
     clients = {name: [each.client_microseconds for each in values] for name, values in seen.items()}
+    packaged_rate = np.array(rates[PACKAGED])
     best_rate = np.max([rates[name] for name in PEERS], axis=0)
     least_cpu = np.min([cpu[name] for name in PEERS], axis=0)
     print(f"HTTP, {BYTES} bytes, {CONNECTIONS} connections kept open, wrk with one thread; {rounds} rounds\n")
     print(
         f"{'server':26}{'requests per second':>28}{'server CPU, µs':>22}{'wrk CPU, µs':>22}"
-        f"{'both busy':>15}{'rate : nginx':>22}{'nginx : CPU':>22}"
+        f"{'both busy':>15}{'rate : nginx':>22}{'rate : best nginx':>22}{'best nginx : CPU':>22}"
     )
     for name in sorted(rates, key=lambda each: statistics.median(rates[each]), reverse=True):
         mark = "*" if statistics.median(clients[name]) > statistics.median(cpu[name]) else " "
         print(
             f"{name:26}{spread(rates[name]):>28}{mark}{spread(cpu[name], 1):>21}"
             f"{spread(clients[name], 1):>22}{busy(rates[name], cpu[name], clients[name]):>15}"
+            f"{ratio(np.array(rates[name]) / packaged_rate):>22}"
             f"{ratio(np.array(rates[name]) / best_rate):>22}{ratio(least_cpu / np.array(cpu[name])):>22}"
         )
     print("\nboth busy: the part of a CPU that the server used, and wrk")
-    print("ratios to the best nginx of each round, Hodges-Lehmann with its interval of 95 %")
+    print(
+        "ratios of each round, to nginx as Debian configures it and to the best of the round, Hodges-Lehmann "
+        "with its interval of 95 %"
+    )
     print(
         "* wrk used more CPU than the server: with a CPU for each, the rate is wrk's limit, not the server's"
     )

@@ -2,6 +2,8 @@
 
 Each side has a thread and a CPU. Three kinds, which are not to be mixed up: connections are kept; or each
 request has one of its own, which its client ends with RST, or with FIN, and then keeps the port in TIME_WAIT.
+A server of ours sleeps until something comes, as the peers' do, or spins: to wake it is the client's work. So
+does a client of ours, or it polls.
 Some rounds choose the best form of each side, others judge it. METHODOLOGY.md has more.
 """
 
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from itertools import product
 
 import peers
 from contest import Comparison, Contest, Seen, held, middle
@@ -29,15 +32,18 @@ class Form:
     """One of our servers with one of our clients."""
 
     design: str
+    wait: str
+    """How the server waits."""
     back_end: str
 
     @property
     def name(self) -> str:
-        return f"{self.design}, load {self.back_end}"
+        return f"{self.design} {self.wait}s, load {self.back_end}"
 
 
 FORMS = tuple(
-    Form(design, back_end) for design in ("epoll", "io_uring") for back_end in ("epoll", "io_uring")
+    Form(*each)
+    for each in product(("epoll", "io_uring"), ("sleep", "spin"), ("epoll", "io_uring", "polling"))
 )
 KINDS: dict[str, tuple[peers.Peer, ...]] = {
     KEPT: peers.MANY_KEPT,
@@ -125,6 +131,7 @@ def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen
         form.name,
         where,
         design=form.design,
+        serving={"wait": form.wait},
         load="closed_connections",
         settings=settings,
         congestion=given.congestion,

@@ -2,7 +2,9 @@
 //! counts of a request, by the very types that it is made of. `python bench layers` runs it beside the whole load.
 //!
 //! `layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS` asks a server of the workload `bytes`, and prints
-//! requests, nanoseconds and CPU nanoseconds of the window as a line of JSON.
+//! requests, nanoseconds and CPU nanoseconds of the window as a line of JSON. The kind `bare_http` is the bare socket for any
+//! server of HTTP whose replies are all as long as its first, with a body of so many bytes: what no client that sends and
+//! receives each request by itself does for less. `python bench clients` sets it beside others.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -155,6 +157,31 @@ impl Connection for Checked {
     }
 }
 
+/// What a client of HTTP has to ask for at least.
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+
+/// Bytes of a reply to it, head and body, by asking once.
+fn reply_length(mut stream: &TcpStream, body: usize) -> Result<usize> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(GET)?;
+    let (mut reply, mut buffer) = (Vec::new(), vec![0; BUFFER]);
+    let length = loop {
+        match stream.read(&mut buffer).context("the first reply")? {
+            0 => bail!("the server closed before its first reply was complete"),
+            bytes => reply.extend_from_slice(&buffer[..bytes]),
+        }
+        let head = reply.windows(4).position(|four| four == b"\r\n\r\n").map(|place| place + 4);
+        match head.map(|head| head + body) {
+            Some(length) if length < reply.len() => bail!("the reply has more than {body} bytes behind its head"),
+            Some(length) if length == reply.len() => break length,
+            _ => {}
+        }
+    };
+    stream.set_nonblocking(true)?;
+    Ok(length)
+}
+
 /// What a loop came to at an edge of its window.
 struct Edge {
     at: Instant,
@@ -261,9 +288,11 @@ fn main() -> Result<()> {
     let window = asking.window;
     let timed = |session| Timed { session, asked: 0 };
     match kind.as_str() {
-        "bare" => {
-            let request: Box<[u8]> = format!("{bytes}\n").into_bytes().into();
-            let bytes = bytes as usize;
+        "bare" | "bare_http" => {
+            let (request, bytes): (Box<[u8]>, usize) = match (kind.as_str(), streams.first()) {
+                ("bare_http", Some(first)) => (GET.into(), reply_length(first, bytes as usize)?),
+                _ => (format!("{bytes}\n").into_bytes().into(), bytes as usize),
+            };
             let bare = |stream| Bare { stream, request: request.clone(), bytes, left: 0 };
             run(streams.into_iter().map(bare).collect(), window, times)
         }
@@ -273,6 +302,6 @@ fn main() -> Result<()> {
             let checked = asking.sessions(streams)?.into_iter().map(|session| Checked(timed(session))).collect();
             run(checked, window, times)
         }
-        other => bail!("no kind {other:?}; there are bare, session, histogram, checks"),
+        other => bail!("no kind {other:?}; there are bare, bare_http, session, histogram, checks"),
     }
 }
