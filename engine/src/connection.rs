@@ -23,6 +23,9 @@ const ANSWERS_IN_A_TURN: usize = 20;
 /// Parts of an answer that are sent in one turn, for the same reason: a client that takes all that comes as it comes.
 const PARTS_IN_A_TURN: usize = 8;
 
+/// Bytes of answers behind which no other is gathered: that bounds the memory of a connection whose peer does not take them.
+const GATHERED: u64 = 64 << 10;
+
 /// One accepted connection.
 pub struct Connection {
     channel: Channel,
@@ -36,6 +39,8 @@ pub struct Connection {
     begun: bool,
     /// Something may be left in the outbox, or in a pipe or queue of the sender.
     unsent: bool,
+    /// To be run when the answers before it have been sent.
+    job: Option<Job>,
     state: State,
     /// What is left of this turn.
     left: Left,
@@ -104,6 +109,7 @@ impl Connection {
             answers: 0,
             begun: false,
             unsent: false,
+            job: None,
             state: State::Open,
             left: UNBOUNDED,
         }
@@ -193,6 +199,9 @@ impl Connection {
                     Sent::Done => self.all_sent(),
                 }
             }
+            if let Some(job) = self.job.take() {
+                return Ok(Progress::Work(job));
+            }
             if self.state == State::Closing {
                 return Ok(Progress::Closed);
             }
@@ -212,9 +221,7 @@ impl Connection {
                 // What is left has been received, so the socket may never again be readable, but answers can be sent.
                 return Ok(Progress::Yields(PollFlags::POLLOUT));
             }
-            if let Some(job) = self.give_to_session()? {
-                return Ok(Progress::Work(job));
-            }
+            self.job = self.give_to_session()?;
         }
     }
 
@@ -256,11 +263,12 @@ impl Connection {
     }
 
     /// Whether the next request, which has come, is answered before the answers to those before it are sent: one call of the
-    /// primitive gathers them.
+    /// primitive gathers them. What has to be computed waits until they are.
     fn gathers_another(&self) -> bool {
-        let room = self.channel.outbox.messages_at_once() as u64;
+        let outbox = &self.channel.outbox;
+        let room = (1..outbox.messages_at_once() as u64).contains(&self.answers) && outbox.bytes() < GATHERED;
         let has_come = !self.channel.inbox.unread().is_empty() && self.state == State::Open;
-        has_come && !self.begun && self.left.answers > 0 && (1..room).contains(&self.answers)
+        has_come && room && !self.begun && self.job.is_none() && self.left.answers > 0
     }
 
     fn all_sent(&mut self) {

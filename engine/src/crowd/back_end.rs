@@ -9,12 +9,12 @@ use crate::exchange::Caller;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::Slot;
 
-/// A way of waiting for many sockets.
+/// A way of finding, among many sockets, those that are ready.
 pub trait BackEnd {
     /// What it keeps of one client's socket; the default is that of a socket which it does not know.
     type Watch: Default;
 
-    /// A socket that it calls ready is so; otherwise it may only be worth a try.
+    /// It waits until a socket is ready; otherwise one that it names may only be worth a try, which is no progress.
     const WAITS: bool = true;
 
     /// Makes a channel of a socket that has just been connected and that does not block.
@@ -38,7 +38,7 @@ pub trait BackEnd {
     /// Closes a connection, and gives its sender the time that the kernel needs for its pieces.
     fn close(&mut self, watch: &mut Self::Watch, caller: Box<Caller<'static>>, patience: Duration);
 
-    /// Waits until a socket is ready, for so long at most; a signal ends the waiting too.
+    /// Waits until a socket is ready, for so long at most and if it waits at all; a signal ends the waiting too.
     fn wait(&mut self, time: Duration) -> io::Result<()>;
 
     /// Connections that it was given to close, and that are still open.

@@ -1,4 +1,4 @@
-//! No waiting: whoever awaits a reply is tried again and again (nonblocking I/O; Stevens, Fenner, Rudoff, UNIX Network
+//! Trying instead of sleeping: every connection that a reply is due on is tried again and again (nonblocking I/O; Stevens, Fenner, Rudoff, UNIX Network
 //! Programming 1, 6.2). Nothing that comes has to wake anybody, and no list of what is ready is kept: where there are few
 //! connections, and something has nearly always come, that is the least work. It takes all of a CPU.
 //!
@@ -23,13 +23,18 @@ pub struct Polling {
     others: Readiness,
     /// By client.
     stands: Vec<Stands>,
-    /// How many are among the others.
+    /// How many are among the others, or were as their connection could not be made.
     elsewhere: usize,
     /// What a client that is tried is said to be ready for: nobody knows, and senders with completions have to be asked for them.
     ready: PollFlags,
-    /// Of this round.
+    /// The next that is looked at.
     next: usize,
+    /// How many are tried before others have their turn.
+    left: usize,
 }
+
+/// As many as come from one wait for readiness.
+const TRIES: usize = 512;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stands {
@@ -53,7 +58,7 @@ impl Polling {
     pub fn new(run: &LoadRun) -> Result<Self> {
         let errors = if run.way.out.item.completes { PollFlags::POLLERR } else { PollFlags::empty() };
         let ready = PollFlags::POLLIN | errors;
-        Ok(Polling { others: Readiness::new(run)?, stands: Vec::new(), elsewhere: 0, ready, next: 0 })
+        Ok(Polling { others: Readiness::new(run)?, stands: Vec::new(), elsewhere: 0, ready, next: 0, left: 0 })
     }
 
     fn put(&mut self, client: usize, stands: Stands) {
@@ -116,7 +121,10 @@ impl BackEnd for Polling {
 
     /// Never waits.
     fn wait(&mut self, _time: Duration) -> io::Result<()> {
-        self.next = 0;
+        if self.next >= self.stands.len() {
+            self.next = 0;
+        }
+        self.left = TRIES;
         if self.elsewhere > 0 { self.others.wait(Duration::ZERO) } else { Ok(()) }
     }
 
@@ -124,9 +132,16 @@ impl BackEnd for Polling {
         if let Some(other) = self.others.next() {
             return Some(other);
         }
-        let tried = self.stands[self.next..].iter().position(|stands| *stands == Stands::Tried)?;
-        let client = self.next + tried;
-        self.next = client + 1;
+        if self.left == 0 {
+            return None;
+        }
+        let rest = &self.stands[self.next.min(self.stands.len())..];
+        let Some(tried) = rest.iter().position(|stands| *stands == Stands::Tried) else {
+            self.next = self.stands.len();
+            return None;
+        };
+        let client = self.stands.len() - rest.len() + tried;
+        (self.next, self.left) = (client + 1, self.left - 1);
         Some((client, self.ready))
     }
 }

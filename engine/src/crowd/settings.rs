@@ -18,7 +18,7 @@ pub const THREADS: Setting = Setting {
 pub const PIPELINE: Setting = Setting {
     name: "pipeline",
     help: "Requests that a connection may have under way at a time, without waiting for the replies before; those that are \
-           due together leave by one call where the primitive gathers (writev, --messages-at-once)",
+           due together leave by one call where the primitive gathers (--primitive writev --messages-at-once N)",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
 };

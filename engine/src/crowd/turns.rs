@@ -155,10 +155,14 @@ impl<B: BackEnd> Turns<B> {
             return;
         }
         loop {
+            let mut others = false;
             while let Some(due) = self.pace.due(self.at, |index| self.members[index].standing()) {
                 match due {
                     Due::Ask(index, request) => self.assign(index, request),
                     Due::Retire(index) => self.retire(index),
+                }
+                if std::mem::replace(&mut others, true) {
+                    self.at = now();
                 }
             }
             let Some(index) = self.due.pop_front() else { return };
@@ -230,7 +234,12 @@ impl<B: BackEnd> Turns<B> {
     /// Sends the requests that are due, as many together as the primitive gathers and as far as the connection takes them, and
     /// waits for what it waits for.
     pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+        let mut others = false;
         while self.has_another(index) && !caller.is_sending() {
+            // What is sent by another call is sent later.
+            if std::mem::replace(&mut others, true) {
+                self.at = now();
+            }
             self.put(index, &mut caller);
             while caller.gathers_another() && self.has_another(index) {
                 self.put(index, &mut caller);
@@ -277,6 +286,10 @@ impl<B: BackEnd> Turns<B> {
                 if ready.contains(PollFlags::POLLERR) {
                     // Completions are no failure; a failure is met by the next call.
                     let _ = caller.reap();
+                }
+                if ready.contains(PollFlags::POLLOUT) {
+                    // There is room, also where what takes it had left the outbox before.
+                    member.moved = self.at;
                 }
                 self.advance(index, caller);
             }

@@ -1,6 +1,7 @@
 //! How the loads with an event loop use their connections, whichever of them and however they wait: several requests under
 //! way, so many requests each, closed with FIN or RST, clients that begin one after another.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -123,15 +124,16 @@ fn a_connection_is_closed_after_so_many_requests() {
     });
 }
 
-/// Connections of this host towards a port that are in TIME_WAIT.
-fn in_time_wait(port: u16) -> usize {
+/// Local addresses of the connections of this host towards a port that are in TIME_WAIT.
+fn in_time_wait(port: u16) -> BTreeSet<String> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let towards = format!(":{port:04X}");
-    let is_one = |line: &&str| {
+    let local = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        fields.get(2).is_some_and(|remote| remote.ends_with(&towards)) && fields.get(3) == Some(&"06")
+        let is_one = fields.get(2).is_some_and(|remote| remote.ends_with(&towards)) && fields.get(3) == Some(&"06");
+        is_one.then(|| fields[1].to_owned())
     };
-    table.lines().filter(is_one).count()
+    table.lines().filter_map(local).collect()
 }
 
 #[test]
@@ -140,12 +142,15 @@ fn who_closes_with_a_reset_leaves_no_connection_in_time_wait() {
         for (closing, left) in [("fin", 50), ("reset", 0)] {
             // It closes when its client has, and never before.
             let port = serve(|stream| answer_lines(stream, || ()));
+            // Of another test, whose server had the same port.
+            let before = in_time_wait(port);
             let options = format!(
                 "--load closed_connections --bytes 1 --check count --clients 5 --loops 10 --closing {closing} {back_end}"
             );
             let (ran, line) = load("bytes", port, &options);
             assert_eq!((ran.status, &line["settings"]["closing"]), (Some(0), &closing.into()), "{ran:?}");
-            eventually(&format!("{left} connections in TIME_WAIT"), || (in_time_wait(port) == left).then_some(()));
+            let new = || in_time_wait(port).difference(&before).count();
+            eventually(&format!("{left} connections in TIME_WAIT"), || (new() == left).then_some(()));
         }
     });
 }

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -74,6 +75,26 @@ fn answers_that_wait_together_are_sent_together() {
         let tally = &ending.summary()["tally"];
         let counted = (number(&tally["requests"]), number(&tally["send_calls"]));
         assert_eq!(counted, (requests as u64 + 1, calls + 1), "{design} {primitive}");
+    }
+}
+
+/// An answer that is there is not kept back until the next one has been computed, though one call could send both.
+#[test]
+fn an_answer_does_not_wait_for_what_has_to_be_computed() {
+    for design in ["epoll", "prefork", "epoll_offload"] {
+        let options = ["--primitive", "writev", "--messages-at-once", "16", "--spin-microseconds", "60000"];
+        let server = Server::start(design, "bytes", &options);
+        let mut client = TcpStream::connect(server.address()).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(&b"10\n".repeat(4)).unwrap();
+        let mut reply = [0; 10];
+        client.read_exact(&mut reply).unwrap();
+        let first = Instant::now();
+        (0..3).for_each(|_| client.read_exact(&mut reply).unwrap());
+        let apart = first.elapsed();
+        assert!(apart >= Duration::from_millis(120), "{design}: the last came {apart:?} after the first");
+        drop(client);
+        server.stop().is_good();
     }
 }
 
