@@ -329,8 +329,12 @@ impl<'a> Rig<'a> {
         self.expected.requests = snapshot["tally"]["requests"].as_u64().expect("a count");
     }
 
-    /// The server has nothing to do, so it does nothing: it would take a CPU for itself if it asked again and again.
+    /// The server has nothing to do, so it does nothing: it would take a CPU for itself if it asked again and again, as one does
+    /// that is told to.
     pub fn does_not_spin(&self) {
+        if self.server.spins() {
+            return;
+        }
         let (time, cpu) = (Instant::now(), process::cpu_nanoseconds_of_group(self.server.first));
         std::thread::sleep(Duration::from_millis(150));
         let cpu = process::cpu_nanoseconds_of_group(self.server.first) - cpu;

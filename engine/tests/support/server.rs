@@ -154,8 +154,13 @@ impl Server {
         self.sleeps();
     }
 
-    /// Waits until every thread of the server sleeps.
+    /// Waits until every thread of the server sleeps; of one that never does until it has looked for something to do many times.
     pub fn sleeps(&self) {
+        if self.spins() {
+            let before = process::cpu_nanoseconds(self.first);
+            let has_looked = || process::cpu_nanoseconds(self.first) > before + 30_000_000;
+            return eventually("the server has looked", || has_looked().then_some(()));
+        }
         let mut before = Vec::new();
         eventually("all threads of the server sleep", || {
             let states = |id| (id, process::thread_states(id));
@@ -164,6 +169,11 @@ impl Server {
             before = now;
             quiet.then_some(())
         });
+    }
+
+    /// Whether it was told never to sleep.
+    pub fn spins(&self) -> bool {
+        self.ready["settings"]["wait"] == "spin"
     }
 
     /// Sends a signal to the supervisor.
