@@ -57,6 +57,19 @@ def test_both_studies_can_be_run(offered: Catalogue, tmp_path: Path) -> None:
     assert study.measure.overload == "counts"
 
 
+def test_one_design_has_a_knee_of_its_own(offered: Catalogue, tmp_path: Path) -> None:
+    """Nothing is compared then."""
+    alone = asked("epoll")
+    for name, text in (
+        ("probe", probe_study(alone, offered)),
+        ("knee", knee_study(alone, offered, {"epoll": 50_000.0})),
+    ):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(text)
+        study = load_study(str(file), "quick", [], offered)
+        assert {each.base for each in study.contenders} == {"epoll"}
+
+
 def test_event_loops_need_no_worker_for_each_connection(offered: Catalogue) -> None:
     designs = ("reuseport", "prefork_dynamic", "prethread")
     text = knee_study(asked(*designs, rates="1k..9k", clients=300), offered, None)

@@ -127,6 +127,7 @@ def probe_study(asked: Asked, catalogue: Catalogue) -> str:
         "load": _load(asked, catalogue, CLOSED, 300),
         "sizes": {"quick": {"repetitions": PROBES}},
         "noise": {"steal_percent": 100, "foreign_percent": 100},
+        "comparisons": {"all_pairs": False} if len(tables) == 1 else {},
         "contenders": tables,
     }
     return toml_text({key: value for key, value in study.items() if value})

@@ -285,10 +285,12 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
     if not names:
         problems.add((), "there is nothing to run: give [[contenders]] or [[sweeps]]")
     elif not form.comparisons.pairs and not form.comparisons.all_pairs:
-        if not any(table.control_of for table in form.contenders):
+        # One alone can only be measured, if that is what is said.
+        if len(names) > 1 and not any(table.control_of for table in form.contenders):
             problems.add(("comparisons",), "nothing is compared: say all_pairs = true, or give pairs")
     elif len(names) < 2:
-        problems.add(("contenders",), f"nothing is compared: {show(names[0])} is the only contender")
+        what = f"nothing is compared: {show(names[0])} is the only contender"
+        problems.add(("contenders",), f"{what}; to measure it alone say comparisons.all_pairs = false")
 
 
 # Arithmetic -------------------------------------------------------------------------------------------------
