@@ -3,8 +3,8 @@
 //!
 //! `layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS` asks a server of the workload `bytes`, and prints
 //! requests, nanoseconds and CPU nanoseconds of the window as a line of JSON. The kind `bare_http` is the bare socket for any
-//! server of HTTP whose replies are all as long as its first, with a body of so many bytes: what no client that sends and
-//! receives each request by itself does for less. `python bench clients` sets it beside others.
+//! server of HTTP whose replies are all as long as its first, with a body of so many bytes: what the kernel alone asks
+//! of a client that makes these calls for each request. `python bench clients` sets it beside others.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};

@@ -220,7 +220,8 @@ pub fn scheduled(
     }))
 }
 
-/// Looks at a load with an event loop that ends by time, whose threads never sleep or do; of all others at what failed, and `None` where nothing did.
+/// Looks at a load with an event loop that ends by time; of all others at what failed, and `None` where nothing did. `spins` is
+/// whether its threads never sleep.
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
@@ -295,16 +296,14 @@ pub fn latency_in_words(latency: &Latency) -> String {
 
 fn times_in_words(what: &str, times: &Times) -> String {
     let milliseconds = |nanoseconds: u64| format!("{:.3} ms", nanoseconds as f64 / 1e6);
-    let known = [
-        ("half within", times.p50_ns),
-        ("90 % within", times.p90_ns),
-        ("99 % within", times.p99_ns),
-        ("99.9 % within", times.p999_ns),
-        ("all within", Some(times.maximum_ns)),
-    ];
-    let known: Vec<String> =
-        known.iter().filter_map(|(name, value)| Some(format!("{name} {}", milliseconds((*value)?)))).collect();
-    format!("{what}: {}\n", known.join(", "))
+    let shares = [("half", times.p50_ns), ("90 %", times.p90_ns), ("99 %", times.p99_ns), ("99.9 %", times.p999_ns)];
+    let within = |(share, value): (&str, Option<u64>)| match value {
+        Some(value) => format!("{share} within {}", milliseconds(value)),
+        None => format!("{share}: too few"),
+    };
+    let all = ("all", Some(times.maximum_ns));
+    let words: Vec<String> = shares.into_iter().chain([all]).map(within).collect();
+    format!("{what}: {}\n", words.join(", "))
 }
 
 /// The schedule for a person.

@@ -7,13 +7,16 @@ use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, ramp};
 use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::pattern::BYTES;
-use crate::schedule::Schedule;
+use crate::schedule::{Process, Schedule};
 use crate::setting::Settings;
 use crate::veth;
 use crate::workload::{Client, More, Workload};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
 const PARTS: usize = 64;
+
+/// Requests that are made to find the longest.
+const DRAWN: usize = 1000;
 
 /// Of the addresses of a server's name, the first that leads out of this machine, as far as can be told from here: neither one
 /// of loopback nor in a namespace that `thunderherd-engine namespace` has made. An IPv4 address that is written as one of IPv6
@@ -35,9 +38,13 @@ pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, set
     let clients = load.clients(settings);
     let client = (workload.client)(settings)?;
     let each = request_bytes(client.as_ref());
-    let rate = Schedule::of(settings, ramp(settings))?.map(|schedule| schedule.rate.ceil() as u64);
-    let requests = most_requests(load, settings, rate);
+    let schedule = Schedule::of(settings, ramp(settings))?;
+    let rate = schedule.map(|schedule| schedule.rate.ceil() as u64);
+    let is_random = schedule.is_some_and(|schedule| matches!(schedule.process, Process::Poisson));
+    let requests =
+        most_requests(load, settings, rate).map(|requests| if is_random { with_scatter(requests) } else { requests });
     let rate = match rate {
+        Some(rate) if is_random => format!("{rate} requests a second on average, whether or not replies come"),
         Some(rate) => format!("{rate} requests a second, whether or not replies come"),
         None => "as many requests a second as replies come".to_owned(),
     };
@@ -60,7 +67,7 @@ pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, set
     };
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     Ok(format!(
-        "--allow-remote: {} is not of this machine. At most {clients} connections at a time; {rate}; {duration}, and {timeout:.1} s \
+        "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {clients} connections at a time; {rate}; {duration}, and {timeout:.1} s \
          more where replies are missing; {sent}{asked}\n",
         addresses.join(" or "),
     ))
@@ -73,8 +80,25 @@ enum Each {
     AtLeast(u64),
 }
 
-/// As the client of the workload makes its first request, which is sent to nobody.
+/// So many requests in the mean of a Poisson process, and six standard deviations more.
+fn with_scatter(requests: u64) -> u64 {
+    requests + (6.0 * (requests as f64).sqrt()).ceil() as u64 + 6
+}
+
+/// The longest of the first requests that the client of the workload makes, which are sent to nobody: where they are drawn,
+/// those of any kind that is not very rare are among them.
 fn request_bytes(client: &dyn Client) -> Each {
+    let longer = |one: Each, other: Each| match (one, other) {
+        (Each::Bytes(one), Each::Bytes(other)) => Each::Bytes(one.max(other)),
+        (Each::AtLeast(one) | Each::Bytes(one), Each::AtLeast(other) | Each::Bytes(other)) => {
+            Each::AtLeast(one.max(other))
+        }
+    };
+    let drawn = if client.traffic().is_some() { DRAWN } else { 1 };
+    (1..drawn).fold(request(client), |longest, _| longer(longest, request(client)))
+}
+
+fn request(client: &dyn Client) -> Each {
     let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
     conversation.ask(&mut outbox);
     for _ in 0..PARTS {
@@ -173,7 +197,7 @@ mod tests {
             &[("clients", 9), ("rate", 100), ("milliseconds", 10_000), ("ramp_up_milliseconds", 1000)],
         );
         for words in
-            ["most 9 connections", "100 requests a second, whether", "for 11.0 s", "5 bytes a request, 5500 in all"]
+            ["most 9 connections", "100 requests a second on average", "for 11.0 s", "5 bytes a request, 6525 in all"]
         {
             assert!(said.contains(words), "'{words}' is not in {said}");
         }

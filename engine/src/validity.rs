@@ -129,10 +129,34 @@ fn not_judged(name: &'static str, value: Option<f64>, limit: f64, why: String) -
     Check { name, value, limit, holds: None, words: format!("not judged: {why}") }
 }
 
+/// What to change, by the kinds of errors that it may help against.
+const ADVICE: [(&[&str], &str); 5] = [
+    (&["refused"], "start the server, or look at its address"),
+    (&["timed_out"], "a server that answers later: longer --timeout-milliseconds, or less load"),
+    (
+        &["wrong_reply", "surplus"],
+        "what both ends must agree on (--bytes and the like), or --check count where only lengths are to be right",
+    ),
+    (
+        &["reset", "broken_pipe", "truncated"],
+        "what the server says of its own errors, and how many connections it takes",
+    ),
+    (&["resource_limit"], "fewer --clients, more descriptors (ulimit -n) or --source-addresses"),
+];
+
 /// Whether nothing failed, given the errors by kind.
 pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
     let kinds: Vec<String> = errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-    let change = format!("{}; what fails is not timed, so the others look better than they were", kinds.join(", "));
+    let advice: Vec<&str> = ADVICE
+        .iter()
+        .filter(|(of, _)| of.iter().any(|kind| errors.contains_key(kind)))
+        .map(|advice| advice.1)
+        .collect();
+    let change = format!(
+        "{}; what fails is not timed, so the others look better than they were. {}",
+        kinds.join(", "),
+        advice.join("; ")
+    );
     check("errors", errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
 }
 

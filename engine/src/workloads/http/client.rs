@@ -271,7 +271,10 @@ fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> std::result::Re
     }
     let body = match (field("content-length").map(|header| content_length(header.value)), due) {
         (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
-            return Err(format!("the reply has {bytes} bytes (Content-Length), and {due} are due (--bytes)"));
+            return Err(format!(
+                "the reply has {bytes} bytes (Content-Length), and {due} are due; of another server's resource: --bytes {bytes} \
+                 --check count"
+            ));
         }
         (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN => {
             return Err(format!(
