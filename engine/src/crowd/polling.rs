@@ -1,6 +1,6 @@
-//! Trying instead of sleeping: every connection that a reply is due on is tried again and again (nonblocking I/O; Stevens, Fenner, Rudoff, UNIX Network
-//! Programming 1, 6.2). Nothing that comes has to wake anybody, and no list of what is ready is kept: where there are few
-//! connections, and something has nearly always come, that is the least work. It takes all of a CPU.
+//! Trying instead of sleeping: every connection that a reply is due on is tried again and again (nonblocking I/O; Stevens,
+//! Fenner, Rudoff, UNIX Network Programming 1, 6.2). Nothing that comes has to wake anybody, and no list of what is ready is
+//! kept: where there are few connections, and something has nearly always come, that is the least work. It takes all of a CPU.
 //!
 //! What cannot be tried, that a connection has been made or that there is room to send, is asked of an epoll instance.
 
@@ -25,7 +25,8 @@ pub struct Polling {
     stands: Vec<Stands>,
     /// How many are among the others, or were as their connection could not be made.
     elsewhere: usize,
-    /// What a client that is tried is said to be ready for: nobody knows, and senders with completions have to be asked for them.
+    /// What a client that is tried is said to be ready for: nobody knows, and senders with completions have to be asked for
+    /// them.
     ready: PollFlags,
     /// The next that is looked at.
     next: usize,
