@@ -10,7 +10,7 @@ pub static ENTRY: Counter = Counter {
     about: About {
         summary: "Of the TCP connections that live at the moment: how many, segments sent again (sum), delivery rate, congestion \
                   window and round-trip time (medians). Of a load that ends by time in the last tenth of its window; one that \
-                  ends by count has closed its connections by then",
+                  ends by count has closed its connections by then, and those are left that its server has not closed yet",
         source: "sock_diag(7), INET_DIAG_INFO; tcp(7), TCP_INFO; what ss -ti shows",
     },
     unit: "connections",
@@ -35,7 +35,7 @@ const CONGESTION_WINDOW: &str = "congestion_window";
 const RTT: &str = "rtt";
 
 const NONE_SEEN: &str = "no TCP connection was there at the moment at which it looked: a load that ends by count has closed its own \
-                         by then (one that ends by time is looked at while they live)";
+                         by then; of one that ends by time, the last tenth of its window was over first (a longer window)";
 
 /// The connections of one subject.
 struct Connections {

@@ -59,15 +59,19 @@ fn a_load_that_ends_by_time_tells_of_its_connections() {
         assert_eq!(ran.status, Some(0), "{ran:?}");
         serde_json::from_str(ran.output.lines().last().unwrap()).unwrap()
     };
-    let timed = ["--load", "closed_connections", "--clients", "16", "--connections", "kept", "--milliseconds", "300"];
+    // The last tenth is to be longer than what a busy machine keeps the process waiting for its turn.
+    let timed = ["--load", "closed_connections", "--clients", "16", "--connections", "kept", "--milliseconds", "2000"];
     let result = load(&timed);
     assert_eq!(counted(&result, "tcp_info.connections"), 16, "{result}");
     assert!(counted(&result, "tcp_info.delivery_rate") > 0 && counted(&result, "tcp_info.rtt") > 0, "{result}");
     assert_eq!(result["unavailable"], serde_json::json!({}), "{result}");
-    let result = load(&["--children", "2", "--loops", "3"]);
+    // What the server has not closed yet, for want of its turn on a busy machine, is half there.
+    let result = eventually("the server has closed each connection as its client did", || {
+        let result = load(&["--children", "2", "--loops", "3"]);
+        (counted(&result, "tcp_info.connections") == 0).then_some(result)
+    });
     let why = result["unavailable"]["tcp_info.rtt"].as_str().unwrap_or_default();
     assert!(why.contains("a load that ends by count has closed its own"), "{result}");
-    assert_eq!(counted(&result, "tcp_info.connections"), 0, "{result}");
     assert_eq!(result["counters"].get("tcp_info.rtt"), Some(&Value::Null), "{result}");
 }
 
