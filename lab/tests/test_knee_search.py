@@ -120,6 +120,11 @@ def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
             "64 connections are kept, and iterative serves 1 at a time: nobody would answer the others; give "
             "fewer clients",
         ),
+        (
+            {"rates": "1k..9k", "designs": ("prefork",), "clients": 50_000},
+            "50000 connections are kept, and prefork serves 16000 at a time: nobody would answer the others; "
+            "give fewer clients, or connections = per_request",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(offered: Catalogue, more: dict[str, Any], words: str) -> None:

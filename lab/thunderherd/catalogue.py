@@ -162,7 +162,8 @@ class Design(Runnable):
         workers = int(settings[name]) if name else 1
         if not self.serves_one_by_one or workers >= connections:
             return None
-        more = f"{name} = {connections}, or " if name else ""
+        can_have_more = any(each.name == name and each.accepts(connections) for each in self.settings)
+        more = f"{name} = {connections}, or " if can_have_more else ""
         return (
             f"{connections} connections are kept, and {self.name} serves {workers} at a time: nobody would "
             f"answer the others; give {more}fewer clients, or connections = per_request"

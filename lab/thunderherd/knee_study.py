@@ -260,7 +260,7 @@ def _contenders(asked: Asked, catalogue: Catalogue) -> list[dict[str, Any]]:
             known = common.settings_of_server(table)
             settings = table.setdefault("settings", {})
             if (workers := design.most_workers) and isinstance(usual := known[workers], IntegerSetting):
-                settings.setdefault(workers, max(usual.default, clients))
+                settings.setdefault(workers, min(max(usual.default, clients), usual.maximum))
             if why := design.starved(clients, settings):
                 raise UserError(f"knee: {typed}: {why}")
         found.append(table)
