@@ -344,3 +344,21 @@ pub fn validity_in_words(validity: &Validity) -> String {
         None => format!("to be known of a closed loop:\n{failed}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_of_too_few_requests_says_so() {
+        let mut seen = Histogram::new(3).unwrap();
+        for _ in 0..100 {
+            seen.record(2_000).unwrap();
+        }
+        let words = times_in_words("replies", &Times::of(&seen).unwrap().unwrap());
+        assert_eq!(
+            words,
+            "replies: half within 0.002 ms, 90 % within 0.002 ms, 99 %: too few, 99.9 %: too few, all within 0.002 ms\n"
+        );
+    }
+}

@@ -67,8 +67,8 @@ pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, set
     };
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     Ok(format!(
-        "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {clients} connections at a time; {rate}; {duration}, and {timeout:.1} s \
-         more where replies are missing; {sent}{asked}\n",
+        "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {clients} connections \
+         at a time; {rate}; {duration}, and {timeout:.1} s more where replies are missing; {sent}{asked}\n",
         addresses.join(" or "),
     ))
 }
@@ -157,11 +157,15 @@ mod tests {
     }
 
     fn bounds(load: &str, workload: &str, given: &[(&'static str, u64)]) -> String {
+        let given = given.iter().map(|(name, value)| (*name, Value::Integer(*value))).collect();
+        bounds_of(load, workload, &given)
+    }
+
+    fn bounds_of(load: &str, workload: &str, given: &BTreeMap<&str, Value>) -> String {
         let (load, workload) = (registry::find(LOADS, load), registry::find(WORKLOADS, workload));
         let declared = [load.item.settings, workload.item.client_settings, &[TIMEOUT]].concat();
-        let given: BTreeMap<&str, Value> = given.iter().map(|(name, value)| (*name, Value::Integer(*value))).collect();
         let target = [Address::Tcp("192.0.2.1:80".parse().unwrap())];
-        let settings = Settings::new(&declared, &given);
+        let settings = Settings::new(&declared, given);
         match (workload.item.client)(&settings) {
             Ok(_) => bounds_in_words(&target, load.item, workload.item, &settings).unwrap(),
             // Refused all the same: a stream without an end.
@@ -201,6 +205,20 @@ mod tests {
         {
             assert!(said.contains(words), "'{words}' is not in {said}");
         }
+    }
+
+    #[test]
+    fn of_requests_that_are_drawn_the_longest_counts() {
+        let request = |path: &str| {
+            let given = BTreeMap::from([("path", Value::Word(path.to_owned()))]);
+            let said = bounds_of("closed_connections", "http", &given);
+            said.split_once(" bytes a request").unwrap().0.rsplit(' ').next().unwrap().parse::<usize>().unwrap()
+        };
+        let long = "/a-path-that-is-rarely-asked-for";
+        assert_eq!(request(long), request("/") + long.len() - 1);
+        let mix = BTreeMap::from([("mix", Value::Word(format!("GET:/@49,GET:{long}@1")))]);
+        let said = bounds_of("closed_connections", "http", &mix);
+        assert!(said.contains(&format!("{} bytes a request", request(long))), "{said}");
     }
 
     #[test]

@@ -297,6 +297,7 @@ fn too_few(name: &'static str, requests: u64, limit: f64) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tally::ErrorKind;
 
     fn good() -> Evidence {
         Evidence {
@@ -359,6 +360,20 @@ mod tests {
             assert_eq!(failed(&checks), [name], "{checks:?}");
             assert!(!is_valid(&checks));
         }
+    }
+
+    #[test]
+    fn for_each_kind_of_error_that_a_server_can_make_there_is_something_to_change() {
+        let kinds = ["refused", "reset", "broken_pipe", "timed_out", "wrong_reply", "truncated", "surplus"];
+        for kind in kinds.into_iter().chain(["resource_limit"]) {
+            assert!(ErrorKind::ALL.iter().any(|(_, name)| *name == kind), "there is no {kind}");
+            let words = errors(&BTreeMap::from([(kind, 3)])).words;
+            let (what, change) = words.split_once("better than they were. ").unwrap();
+            assert!(what.contains(&format!("{kind} 3;")) && change.len() > 20, "{words}");
+        }
+        let both = errors(&BTreeMap::from([("refused", 1), ("reset", 2)])).words;
+        assert!(both.contains("start the server") && both.contains("; what the server says"), "{both}");
+        assert!(!both.contains("--timeout-milliseconds"), "{both}");
     }
 
     #[test]

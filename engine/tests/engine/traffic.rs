@@ -297,6 +297,24 @@ fn the_gaps_of_a_recording_are_held_against_the_recording() {
     server.stop().is_good();
 }
 
+/// Of requests that are due at one moment each is late by what those took that were sent before it.
+#[test]
+fn the_calls_of_a_burst_make_its_later_requests_late() {
+    let folder = Folder::new("burst");
+    let burst = "0\n".repeat(63);
+    let file = folder.write("burst.csv", &format!("gap_microseconds\n20000\n{burst}"));
+    let server = Server::start("epoll", "echo", &[]);
+    let options = format!(
+        "--load open --arrivals recorded --recording {file} --bytes 16384 --check count --clients 1 --connections kept \
+         --pipeline 64 --wait spin --milliseconds 500"
+    );
+    let (_, line) = load("echo", server.port, &options);
+    assert_eq!(line["tally"]["errors"], json!({}));
+    // 32 times 16 KiB are copied before one half of them are sent: in no less than 1 us each.
+    assert!(count(&line, "scheduled.send_lag.p50_ns") >= 32_000, "{line}");
+    server.stop().is_good();
+}
+
 fn sorted(mut sizes: Vec<u64>) -> Vec<u64> {
     sizes.sort_unstable();
     sizes
