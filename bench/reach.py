@@ -92,8 +92,8 @@ def run(given: argparse.Namespace) -> None:
             reasons[name] = str(error)
     print("KiB a connection; `kernel` is that of both ends\n")
     print(
-        f"{'design':10}{'back end':10}{'loads':>6}{'connections':>12}{'seconds to make':>18}{'own':>10}"
-        f"{'when answered':>15}{'server':>10}{'kernel':>10}"
+        f"{'design':10}{'back end':10}{'loads':>6}{'connections':>12}{'seconds to make':>19}{'own':>19}"
+        f"{'when answered':>19}{'server':>19}{'kernel':>19}"
     )
     for name, (design, back_end, count) in cases.items():
         print(f"{design:10}{back_end:10}{processes_for(count):>6}{count:>12,}", end="")
@@ -102,9 +102,9 @@ def run(given: argparse.Namespace) -> None:
             print(f"  {reasons[name]}")
             continue
         print(
-            f"{spread([each.seconds for each in made], 2):>18}{spread([each.own for each in made], 2):>10}"
-            f"{spread([each.answered for each in made], 2):>15}"
-            f"{spread([each.server for each in made], 2):>10}{spread([each.kernel for each in made], 1):>10}"
+            f"{spread([each.seconds for each in made], 2):>19}{spread([each.own for each in made], 2):>19}"
+            f"{spread([each.answered for each in made], 2):>19}"
+            f"{spread([each.server for each in made], 2):>19}{spread([each.kernel for each in made], 1):>19}"
         )
 
 

@@ -41,10 +41,7 @@ class Form:
         return f"{self.design} {self.wait}s, load {self.back_end}"
 
 
-FORMS = tuple(
-    Form(*each)
-    for each in product(("epoll", "io_uring"), ("sleep", "spin"), ("epoll", "io_uring", "polling"))
-)
+DESIGNS, WAITS, BACK_ENDS = ("epoll", "io_uring"), ("sleep", "spin"), ("epoll", "io_uring", "polling")
 KINDS: dict[str, tuple[peers.Peer, ...]] = {
     KEPT: peers.MANY_KEPT,
     RESET: peers.MANY_RESET,
@@ -61,11 +58,19 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bytes", type=int, default=64, help="of a request and its reply (default: %(default)s)"
     )
+    parser.add_argument(
+        "--waits", nargs="+", choices=WAITS, default=WAITS, help="how our servers wait (default: either way)"
+    )
     parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
     parser.add_argument("--judging", type=int, default=7, help="rounds that judge (default: %(default)s)")
     parser.add_argument(
         "--milliseconds", type=int, default=1000, help="window of ours (default: %(default)s)"
     )
+
+
+def forms_of(given: argparse.Namespace) -> list[Form]:
+    """Ours that are tried."""
+    return [Form(*each) for each in product(DESIGNS, given.waits, BACK_ENDS)]
 
 
 def seconds(given: argparse.Namespace) -> float:
@@ -74,7 +79,7 @@ def seconds(given: argparse.Namespace) -> float:
     total = 0.0
     for others in KINDS.values():
         here = sum(peer.missing() is None for peer in others)
-        total += given.choosing * (len(FORMS) * mine + here * (PEER_SECONDS + OTHER_SECONDS))
+        total += given.choosing * (len(forms_of(given)) * mine + here * (PEER_SECONDS + OTHER_SECONDS))
         total += given.judging * (mine + min(here, 1) * (PEER_SECONDS + OTHER_SECONDS))
     return total * len(given.places)
 
@@ -93,7 +98,7 @@ def run(given: argparse.Namespace) -> None:
 
 def cell(where: Place, given: argparse.Namespace) -> Contest:
     """All kinds together."""
-    forms = {labelled(kind, form.name): (kind, form) for kind in KINDS for form in FORMS}
+    forms = {labelled(kind, form.name): (kind, form) for kind in KINDS for form in forms_of(given)}
     others = {
         labelled(kind, peer.name): peer
         for kind, theirs in KINDS.items()
@@ -109,7 +114,7 @@ def cell(where: Place, given: argparse.Namespace) -> Contest:
     comparisons = [
         Comparison(
             kind,
-            tuple(labelled(kind, form.name) for form in FORMS),
+            tuple(labelled(kind, form.name) for form in forms_of(given)),
             tuple(labelled(kind, peer.name) for peer in theirs if peer.missing() is None),
         )
         for kind, theirs in KINDS.items()
