@@ -23,7 +23,16 @@ from dataclasses import dataclass
 import http_tools
 import layers
 import nginx
-from common import PATIENCE_SECONDS, group_cpu, ratio, search_path, shuffled_rounds, spread, two_places
+from common import (
+    PATIENCE_SECONDS,
+    group_cpu,
+    ratio,
+    search_path,
+    show_lost,
+    shuffled_rounds,
+    spread,
+    two_places,
+)
 from http_tools import TOOLS, Told, Tool
 from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
@@ -95,8 +104,7 @@ def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
             load.end()
         if result.tally.errors or result.window is None:
             raise EngineError(f"ours saw errors, or nothing: {result.first_error}")
-        length = result.window.ended_monotonic_ns - result.window.started_monotonic_ns
-        return Told(result.tally.requests, result.window.requests / length * 1e9)
+        return Told(result.tally.requests, result.window.requests_per_second)
 
     return run
 
@@ -207,10 +215,15 @@ def run(given: argparse.Namespace) -> None:
         layers.built()
     for name in servers_of(given):
         seen: dict[str, dict[int, Seen]] = defaultdict(dict)
+        lost: dict[str, str] = {}
         with SERVERS[name]() as target:
             for number, generator in shuffled_rounds(here(), given.rounds, f"{name}: "):
-                seen[generator][number] = one(GENERATORS[generator], target, given.seconds)
+                try:
+                    seen[generator][number] = one(GENERATORS[generator], target, given.seconds)
+                except (EngineError, UserError) as error:
+                    lost[generator] = str(error)
         show(name, seen, given)
+        show_lost(lost)
 
 
 def one(generator: Generator, target: Target, seconds: int) -> Seen:

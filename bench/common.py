@@ -135,7 +135,13 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
     if in_time and answered and before.cpu_ns is not None and after.cpu_ns is not None:
         cpu = (after.cpu_ns - before.cpu_ns) / answered / 1000
     clients_cpu = (result.user_ns + result.system_ns) / result.tally.requests / 1000
-    return Figures(window.requests / length * 1e9, cpu, clients_cpu)
+    return Figures(window.requests_per_second, cpu, clients_cpu)
+
+
+def show_lost(reasons: Mapping[str, str]) -> None:
+    """A line for each case of which trials were lost, with the last reason."""
+    for name, reason in reasons.items():
+        print(f"{name}: trials lost, the last: {reason}")
 
 
 def spread(values: Sequence[float], digits: int = 0) -> str:

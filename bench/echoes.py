@@ -74,4 +74,4 @@ def echoes(
         raise EngineError(f"{name}: {result.first_error}")
     if window is None or not window.requests:
         raise EngineError(f"{name}: no reply came in the window: others keep the CPUs busy")
-    return Seen(window.requests * 1e9 / (window.ended_monotonic_ns - window.started_monotonic_ns))
+    return Seen(window.requests_per_second)

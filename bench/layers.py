@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import PATIENCE_SECONDS, chosen_designs, ratio, shuffled_rounds, spread, two_places
+from common import PATIENCE_SECONDS, chosen_designs, ratio, show_lost, shuffled_rounds, spread, two_places
 from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
@@ -223,9 +223,7 @@ def show(costs: Mapping[str, Mapping[int, Cost]], lost: Mapping[str, str]) -> No
         compared = ratio(ratios) if ratios and name != "bare" else "-"
         print(f"{title:18}{rates:>30}{busy + ' %':>7}{cpu:>24}{more(seen, before):>28}{compared:>22}")
         before = seen
-    for name, reason in lost.items():
-        if name in costs:
-            print(f"{LAYERS[name]}: trials lost, the last: {reason}")
+    show_lost({LAYERS[name]: reason for name, reason in lost.items() if name in costs})
 
 
 def more(seen: Mapping[int, Cost], before: Mapping[int, Cost]) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from common import shuffled_rounds, spread, two_places, until_done
+from common import show_lost, shuffled_rounds, spread, two_places, until_done
 from memory import memory
 from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, LoadProcess, Server, start_load
@@ -106,6 +106,7 @@ def run(given: argparse.Namespace) -> None:
             f"{spread([each.answered for each in made], 2):>19}"
             f"{spread([each.server for each in made], 2):>19}{spread([each.kernel for each in made], 1):>19}"
         )
+    show_lost({name: reason for name, reason in reasons.items() if seen[name]})
 
 
 def window(count: int) -> float:

@@ -11,6 +11,7 @@ import pytest
 
 import thunderherd
 from thunderherd import cli, engine
+from thunderherd.engine_lines import LoadResult
 from thunderherd.errors import UserError
 from thunderherd.histograms import merged as histograms_merged
 from thunderherd.merged_loads import load_lines, merged_loads
@@ -62,6 +63,25 @@ def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:
 def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:
     twice = merged_loads(load_lines(files[0]) * 2)
     assert any("give each another --arrival-seed" in reason for reason in twice.reasons)
+
+
+def test_loads_that_do_the_same_are_told(files: list[Path]) -> None:
+    line = json.loads(files[0].read_text().splitlines()[-1])
+
+    def reasons(*settings: dict[str, object], traffic: bool = False) -> str:
+        asked = {"seed": 1, "requests": 5} if traffic else None
+        made = [{**line, "settings": {**line["settings"], **each}, "traffic": asked} for each in settings]
+        return " ".join(merged_loads([LoadResult.model_validate(each) for each in made]).reasons)
+
+    even = {"arrivals": "constant", "arrival_seed": 1}
+    assert "came in bunches" in reasons(even, {**even, "arrival_seed": 2})
+    assert "came in bunches" not in reasons(even, {**even, "rate": 301})
+    recorded = {"arrivals": "recorded", "recording": "/a.csv"}
+    assert "came in bunches" in reasons(recorded, recorded)
+    assert "came in bunches" not in reasons(recorded, {**recorded, "recording": "/b.csv"})
+    assert "--request-seed" in reasons({"arrival_seed": 1}, {"arrival_seed": 2}, traffic=True)
+    assert "--request-seed" not in reasons({"request_seed": 1}, {"request_seed": 2}, traffic=True)
+    assert "--request-seed" not in reasons({}, {}), "all of them are alike"
 
 
 def test_one_that_is_not_valid_spoils_all(

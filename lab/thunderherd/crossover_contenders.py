@@ -52,6 +52,8 @@ class Common:
     """The kind."""
     direction: object = None
     """Which way the bytes of a stream go, where that is said."""
+    command: str = "crossover"
+    """Which command what is wrong is said of."""
 
     def settings_of_server(self, table: Mapping[str, Any]) -> dict[str, Setting]:
         """What a contender's server can be told."""
@@ -120,7 +122,8 @@ def contender(typed: str, common: Common, of_study: Mapping[str, dict[str, Any]]
     primitives = [each.name for each in common.catalogue.primitives]
     if typed in designs and typed in primitives:
         raise UserError(
-            f"crossover: {typed} is a design and a primitive; write design={typed} or primitive={typed}"
+            f"{common.command}: {typed} is a design and a primitive; write design={typed} or "
+            f"primitive={typed}"
         )
     if typed in designs:
         return {"name": typed, "design": typed}
@@ -129,7 +132,7 @@ def contender(typed: str, common: Common, of_study: Mapping[str, dict[str, Any]]
     known = [*of_study, *designs, *primitives]
     of = "contender of the study, design or primitive" if of_study else "design or primitive"
     raise UserError(
-        f"crossover: no such {of} {show(typed)}; "
+        f"{common.command}: no such {of} {show(typed)}; "
         + (f"contenders: {', '.join(of_study)}; " if of_study else "")
         + f"designs: {', '.join(designs)}; primitives: {', '.join(primitives)}; "
         f"or what it is made of, such as design={designs[0]},settings.nodelay=false{near(typed, known)}"
@@ -182,7 +185,7 @@ def _moved(primitive: Primitive, side: str) -> dict[str, Any]:
 
 def _made_of(typed: str, common: Common) -> dict[str, Any]:
     """A contender from `key=value`, commas between; a value may be a list."""
-    where = f"crossover: {typed}"
+    where = f"{common.command}: {typed}"
     said: dict[str, Any] = {}
     for part in re.split(r",(?![^\[]*\])", typed):
         if not all(each.strip() for each in part.partition("=")):

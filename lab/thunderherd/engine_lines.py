@@ -205,6 +205,11 @@ class Window(EngineLine):
     connections: int = Field(description="connections opened in it; 0 where they are kept")
     counted: Counted | None = None
 
+    @property
+    def requests_per_second(self) -> float:
+        """Replies a second of the whole window."""
+        return 1e9 * self.requests / (self.ended_monotonic_ns - self.started_monotonic_ns)
+
 
 class Times(EngineLine):
     """How long something took, of so many requests."""

@@ -198,10 +198,7 @@ def _study(
 
 def requests_per_second(loads: Sequence[LoadResult]) -> float:
     """Replies a second in the windows of a trial's load processes."""
-    windows = [load.window for load in loads if load.window is not None]
-    return sum(
-        1e9 * each.requests / (each.ended_monotonic_ns - each.started_monotonic_ns) for each in windows
-    )
+    return sum(load.window.requests_per_second for load in loads if load.window is not None)
 
 
 def _common_tables(asked: Asked, catalogue: Catalogue, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -244,15 +241,12 @@ def _contenders(asked: Asked, catalogue: Catalogue) -> list[dict[str, Any]]:
     common = Common(
         catalogue=catalogue, workload=_workload(asked, catalogue), load=OPEN,
         design=catalogue.designs[0].name, server_way=way, load_way=way, side=None,
-        lab=read_lab(asked.lab, command="knee: ").get("kind", USUAL.name),
+        lab=read_lab(asked.lab, command="knee: ").get("kind", USUAL.name), command="knee",
     )  # fmt: skip
     clients, connections = _connections(asked, catalogue)
     found: list[dict[str, Any]] = []
     for typed in asked.designs:
-        try:
-            table = contender(typed, common, {})
-        except UserError as error:
-            raise UserError(str(error).replace("crossover: ", "knee: ")) from None
+        table = contender(typed, common, {})
         if "load" in table:
             raise UserError(f"knee: {typed}: the load is the search's own; give designs, with their settings")
         design = catalogue.design(table["design"])
@@ -299,9 +293,10 @@ def _rounded(rate: float) -> int:
 def _milliseconds(asked: Asked, goal: Goal, lowest: int) -> int:
     """How long a trial measures: as asked, but as long as the percentile takes at the lowest rate."""
     fewest = METRICS[goal.metric].fewest_requests
-    needed = math.ceil(1000 * (MARGIN * fewest + 20) / lowest)
+    requests = MARGIN * fewest + 20
+    needed = math.ceil(1000 * requests / lowest)
     if needed > MOST_MILLISECONDS or (asked.milliseconds and needed > asked.milliseconds):
-        least = math.ceil(1000 * (MARGIN * fewest + 20) / (asked.milliseconds or MOST_MILLISECONDS))
+        least = math.ceil(1000 * requests / (asked.milliseconds or MOST_MILLISECONDS))
         raise UserError(
             f"knee: --{goal.option} takes {fewest:,} requests in a trial, at {lowest:,} a second {needed:,} "
             f"ms; give --rates from {least:,} upward"

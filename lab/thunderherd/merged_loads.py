@@ -14,13 +14,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from thunderherd.engine_lines import Latency, LoadResult, Scheduled, Times, Window
+from thunderherd.engine_lines import Latency, LoadResult, Scheduled, Times
 from thunderherd.errors import UserError
 from thunderherd.histograms import merged, percentile_ns
 
 __all__ = ["MergedLoads", "MergedSchedule", "load_lines", "merged_loads"]
 
 SEED, RATE, THREADS, ARRIVALS, POISSON = "arrival_seed", "rate", "threads", "arrivals", "poisson"
+RECORDING, REQUEST_SEED = "recording", "request_seed"
 
 
 class _Part(BaseModel):
@@ -116,7 +117,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         workload=results[0].workload,
         load=results[0].load,
         requests=sum(each.requests for each in (windows if timed else tallies)),
-        per_second=sum(map(_rate, windows)) if timed else sum(
+        per_second=sum(each.requests_per_second for each in windows) if timed else sum(
             1e9 * each.tally.requests / each.elapsed_ns for each in results
         ),
         errors=dict(sorted(errors.items())),
@@ -131,10 +132,6 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
 def _latency(parts: Sequence[Latency]) -> Latency | None:
     times = _times(parts)
     return Latency.model_validate(times.model_dump() | {"from": parts[0].starts}) if times else None
-
-
-def _rate(window: Window) -> float:
-    return 1e9 * window.requests / (window.ended_monotonic_ns - window.started_monotonic_ns)
 
 
 def _times(parts: Sequence[Times]) -> Times | None:
@@ -194,16 +191,31 @@ def _reasons(results: Sequence[LoadResult]) -> Iterator[str]:
                 yield f"load {number}: {check.name}: {check.words}"
         if each.interrupted:
             yield f"load {number} was stopped by an interrupt before its end"
-    moments = [
-        tuple(each.settings.get(name) for name in (SEED, RATE, THREADS))
-        for each in results
-        if each.settings.get(ARRIVALS) == POISSON
-    ]
-    if len(set(moments)) < len(moments):
+    if _has_twice(
+        (SEED, RATE, THREADS), [each for each in results if each.settings.get(ARRIVALS) == POISSON]
+    ):
         yield (
             f"loads of the same {SEED}, {RATE} and {THREADS} have their requests due at the same moments, so "
             f"that together they are no Poisson process: give each another --{SEED.replace('_', '-')}"
         )
+    in_order = [each for each in results if each.settings.get(ARRIVALS, POISSON) != POISSON]
+    if _has_twice((ARRIVALS, RATE, RECORDING), in_order):
+        yield (
+            f"loads with the same {ARRIVALS} that are not {POISSON} have their requests due at the same "
+            f"moments if they began together, so that they came in bunches; of one load with more "
+            f"--{THREADS} they do not"
+        )
+    if _has_twice((REQUEST_SEED,), [each for each in results if each.traffic is not None]):
+        yield (
+            f"loads of the same {REQUEST_SEED} made the same requests one after another, so that they are no "
+            f"sample of as many: give each another --{REQUEST_SEED.replace('_', '-')}"
+        )
+
+
+def _has_twice(names: Sequence[str], results: Sequence[LoadResult]) -> bool:
+    """Whether two of them have the same settings of these names."""
+    seen = [tuple(each.settings.get(name) for name in names) for each in results]
+    return len(set(seen)) < len(seen)
 
 
 def _differing(results: Sequence[LoadResult]) -> dict[str, list[bool | int | str]]:
