@@ -55,7 +55,8 @@ QUEUE_PARTS = 8
 """Service time and unloaded latency are measured anew before each part of the requests: what a shared machine
 lets its CPUs do changes within a minute, and the wait with it, more than in proportion."""
 LONGEST_SECONDS = 180.0
-"""Of one load: it takes so long only where others keep the server's CPU busy."""
+"""Of the loads of all parts together, which take so long only where others keep the server's CPU busy; the
+tolerance is then fewer standard errors than it should be."""
 STANDARD_ERRORS = 3.0
 """How many of them a tolerance is, by the number of requests: a right load fails once in 370 times."""
 

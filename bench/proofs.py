@@ -38,8 +38,8 @@ class Proof:
 QUEUE_STEAL_PERCENT = 0.7
 """Stolen time comes in pauses of some milliseconds, each of which makes a queue: a share s in pauses of
 length d adds s d / 2 (1 - utilisation) to the mean. At a utilisation of 0.5 and 5 ms that are 35 µs for
-0.7 %, of the 66 µs that it may be off by, and 50 for 1 %. The limit was set after the attempts that
-METHODOLOGY.md tells of, not before them."""
+0.7 %, of the 66 µs that it may be off by, and 50 for 1 %. The limit was set after the first of the attempts
+that METHODOLOGY.md tells of, and before the three runs that it names by their seeds."""
 
 
 def _by_docstring(

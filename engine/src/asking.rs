@@ -28,7 +28,7 @@ use crate::sys::{process, signal};
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::tcp::TcpOptions;
-use crate::workload::{Client, Workload};
+use crate::workload::{Client, MeasuredBy, Workload};
 
 /// Whom to ask, and how.
 pub struct Plan {
@@ -53,14 +53,30 @@ pub struct Plan {
 }
 
 /// When the requests of a load are due, and what they are: all that it is told, files included, read before the first connection.
-/// An error says what of it cannot be.
-pub fn read(plan: &Plan) -> Result<(Option<Schedule>, Box<dyn Client>)> {
-    let schedule = Schedule::of(&plan.settings, ramp(&plan.settings))?;
-    Ok((schedule, (plan.workload.item.client)(&plan.settings)?))
+pub struct Requests {
+    /// When they are due; none of a closed loop.
+    pub schedule: Option<Schedule>,
+    /// The asking end of the workload.
+    pub client: Box<dyn Client>,
 }
 
-/// Runs the load. An error when it could not be run at all; what failed in it is in the result.
-pub fn ask(plan: &Plan) -> Result<LoadResult> {
+impl Requests {
+    /// As the settings have them. An error says what of it cannot be.
+    pub fn read(workload: &Workload, settings: &Settings) -> Result<Self> {
+        let schedule = Schedule::of(settings, ramp(settings))?;
+        let client = (workload.client)(settings)?;
+        if schedule.is_some() && client.measured_by() != MeasuredBy::Requests {
+            return Err(mistake(
+                "an open load needs requests that are answered one by one, and those of this workload take as long as the load; \
+                 a closed load makes them",
+            ));
+        }
+        Ok(Requests { schedule, client })
+    }
+}
+
+/// Runs the load with these requests. An error when it could not be run at all; what failed in it is in the result.
+pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     if plan.original && plan.workload.item.original.is_none() {
         let workload = plan.workload.name;
         return Err(mistake(format!("--original: {workload} has no client of its own whose words are known")));
@@ -73,7 +89,6 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
     let ends = plan.target.first().and_then(Address::port).map(Ends::of_clients);
     let counting = Counting::begin(&plan.counters, Subject::new(Tree::of_this(reaped), ends));
     let counting = Arc::new(Mutex::new(counting));
-    let (schedule, client) = read(plan)?;
     let run: &'static LoadRun = Box::leak(Box::new(LoadRun {
         target: Target {
             addresses: plan.target.clone(),
@@ -82,9 +97,9 @@ pub fn ask(plan: &Plan) -> Result<LoadResult> {
             patience: Duration::from_millis(plan.settings.integer(TIMEOUT.name)),
         },
         settings: plan.settings.clone(),
-        schedule,
+        schedule: requests.schedule,
         tally,
-        client,
+        client: requests.client,
         way: plan.way,
         first_error: FirstError::new().context(UNMAPPED)?,
         by_client: ByClient::new(clients).context(UNMAPPED)?,

@@ -259,6 +259,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     workload.item.settle(&mut settings, given)?;
     holes::check_pipeline(workload, way, &settings)?;
     holes::check_made_anew(workload, way, End::Client, &settings)?;
+    let requests = asking::Requests::read(workload.item, &settings)?;
     let target = address::resolve("--connect", connect)?;
     if target.contains(&Address::Unix(String::new())) {
         return Err(mistake("--connect unix:@ names no socket: a server that listens there says which name it has"));
@@ -275,7 +276,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
                  `thunderherd-engine namespace` has made; --allow-remote loads it all the same"
             )));
         }
-        remark(&remote::bounds_in_words(&target, load.item, workload.item, &settings)?);
+        remark(&remote::bounds_in_words(&target, load.item, &requests, &settings));
     }
     pin(matches)?;
     let plan = asking::Plan {
@@ -291,9 +292,9 @@ fn load(matches: &ArgMatches) -> Result<()> {
         counters: asked(matches),
     };
     if matches.get_flag("dry-run") {
-        return asking::read(&plan).map(drop);
+        return Ok(());
     }
-    let result = asking::ask(&plan)?;
+    let result = asking::ask(&plan, requests)?;
     let (all, tally) = (result.expected_requests, &result.tally);
     let complete = all.is_none_or(|all| tally.requests == all) && tally.errors.is_empty() && tally.workers_lost == 0;
     let interrupted = result.interrupted;

@@ -1,4 +1,4 @@
-//! A client's course through a closed load: it asks, waits for the reply, pauses, and asks again, until its requests are
+//! A client's course through a load: it asks, waits for the reply, pauses, and asks again, until its requests are
 //! made, the window is over, or there is no server to be measured.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,9 +20,9 @@ const FAILURES_IN_A_ROW: u32 = 3;
 
 /// Time between two of the connections that are made before anybody asks. A server that makes a thread for each keeps up
 /// with that; where the queue of those to be accepted runs over, TCP tries again only after a second.
-pub const RAMP: Duration = Duration::from_micros(100);
+pub const CONNECT_INTERVAL: Duration = Duration::from_micros(100);
 
-/// What every client of a closed load decides in the same way, whatever it waits in.
+/// What every client of a load decides in the same way, whatever it waits in.
 pub struct Course<'run> {
     run: &'run LoadRun,
     slot: &'static Slot,

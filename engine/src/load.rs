@@ -84,8 +84,9 @@ impl Load {
         others.iter().map(|setting| settings.integer(setting.name) as usize).product()
     }
 
-    /// Refuses what would go without effect: to be told both when to end and how many requests to make, or to warm up
-    /// without a window that begins afterwards.
+    /// Refuses what would go without effect: to be told both when to end and how many requests to make, to warm up without a
+    /// window that begins afterwards, or to move bytes by a primitive where none has a part; and settings that do not have
+    /// what they need of each other ([`Load::requirements`]).
     pub fn check(&self, settings: &Settings, given: impl Fn(&str) -> bool) -> Result<()> {
         if let Some((setting, word)) = self.without_primitives
             && settings.word(setting.name) == word
@@ -222,6 +223,21 @@ pub const THINK: Setting = Setting {
 /// For [`Load::workers`] of a load with the setting [`CLIENTS`], and for the load itself.
 pub fn clients(settings: &Settings) -> usize {
     settings.integer(CLIENTS.name) as usize
+}
+
+/// Whether a load with these settings, which may not have that one, hands its calls to a ring.
+pub fn uses_a_ring(settings: &Settings) -> bool {
+    settings.values().contains_key(BACK_END.name) && settings.word(BACK_END.name) == COMPLETIONS
+}
+
+/// Connections that may still be open although their clients are done with them: while there are more, none is made, so that a
+/// load never has more than these beyond one for each client.
+pub const CLOSING_AT_A_TIME: usize = 1024;
+
+/// How many connections of so many clients may be open beyond one for each: those that a ring still works on are closed a little
+/// later.
+pub fn closing(clients: usize, settings: &Settings) -> usize {
+    if uses_a_ring(settings) { clients.min(CLOSING_AT_A_TIME) } else { 0 }
 }
 
 /// Nanoseconds over which a load with these settings grows; 0 where it has no such setting.

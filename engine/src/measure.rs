@@ -222,7 +222,8 @@ pub struct Measured {
     pub requests: u64,
     /// Connections made within the window.
     pub connections: u64,
-    /// How long replies took; empty where the load does not measure it.
+    /// How long replies took from when they were asked for; empty where the load does not measure it, and of an open loop,
+    /// whose latencies are in `scheduled`.
     pub latency: Histogram<u64>,
     /// The same of each kind of request that came; empty where there is only one.
     pub by_kind: Vec<Histogram<u64>>,

@@ -162,6 +162,13 @@ impl Gaps {
         (number / rows) as f64 * self.total() + self.ends[(number % rows) as usize]
     }
 
+    /// How many requests are due within so many nanoseconds from the beginning, both included.
+    pub fn within(&self, nanoseconds: f64) -> u64 {
+        let rounds = (nanoseconds / self.total()).floor();
+        let rest = nanoseconds - rounds * self.total();
+        rounds as u64 * self.ends.len() as u64 + self.ends.partition_point(|end| *end <= rest) as u64
+    }
+
     /// Mean gap in nanoseconds.
     pub fn mean(&self) -> f64 {
         self.total() / self.ends.len() as f64
@@ -194,6 +201,20 @@ mod tests {
     impl Drop for Written {
         fn drop(&mut self) {
             let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_due_within_a_time_is_counted_in_the_file_and_its_repetitions() {
+        // Three at once after 10 us, and one 30 us later; then again.
+        let gaps = Gaps::new(&[10.0, 0.0, 0.0, 30.0]);
+        let counted = |microseconds: f64| gaps.within(microseconds * 1000.0);
+        let expected =
+            [(0.0, 0), (9.9, 0), (10.0, 3), (39.9, 3), (40.0, 4), (50.0, 7), (400.0, 40), (4_000_010.0, 400_003)];
+        for (microseconds, requests) in expected {
+            assert_eq!(counted(microseconds), requests, "{microseconds} us");
+            let moments = (0..).take_while(|number| gaps.moment(*number) <= microseconds * 1000.0).count();
+            assert_eq!(moments as u64, requests, "{microseconds} us");
         }
     }
 

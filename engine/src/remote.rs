@@ -3,20 +3,18 @@
 use anyhow::Result;
 
 use crate::address::Address;
-use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, ramp};
+use crate::asking::Requests;
+use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
 use crate::measure::Window;
 use crate::outbox::Outbox;
 use crate::pattern::BYTES;
 use crate::schedule::{Process, Schedule};
 use crate::setting::Settings;
 use crate::veth;
-use crate::workload::{Client, More, Workload};
+use crate::workload::{Client, More};
 
 /// Parts of a request that are put together to tell its length; one that has more is told to have at least so much.
 const PARTS: usize = 64;
-
-/// Requests that are made to find the longest.
-const DRAWN: usize = 1000;
 
 /// Of the addresses of a server's name, the first that leads out of this machine, as far as can be told from here: neither one
 /// of loopback nor in a namespace that `thunderherd-engine namespace` has made. An IPv4 address that is written as one of IPv6
@@ -33,72 +31,56 @@ pub fn first_remote(target: &[Address]) -> Result<Option<&Address>> {
 }
 
 /// Whom such a load asks and what it does to them at most, in one line: connections, rate, duration, bytes.
-pub fn bounds_in_words(target: &[Address], load: &Load, workload: &Workload, settings: &Settings) -> Result<String> {
+pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settings: &Settings) -> String {
     let addresses: Vec<String> = target.iter().map(Address::to_string).collect();
     let clients = load.clients(settings);
-    let client = (workload.client)(settings)?;
-    let each = request_bytes(client.as_ref());
-    let schedule = Schedule::of(settings, ramp(settings))?;
-    let rate = schedule.map(|schedule| schedule.rate.ceil() as u64);
-    let is_random = schedule.is_some_and(|schedule| matches!(schedule.process, Process::Poisson));
-    let requests =
-        most_requests(load, settings, rate).map(|requests| if is_random { with_scatter(requests) } else { requests });
-    let rate = match rate {
-        Some(rate) if is_random => format!("{rate} requests a second on average, whether or not replies come"),
-        Some(rate) => format!("{rate} requests a second, whether or not replies come"),
+    let connections = clients + closing(clients, settings);
+    let milliseconds = milliseconds(load, settings);
+    let scheduled = || Some(asked.schedule?.most_within(milliseconds?));
+    let requests = load.expected_requests(settings).or_else(scheduled);
+    let rate = match asked.schedule {
+        Some(Schedule { process: Process::Constant, rate, .. }) => {
+            format!("{rate} requests a second, whether or not replies come")
+        }
+        Some(Schedule { rate, .. }) => {
+            format!("{:.0} requests a second on average, whether or not replies come", rate.ceil())
+        }
         None => "as many requests a second as replies come".to_owned(),
     };
-    let duration = match (requests, milliseconds(load, settings)) {
+    let duration = match (requests, milliseconds) {
         (_, Some(milliseconds)) => format!("for {:.1} s", milliseconds as f64 / 1000.0),
         (Some(requests), None) => format!("until {requests} are made"),
         (None, None) => "until it is interrupted".to_owned(),
     };
-    let sent = match (requests, each) {
+    let client = asked.client.as_ref();
+    let sent = match (requests, client.longest_request().map_or_else(|| first_request(client), Each::Bytes)) {
         (Some(requests), Each::Bytes(bytes)) => {
             format!("{bytes} bytes a request, {} in all", requests.saturating_mul(bytes))
         }
         (None, Each::Bytes(bytes)) => format!("{bytes} bytes a request"),
         (_, Each::AtLeast(bytes)) => format!("more than {bytes} bytes a request"),
     };
-    let asked = match (client.largest(), integer(settings, BYTES.name)) {
+    let replies = match (client.largest(), integer(settings, BYTES.name)) {
         (Some(largest), _) => format!(", sizes of up to {largest}"),
         (None, Some(bytes)) => format!(", replies of {bytes}"),
         (None, None) => String::new(),
     };
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
-    Ok(format!(
-        "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {clients} connections \
-         at a time; {rate}; {duration}, and {timeout:.1} s more where replies are missing; {sent}{asked}\n",
+    format!(
+        "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {connections} \
+         connections at a time; {rate}; {duration}, and {timeout:.1} s more where replies are missing; {sent}{replies}\n",
         addresses.join(" or "),
-    ))
+    )
 }
 
 /// The length of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Each {
     Bytes(u64),
     AtLeast(u64),
 }
 
-/// So many requests in the mean of a Poisson process, and six standard deviations more.
-fn with_scatter(requests: u64) -> u64 {
-    requests + (6.0 * (requests as f64).sqrt()).ceil() as u64 + 6
-}
-
-/// The longest of the first requests that the client of the workload makes, which are sent to nobody: where they are drawn,
-/// those of any kind that is not very rare are among them.
-fn request_bytes(client: &dyn Client) -> Each {
-    let longer = |one: Each, other: Each| match (one, other) {
-        (Each::Bytes(one), Each::Bytes(other)) => Each::Bytes(one.max(other)),
-        (Each::AtLeast(one) | Each::Bytes(one), Each::AtLeast(other) | Each::Bytes(other)) => {
-            Each::AtLeast(one.max(other))
-        }
-    };
-    let drawn = if client.traffic().is_some() { DRAWN } else { 1 };
-    (1..drawn).fold(request(client), |longest, _| longer(longest, request(client)))
-}
-
-fn request(client: &dyn Client) -> Each {
+/// That of the first request that the client of the workload makes, which is sent to nobody.
+fn first_request(client: &dyn Client) -> Each {
     let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
     conversation.ask(&mut outbox);
     for _ in 0..PARTS {
@@ -107,12 +89,6 @@ fn request(client: &dyn Client) -> Each {
         }
     }
     Each::AtLeast(outbox.bytes())
-}
-
-/// How many requests are made at most; `None` of a closed loop that ends by time.
-fn most_requests(load: &Load, settings: &Settings, rate: Option<u64>) -> Option<u64> {
-    let scheduled = || Some((u128::from(rate?) * u128::from(milliseconds(load, settings)?) / 1000) as u64);
-    load.expected_requests(settings).or_else(scheduled)
 }
 
 /// How long a load that ends by time asks; `None` of others.
@@ -166,8 +142,8 @@ mod tests {
         let declared = [load.item.settings, workload.item.client_settings, &[TIMEOUT]].concat();
         let target = [Address::Tcp("192.0.2.1:80".parse().unwrap())];
         let settings = Settings::new(&declared, given);
-        match (workload.item.client)(&settings) {
-            Ok(_) => bounds_in_words(&target, load.item, workload.item, &settings).unwrap(),
+        match Requests::read(workload.item, &settings) {
+            Ok(requests) => bounds_in_words(&target, load.item, &requests, &settings),
             // Refused all the same: a stream without an end.
             Err(refusal) => format!("{refusal}\n"),
         }
@@ -208,6 +184,34 @@ mod tests {
     }
 
     #[test]
+    fn the_bounds_hold_of_what_is_rounded_and_of_what_is_being_closed() {
+        let word = |word: &str| Value::Word(word.to_owned());
+        let uneven =
+            [("rate", Value::Integer(1)), ("milliseconds", Value::Integer(1500)), ("arrivals", word("constant"))];
+        let said = bounds_of("open", "bytes", &BTreeMap::from(uneven));
+        assert!(said.contains("; 1 requests a second,") && said.contains("5 bytes a request, 10 in all"), "{said}");
+        let ring = [("clients", Value::Integer(2000)), ("back_end", word("io_uring"))];
+        let said = bounds_of("closed_connections", "echo", &BTreeMap::from(ring));
+        assert!(said.contains("most 3024 connections at a time"), "{said}");
+    }
+
+    /// Of a burst all is due, however few requests a second that is in the mean.
+    #[test]
+    fn a_recording_is_counted_request_by_request() {
+        let path = std::env::temp_dir().join(format!("bounds-{}.csv", std::process::id()));
+        std::fs::write(&path, format!("gap_microseconds\n{}3600000000\n", "0\n".repeat(9999))).unwrap();
+        let word = |word: &str| Value::Word(word.to_owned());
+        let recorded = [("arrivals", word("recorded")), ("recording", word(path.to_str().unwrap()))];
+        for rate in [None, Some(1000)] {
+            let rate = rate.map(|rate| ("rate", Value::Integer(rate)));
+            let given = recorded.clone().into_iter().chain(rate).chain([("milliseconds", Value::Integer(1000))]);
+            let said = bounds_of("open", "bytes", &given.collect());
+            assert!(said.contains("5 bytes a request, 49995 in all") && said.contains("on average"), "{said}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn of_requests_that_are_drawn_the_longest_counts() {
         let request = |path: &str| {
             let given = BTreeMap::from([("path", Value::Word(path.to_owned()))]);
@@ -216,9 +220,15 @@ mod tests {
         };
         let long = "/a-path-that-is-rarely-asked-for";
         assert_eq!(request(long), request("/") + long.len() - 1);
-        let mix = BTreeMap::from([("mix", Value::Word(format!("GET:/@49,GET:{long}@1")))]);
+        let mix = BTreeMap::from([("mix", Value::Word(format!("GET:/@999999,GET:{long}@1")))]);
         let said = bounds_of("closed_connections", "http", &mix);
         assert!(said.contains(&format!("{} bytes a request", request(long))), "{said}");
+        let sizes = BTreeMap::from([("sizes", Value::Word("weighted:64@1000000,60000@1".to_owned()))]);
+        for (workload, bytes) in [("echo", 60_000), ("bytes", 6)] {
+            let said = bounds_of("closed_connections", workload, &sizes);
+            assert!(said.contains(&format!("; {bytes} bytes a request,")), "{workload}: {said}");
+            assert!(said.contains("sizes of up to 60000"), "{workload}: {said}");
+        }
     }
 
     #[test]

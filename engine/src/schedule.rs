@@ -91,6 +91,18 @@ impl Schedule {
         let (seed, spins) = (settings.integer(ARRIVAL_SEED.name), waiting::spins(settings));
         Ok(Some(Schedule { process, rate, seed, ramp, spins }))
     }
+
+    /// The most requests that are due in so many milliseconds from the beginning, a ramp without its being one: of a Poisson
+    /// process six standard deviations more than are expected, which one load in a milliard exceeds.
+    pub fn most_within(&self, milliseconds: u64) -> u64 {
+        let nanoseconds = milliseconds as f64 * 1e6;
+        let expected = nanoseconds * self.rate / 1e9;
+        match self.process {
+            Process::Poisson => (expected + 6.0 * expected.sqrt()).ceil() as u64 + 6,
+            Process::Constant => expected.ceil() as u64,
+            Process::Recorded(gaps) => gaps.within(expected * gaps.mean()),
+        }
+    }
 }
 
 /// Takes away what has no effect on a schedule: a rate that nobody has given beside a recording, whose own it is then. Refuses

@@ -296,6 +296,11 @@ pub trait Client: Send + Sync {
         None
     }
 
+    /// Bytes of the longest of its requests; `None` where its first one is as long as any.
+    fn longest_request(&self) -> Option<u64> {
+        None
+    }
+
     /// What is counted in the load's window.
     fn measured_by(&self) -> MeasuredBy {
         MeasuredBy::Requests

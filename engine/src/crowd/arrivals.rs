@@ -1,9 +1,10 @@
 //! When the requests of an open load are due: moments that nobody's reply has any part in.
 //!
 //! A schedule is counted in requests, not in time: each step is 1 where they come evenly, or exponential of mean 1 where
-//! they come as a Poisson process, or a recorded gap over the mean of all of them. The moment of the p-th request is when so many are to be expected, which is where the
-//! integral of the rate reaches p. So a rate that rises over a ramp gives the process that belongs to it, exactly
-//! (time change of a Poisson process: Çinlar, Introduction to Stochastic Processes, 1975, section 4.7).
+//! they come as a Poisson process, or a recorded gap over the mean of all of them. The moment of the p-th request is when so
+//! many are to be expected, which is where the integral of the rate reaches p. So a rate that rises over a ramp gives the
+//! process that belongs to it, exactly (time change of a Poisson process: Çinlar, Introduction to Stochastic Processes, 1975,
+//! section 4.7).
 
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;

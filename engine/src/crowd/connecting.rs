@@ -8,8 +8,9 @@ use socket2::SockRef;
 use super::back_end::BackEnd;
 use super::member::Place;
 use super::turns::Turns;
-use crate::course::RAMP;
+use crate::course::CONNECT_INTERVAL;
 use crate::exchange::{Attempt, Attempted, Failure};
+use crate::load::CLOSING_AT_A_TIME;
 use crate::measure::now;
 use crate::sys::descriptor::PollFlags;
 
@@ -17,10 +18,6 @@ use crate::sys::descriptor::PollFlags;
 /// before Linux 5.4). More would overrun it by themselves; and where one is full nevertheless, no more than these wait the
 /// second until TCP tries again, while the server catches up.
 const CONNECTING_AT_A_TIME: usize = 128;
-
-/// Connections that may still be open although their clients are done with them: while there are more, none is made, so that a
-/// load never has more than these beyond one for each client.
-pub const CLOSING_AT_A_TIME: usize = 1024;
 
 /// Nanoseconds until a client tries again that found a Unix listener's queue full.
 const FULL_RETRY: u64 = 1_000_000;
@@ -50,7 +47,7 @@ impl<B: BackEnd> Turns<B> {
             && self.at >= self.next_retry
             && let Some(index) = self.waiting.pop_front()
         {
-            self.next_connect = self.at + RAMP.as_nanos() as u64 * self.share.threads as u64;
+            self.next_connect = self.at + CONNECT_INTERVAL.as_nanos() as u64 * self.share.threads as u64;
             self.connect(index);
             self.at = now();
         }

@@ -22,13 +22,12 @@ use std::sync::PoisonError;
 use anyhow::{Context, Result, anyhow};
 
 use crate::edges::Edges;
-use crate::load::{BACK_END, COMPLETIONS, LoadRun, POLLING, clients};
+use crate::load::{BACK_END, COMPLETIONS, LoadRun, POLLING, clients, closing, uses_a_ring};
 use crate::own_memory;
 use crate::sys::{signal, thread};
 
 use back_end::BackEnd;
 use completions::Completions;
-use connecting::CLOSING_AT_A_TIME;
 use epoll::Readiness;
 pub use pace::Kind;
 use pace::Share;
@@ -41,13 +40,12 @@ use turns::Turns;
 /// Runs a load of such clients to its end.
 pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     let threads = run.settings.integer(THREADS.name) as usize;
-    let usage = ConnectionUse::of(run)?;
-    if uses_a_ring(run) {
+    let usage = ConnectionUse::of(run);
+    if uses_a_ring(&run.settings) {
         Completions::check()?;
     }
     let clients = clients(&run.settings);
-    // A connection that a ring still works on is closed a little later.
-    run.make_room(clients, if uses_a_ring(run) { clients.min(CLOSING_AT_A_TIME) } else { 0 })?;
+    run.make_room(clients, closing(clients, &run.settings))?;
     signal::note_interrupts()?;
     let before = run.keeps().then(own_memory::private_bytes).flatten();
     let start = Start::new(threads);
@@ -74,10 +72,6 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
         // The first that has a reason.
         results.fold(own, Result::and)
     })
-}
-
-fn uses_a_ring(run: &LoadRun) -> bool {
-    run.settings.word(BACK_END.name) == COMPLETIONS
 }
 
 /// What a thread of the load needs to know.

@@ -1,7 +1,5 @@
 //! What the loads with an event loop can be told, beside what all loads can.
 
-use anyhow::Result;
-
 use crate::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
 use crate::requirement::{Needs, Requirement};
 use crate::setting::{Kind, Setting};
@@ -70,8 +68,8 @@ pub struct ConnectionUse {
 }
 
 impl ConnectionUse {
-    /// As the settings have it; what the workload's client or the primitive cannot do is refused.
-    pub fn of(run: &LoadRun) -> Result<Self> {
+    /// As the settings have it.
+    pub fn of(run: &LoadRun) -> Self {
         let number = |setting: Setting| run.settings.integer(setting.name);
         let (pipeline, requests) = (number(PIPELINE), number(REQUESTS_PER_CONNECTION));
         let requests = match requests {
@@ -79,6 +77,6 @@ impl ConnectionUse {
             0 => u64::MAX,
             number => number,
         };
-        Ok(ConnectionUse { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" })
+        ConnectionUse { pipeline: pipeline as usize, requests, resets: run.settings.word(CLOSING.name) == "reset" }
     }
 }

@@ -22,7 +22,6 @@ pub static ENTRY: Load = Load {
     settings: &[CHILDREN, LOOPS, THINK],
     workers: |settings| settings.integer(CHILDREN.name) as usize,
     requests: &[CHILDREN, LOOPS],
-    duration: None,
     run,
     ..COMMON
 };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Error, Result};
 
 use crate::about::About;
-use crate::course::{Client, Course, RAMP, requests_each};
+use crate::course::{CONNECT_INTERVAL, Client, Course, requests_each};
 use crate::edges::Edges;
 use crate::load::{CLIENTS, COMMON, CONNECTIONS, LOOPS, Load, LoadRun, MILLISECONDS, THINK, WARM_UP, clients};
 use crate::measure::{Measure, now};
@@ -46,7 +46,7 @@ fn run(run: &'static LoadRun) -> Result<()> {
     let before = connect_first.then(own_memory::private_bytes).flatten();
     for number in 1..=clients {
         if connect_first {
-            std::thread::sleep(RAMP);
+            std::thread::sleep(CONNECT_INTERVAL);
         }
         let ticket = gate.enter(run);
         let body = move || {

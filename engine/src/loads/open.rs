@@ -6,12 +6,10 @@ use anyhow::Result;
 use crate::about::About;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use crate::load::{self, BACK_END, COMPLETIONS, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
-use crate::mistake::mistake;
 use crate::primitive::Waits;
 use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
 use crate::setting::{Kind as Values, Setting};
 use crate::waiting::WAIT;
-use crate::workload::MeasuredBy;
 
 /// More than of a closed loop, whose clients are its load: here they only stand ready, and a request that finds none free is
 /// late for want of clients, which is not what was to be measured.
@@ -59,12 +57,6 @@ pub static ENTRY: Load = Load {
 };
 
 fn run(run: &'static LoadRun) -> Result<()> {
-    if run.client.measured_by() != MeasuredBy::Requests {
-        return Err(mistake(
-            "an open load needs requests that are answered one by one, and those of this workload take as long as the load; a \
-             closed load makes them",
-        ));
-    }
     let schedule = run.schedule.expect("the load has the settings of a schedule");
     crowd::run(run, Kind::Open(schedule))
 }

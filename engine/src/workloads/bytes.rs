@@ -167,6 +167,10 @@ impl Client for Asker {
     fn largest(&self) -> Option<u64> {
         self.sizes.is_asked_for().then(|| self.sizes.largest())
     }
+
+    fn longest_request(&self) -> Option<u64> {
+        Some(line(self.sizes.largest()).len() as u64)
+    }
 }
 
 impl Conversation for Asker {

@@ -144,6 +144,10 @@ impl Client for Asker {
     fn largest(&self) -> Option<u64> {
         self.sizes.is_asked_for().then(|| self.sizes.largest())
     }
+
+    fn longest_request(&self) -> Option<u64> {
+        Some(self.sizes.largest())
+    }
 }
 
 impl Conversation for Asker {

@@ -228,7 +228,9 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
         let options = format!("{timed} --back-end io_uring {option} {primitive}");
         refused("bytes", &options, &[option, "--back-end io_uring", "leave one of them out"]);
     }
-    refused("stream", timed, &["open load", "a closed load"]);
+    for only_read in ["", " --dry-run"] {
+        refused("stream", &format!("{timed}{only_read}"), &["open load", "a closed load"]);
+    }
 }
 
 /// A closed loop's few clients are its load; an open one's only stand ready.

@@ -124,6 +124,11 @@ impl Client for Asker {
     fn largest(&self) -> Option<u64> {
         self.sizes.is_asked_for().then(|| self.sizes.largest())
     }
+
+    fn longest_request(&self) -> Option<u64> {
+        let size = self.sizes.largest();
+        self.kinds.iter().map(|kind| kind.head.bytes(size).len() as u64).max()
+    }
 }
 
 impl Conversation for Asker {
