@@ -61,8 +61,16 @@ def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:
 
 
 def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:
-    twice = merged_loads(load_lines(files[0]) * 2)
+    (load,) = load_lines(files[0])
+    twice = merged_loads([load, load.model_copy(update={"started_monotonic_ns": 1})])
     assert any("give each another --arrival-seed" in reason for reason in twice.reasons)
+
+
+def test_the_same_load_is_taken_once(files: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run_command(["merge", str(files[2]), str(files[0]), str(files[2])]) == 2
+    assert "nothing in common" in capsys.readouterr().err
+    assert cli.run_command(["merge", str(files[2]), str(files[2])]) == 2
+    assert "load 2 is load 1 once more" in capsys.readouterr().err
 
 
 def test_loads_that_do_the_same_are_told(files: list[Path]) -> None:
@@ -70,7 +78,10 @@ def test_loads_that_do_the_same_are_told(files: list[Path]) -> None:
 
     def reasons(*settings: dict[str, object], traffic: bool = False) -> str:
         asked = {"seed": 1, "requests": 5} if traffic else None
-        made = [{**line, "settings": {**line["settings"], **each}, "traffic": asked} for each in settings]
+        made = [
+            {**line, "settings": {**line["settings"], **each}, "traffic": asked, "started_monotonic_ns": at}
+            for at, each in enumerate(settings)
+        ]
         return " ".join(merged_loads([LoadResult.model_validate(each) for each in made]).reasons)
 
     even = {"arrivals": "constant", "arrival_seed": 1}
@@ -104,9 +115,11 @@ def test_one_that_is_not_valid_spoils_all(
 
 
 def test_closed_loads_are_told_without_a_schedule(
-    files: list[Path], capsys: pytest.CaptureFixture[str]
+    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run_command(["merge", str(files[2]), str(files[2])]) == 0
+    other = json.loads(files[2].read_text().splitlines()[-1]) | {"started_monotonic_ns": 1}
+    (tmp_path / "other.jsonl").write_text(json.dumps(other))
+    assert cli.run_command(["merge", str(files[2]), str(tmp_path / "other.jsonl")]) == 0
     said = capsys.readouterr().out
     assert "2 loads (closed_connections) of bytes: 160 replies" in said and "closed loop" in said
     assert "99 %: too few" in said and "were due" not in said

@@ -103,6 +103,9 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
     for what in ("workload", "load", "measured_by"):
         if len(seen := sorted({getattr(each, what) for each in results})) > 1:
             raise UserError(f"these loads have nothing in common: {what} is {' and '.join(seen)}")
+    for number, each in enumerate(results, start=1):
+        if (first := results.index(each) + 1) < number:
+            raise UserError(f"load {number} is load {first} once more, line for line; give each of them once")
     latencies = [each.latency for each in results if each.latency is not None]
     if len({each.starts for each in latencies}) > 1:
         raise UserError("these latencies begin at different moments, and cannot be put together")
