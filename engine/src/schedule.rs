@@ -85,7 +85,7 @@ impl Schedule {
         let given = settings.values().get(RATE.name).map(|_| settings.integer(RATE.name) as f64);
         let rate = match (given, process) {
             (Some(rate), _) => rate,
-            (None, Process::Recorded(gaps)) => 1e9 / gaps.mean(),
+            (None, Process::Recorded(gaps)) => recorded_rate(gaps)?,
             (None, _) => panic!("{} is a setting of every load that goes by a schedule", RATE.name),
         };
         let (seed, spins) = (settings.integer(ARRIVAL_SEED.name), waiting::spins(settings));
@@ -103,6 +103,21 @@ impl Schedule {
             Process::Recorded(gaps) => gaps.within(expected * gaps.mean()),
         }
     }
+}
+
+/// Requests a second of recorded arrivals that come at their own rate, which may be no higher than one that is given.
+fn recorded_rate(gaps: &Gaps) -> Result<f64> {
+    let rate = 1e9 / gaps.mean();
+    let Kind::Integer { maximum, .. } = RATE.kind else { unreachable!("{} is a number", RATE.name) };
+    if rate > maximum as f64 {
+        return Err(mistake(format!(
+            "--{} has {rate:.0} requests a second in the mean; allowed: up to {maximum}; longer gaps, or --{} to have them come \
+             at another rate",
+            RECORDING.option(),
+            RATE.option()
+        )));
+    }
+    Ok(rate)
 }
 
 /// Takes away what has no effect on a schedule: a rate that nobody has given beside a recording, whose own it is then. Refuses

@@ -80,12 +80,12 @@ pub struct SizesSent {
 
 impl Sizes {
     /// As the settings have it, [`SIZES`] or, where that says none, the workload's own setting of one size for all, whose
-    /// bounds are those of each size.
+    /// bounds are those of each size; 0 where nothing says how large a reply is.
     pub fn of(settings: &Settings, bytes: &Setting) -> Result<Self> {
         let Kind::Integer { minimum, maximum, .. } = bytes.kind else { panic!("{} is no number", bytes.name) };
         match settings.word(SIZES.name) {
             NONE => {
-                let bytes = settings.integer(bytes.name);
+                let bytes = settings.values().get(bytes.name).map_or(0, |_| settings.integer(bytes.name));
                 Ok(Sizes { text: format!("fixed:{bytes}"), distribution: Distribution::Fixed(bytes) })
             }
             text => Sizes::parse(text, minimum..=maximum),

@@ -31,6 +31,9 @@ pub struct Workload {
     pub agreements: &'static [Agreement],
     /// Settings of the asking end that leave others without a meaning.
     pub instead: &'static [Instead],
+    /// Whether settings of the asking end ask for what no server of ours has, and those which say what its reply is to be: unless
+    /// one of them is given, they say nothing then, and any reply is right.
+    pub asks_another: (fn(&Settings) -> bool, &'static [Setting]),
     /// Settings with which an end makes messages anew for each request: then they do not lie in memory for ever.
     pub made_anew: &'static [(End, Setting)],
     /// Settings of the asking end whose product is given.
@@ -102,6 +105,10 @@ impl Workload {
             }
             settings.forget(of.name);
         }
+        let (asks_another, of_reply) = self.asks_another;
+        if asks_another(settings) && !of_reply.iter().any(|setting| given(setting.name)) {
+            of_reply.iter().for_each(|setting| settings.forget(setting.name));
+        }
         Ok(())
     }
 }
@@ -114,6 +121,7 @@ pub const COMMON: Workload = Workload {
     client_settings: &[],
     agreements: &[],
     instead: &[],
+    asks_another: (|_| false, &[]),
     made_anew: &[],
     products: &[],
     takes_unstored: &[],

@@ -164,6 +164,7 @@ impl Nginx {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let root = folder.0.display();
         folder.write("page.html", "nginx says so\n");
+        folder.write("empty", "");
         let configuration = folder.write(
             "nginx.conf",
             &format!(
@@ -192,7 +193,26 @@ impl Drop for Nginx {
 fn nginx_answers_a_mix() {
     let Some(nginx) = Nginx::start() else { return };
     let mix = "--check count --mix GET+14:/page.html@5,HEAD+14:/page.html@2,GET=404:/missing@2,GET=204:/gone@1";
+    // What no server of ours has may be of any length.
+    for path in ["/page.html", "/empty"] {
+        let (ran, line) = load("http", nginx.port, &format!("--load closed_connections --loops 5 --path {path}"));
+        assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &20.into()), "{ran:?} {line}");
+        assert_eq!((line["settings"].get("bytes"), line["settings"].get("check")), (None, None), "{line}");
+    }
+    for (options, words) in [("/missing", "status is 404"), ("/page.html --bytes 15", "has 14 bytes")] {
+        let (ran, line) = load("http", nginx.port, &format!("--load closed --loops 1 --path {options}"));
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        assert!(line["first_error"].as_str().unwrap().contains(words), "{line}");
+    }
+    let (ran, line) = load("http", nginx.port, "--load closed_connections --loops 1 --path /empty --check count");
+    let said = line["first_error"].as_str().unwrap();
+    assert!(said.contains("has 0 bytes") && said.ends_with("--mix GET+0:/empty@1"), "{ran:?}");
     with_each_back_end(|back_end| {
+        let empty = format!("--load closed_connections --clients 3 --loops 10 --mix GET+0:/empty@1 {back_end}");
+        for kept in ["kept", "per_request"] {
+            let (ran, line) = load("http", nginx.port, &format!("{empty} --connections {kept}"));
+            assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &30.into()), "{ran:?} {line}");
+        }
         let options = format!("--load closed_connections --clients 3 --loops 100 --connections kept {mix} {back_end}");
         let (ran, line) = load("http", nginx.port, &options);
         assert_eq!((ran.status, &line["tally"]["requests"]), (Some(0), &300.into()), "{ran:?} {line}");
@@ -386,6 +406,8 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     refused("bytes", &format!("{open} --arrivals recorded"), &["--arrivals recorded", "give --recording PATH"]);
     refused("bytes", &format!("{open} --recording {bad}"), &["--recording", "give --arrivals recorded"]);
     let recorded = format!("{open} --arrivals recorded --recording");
+    let dense = folder.write("dense.csv", "gap_microseconds\n0.09\n");
+    refused("bytes", &format!("{recorded} {dense}"), &["--recording has 11111111", "up to 10000000", "--rate"]);
     refused("bytes", &format!("{recorded} {bad}"), &["bad.csv", "line 3", "gap_microseconds is '-10'", "from 0 to"]);
     refused("bytes", &format!("{recorded} {sizes}"), &["sizes.csv", "no column gap_microseconds"]);
     refused("bytes", &format!("{recorded} /dev/zero"), &["/dev/zero", "no regular file"]);

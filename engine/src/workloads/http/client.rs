@@ -276,14 +276,19 @@ fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> std::result::Re
     }
     let body = match (field("content-length").map(|header| content_length(header.value)), due) {
         (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
+            let path = kind.text.split_once(':').map_or("", |(_, path)| path);
+            let instead = match bytes {
+                0 => format!("--mix GET+0:{path}@1"),
+                _ => format!("--bytes {bytes} --check count"),
+            };
             return Err(format!(
-                "the reply has {bytes} bytes (Content-Length), and {due} are due; of another server's resource: --bytes {bytes} \
-                 --check count"
+                "the reply has {bytes} bytes (Content-Length), and {due} are due; of another server's resource: {instead}"
             ));
         }
         (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN => {
             return Err(format!(
-                "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due"
+                "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due: --bytes {bytes} --check \
+                 count"
             ));
         }
         (Some(Some(bytes)), _) => bytes,

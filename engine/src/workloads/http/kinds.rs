@@ -12,7 +12,8 @@ use crate::sizes::{SIZES, weight};
 /// What is asked for.
 pub const PATH: Setting = Setting {
     name: "path",
-    help: "What to ask for; our servers have / alone, and /bytes/N if told so; {bytes} in it stands for the size of each request",
+    help: "What to ask for; our servers have / alone, and /bytes/N if told so; {bytes} in it stands for the size of each request. \
+           Of another path a reply of any bytes is right, unless --bytes or --check says what is",
     unit: None,
     kind: SettingKind::Text { longest: 2048, default: "/", form: Form::Plain },
 };
@@ -113,6 +114,12 @@ pub fn kinds(settings: &Settings) -> Result<Vec<KindOfRequest>> {
     Ok(kinds)
 }
 
+/// Whether it is a path that no server of ours has.
+pub fn asks_another(settings: &Settings) -> bool {
+    let path = settings.values().get(PATH.name).map(ToString::to_string).unwrap_or_default();
+    path.starts_with('/') && path != "/" && !path.starts_with("/bytes/") && !path.contains(SIZE)
+}
+
 fn of_path(path: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest> {
     let path = if has_sizes && path == "/" { SIZED } else { path };
     let refused = |why: String| mistake(format!("--{} is '{path}', but {why}", PATH.name));
@@ -156,10 +163,10 @@ fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequ
     };
     let is_final = |status: &u16| (200..600).contains(status);
     let status = status.parse().ok().filter(is_final).ok_or(format!("'{status}' is no status from 200 to 599"))?;
-    let SettingKind::Integer { minimum, maximum, .. } = BYTES.kind else { unreachable!("{} is a number", BYTES.name) };
+    let SettingKind::Integer { maximum, .. } = BYTES.kind else { unreachable!("{} is a number", BYTES.name) };
     let number = |text: &str| {
-        let bytes = text.parse().ok().filter(|bytes| (minimum..=maximum).contains(bytes));
-        bytes.ok_or(format!("'{text}' is no number of bytes from {minimum} to {maximum}"))
+        let bytes = text.parse().ok().filter(|bytes| (0..=maximum).contains(bytes));
+        bytes.ok_or(format!("'{text}' is no number of bytes from 0 to {maximum}"))
     };
     let own = bytes.map(number).transpose()?;
     let all = settings.values().get(BYTES.name).map(|_| settings.integer(BYTES.name));
@@ -241,7 +248,7 @@ mod tests {
             (vec![("mix", "get:/@1")], "'get' is not GET or HEAD"),
             (vec![("mix", "GET=99:/@1")], "'99' is no status from 200 to 599"),
             (vec![("mix", "GET=x:/@1")], "'x' is no status"),
-            (vec![("mix", "GET+0:/@1")], "'0' is no number of bytes"),
+            (vec![("mix", "GET+-1:/@1")], "'-1' is no number of bytes"),
             (vec![("mix", "GET:/@1,")], "has no weight"),
             (vec![("mix", "GET:/bytes/{bytes}@1")], "give --sizes"),
             (vec![("path", "/bytes/{bytes}")], "give --sizes"),
