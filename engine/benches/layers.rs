@@ -261,7 +261,7 @@ impl Asking {
         let mut openers = way(usual::SENDS, usual::RECEIVES).prepare(&self.settings)?;
         let mut session = |stream: TcpStream| {
             let channel = openers.open(OwnedFd::from(stream), self.tally.worker(0))?;
-            Ok(Session(Caller::new(channel, self.client, None, self.window)))
+            Ok(Session(Caller::new(channel, self.client, None, self.window, Duration::from_secs(10))))
         };
         streams.into_iter().map(&mut session).collect()
     }

@@ -59,6 +59,11 @@ impl<'run> Course<'run> {
         self.failures < FAILURES_IN_A_ROW && !signal::interrupted()
     }
 
+    /// The client will make no other request.
+    pub fn give_up(&mut self) {
+        self.failures = FAILURES_IN_A_ROW;
+    }
+
     /// A reply came and was right. It counts if that was within the load's window.
     pub fn answered(&mut self, caller: &mut Caller<'_>, at: u64) {
         self.left -= 1;
@@ -104,7 +109,8 @@ impl<'run> Course<'run> {
             Failure::system("preparing a connection", &error)
         })?;
         let shown = self.run.show.as_ref().map(|show| show.client(self.number));
-        Ok(Caller::new(channel, self.run.client.as_ref(), shown, &self.run.window))
+        let patience = self.run.target.patience;
+        Ok(Caller::new(channel, self.run.client.as_ref(), shown, &self.run.window, patience))
     }
 }
 

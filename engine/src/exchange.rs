@@ -12,13 +12,16 @@ use socket2::{Socket, Type};
 use crate::address::Address;
 use crate::channel::Channel;
 use crate::inbox::CAPACITY;
-use crate::measure::Window;
+use crate::measure::{Window, now};
 use crate::primitive::{Received, Sent, Want};
 use crate::show::Shown;
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
 use crate::target::Target;
-use crate::workload::{Answer, Client, Conversation, Input, More};
+use crate::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
+
+/// How many times the time allowed without progress a reply may take that comes in pieces.
+const LONGEST: u32 = 10;
 
 /// A request that failed: the kind that is counted, and the words for the user.
 #[derive(Debug)]
@@ -47,6 +50,16 @@ impl Failure {
     pub fn behind_the_window() -> Self {
         let message =
             "awaiting replies behind the window: the time for that is over (--timeout-milliseconds)".to_owned();
+        Failure { kind: ErrorKind::TimedOut, message }
+    }
+
+    /// Of the reply something came again and again, and it is not whole after so long.
+    fn in_pieces(longest: Duration) -> Self {
+        let message = format!(
+            "{RECEIVING}: it came piece by piece and is not whole after {:.1} s, {LONGEST} times the time allowed \
+             (--timeout-milliseconds)",
+            longest.as_secs_f64()
+        );
         Failure { kind: ErrorKind::TimedOut, message }
     }
 
@@ -161,7 +174,12 @@ impl<'run> Attempt<'run> {
 
     /// To be called when it has taken too long.
     pub fn give_up(self) -> Result<Attempted<'run>, Failure> {
-        self.next(Failure::timed_out(&self.connecting()))
+        self.next(self.timed_out())
+    }
+
+    /// It has taken too long, and no other address is tried.
+    pub fn timed_out(&self) -> Failure {
+        Failure::timed_out(&self.connecting())
     }
 
     fn connecting(&self) -> String {
@@ -199,6 +217,10 @@ pub struct Caller<'run> {
     at_rest: bool,
     /// What came behind the last reply is in the inbox: the beginning of the next, or all of it.
     left_over: bool,
+    /// When the first piece of the reply came that is not whole (CLOCK_MONOTONIC, nanoseconds); 0: none has.
+    first_piece: u64,
+    /// How long a reply may come in pieces; `None` where it takes as long as the load.
+    longest: Option<Duration>,
 }
 
 /// Why [`Caller::ask`] or [`Caller::advance`] came back.
@@ -216,8 +238,14 @@ pub enum Progress {
 }
 
 impl<'run> Caller<'run> {
-    /// Takes a channel of a connected socket, which blocks or not, for a load with this window.
-    pub fn new(channel: Channel, client: &'run dyn Client, shown: Option<Shown<'run>>, window: &'run Window) -> Self {
+    /// Takes a channel of a connected socket, which blocks or not, for a load with this window that waits so long for progress.
+    pub fn new(
+        channel: Channel,
+        client: &'run dyn Client,
+        shown: Option<Shown<'run>>,
+        window: &'run Window,
+        patience: Duration,
+    ) -> Self {
         if let Some(shown) = &shown {
             shown.connected(channel.socket());
         }
@@ -234,6 +262,8 @@ impl<'run> Caller<'run> {
             moved: false,
             at_rest: false,
             left_over: false,
+            first_piece: 0,
+            longest: (client.measured_by() == MeasuredBy::Requests).then(|| patience * LONGEST),
         }
     }
 
@@ -367,7 +397,10 @@ impl<'run> Caller<'run> {
             self.at_rest &= ended;
             match self.take(not_stored, ended)? {
                 Answer::Receive(_) if self.window.is_left() => return Err(Failure::behind_the_window()),
-                Answer::Receive(want) => self.want = if self.asked == 1 { want } else { Want::AtMost(CAPACITY) },
+                Answer::Receive(want) => {
+                    self.comes_in_time()?;
+                    self.want = if self.asked == 1 { want } else { Want::AtMost(CAPACITY) };
+                }
                 Answer::Complete => return self.answered(ended),
                 Answer::Last => return self.answered(true),
                 Answer::Surplus { due } => {
@@ -377,6 +410,18 @@ impl<'run> Caller<'run> {
             }
         }
         Ok(Progress::Yields(self.waits_for()))
+    }
+
+    /// A reply that comes drop by drop is never without progress, and is not to be awaited for ever.
+    fn comes_in_time(&mut self) -> Result<(), Failure> {
+        let Some(longest) = self.longest else { return Ok(()) };
+        let at = now();
+        match self.first_piece {
+            0 => self.first_piece = at,
+            first if at - first > longest.as_nanos() as u64 => return Err(Failure::in_pieces(longest)),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn waits_for(&self) -> PollFlags {
@@ -402,6 +447,7 @@ impl<'run> Caller<'run> {
     /// The first of the requests under way was answered.
     fn answered(&mut self, last: bool) -> Result<Progress, Failure> {
         self.asked -= 1;
+        self.first_piece = 0;
         self.conversations.rotate_left(1);
         if self.asked == 0 {
             self.nothing_is_left()?;

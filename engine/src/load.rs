@@ -124,7 +124,8 @@ impl Load {
 /// How long a load waits for progress.
 pub const TIMEOUT: Setting = Setting {
     name: "timeout_milliseconds",
-    help: "A connection without any progress for so long has failed",
+    help: "A connection without any progress for so long has failed, and so has a reply that comes piece by piece for ten times as \
+           long",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
 };
@@ -303,11 +304,11 @@ impl LoadRun {
         ramp(&self.settings)
     }
 
-    /// Makes room in this process for a connection of each client, and for so many that are being closed while their clients
-    /// have others already, or says what is in the way: before the first connection, since a load of fewer clients is
-    /// another load.
-    pub fn make_room(&self, clients: usize, closing: usize) -> Result<()> {
-        let needed = (clients + closing) as u64 + OTHER_DESCRIPTORS;
+    /// Makes room in this process for a connection of each client, and for so many descriptors beside those, of connections that
+    /// are being closed while their clients have others already and of what threads wait with; or says what is in the way: before
+    /// the first connection, since a load of fewer clients is another load.
+    pub fn make_room(&self, clients: usize, beside: usize) -> Result<()> {
+        let needed = (clients + beside) as u64 + OTHER_DESCRIPTORS;
         let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
         if allowed < needed {
             return Err(mistake(format!(

@@ -68,7 +68,8 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     format!(
         "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {connections} \
-         connections at a time; {rate}; {duration}, and {timeout:.1} s more where replies are missing; {sent}{replies}\n",
+         connections at a time; {rate}; {duration}, and {timeout:.1} s more before and behind it where connections or replies are missing; \
+         {sent}{replies}\n",
         addresses.join(" or "),
     )
 }

@@ -139,10 +139,15 @@ const ADVICE: [(&[&str], &str); 6] = [
     ),
     (
         &["reset", "broken_pipe", "truncated"],
-        "what the server says of its own errors, and how many connections it takes",
+        "what the server says of its own errors, how many connections it takes, and after how many requests it closes one \
+         (--requests-per-connection)",
     ),
     (&["aborted", "fault", "other"], "what the first error says"),
-    (&["resource_limit"], "fewer --clients, more descriptors (ulimit -n) or --source-addresses"),
+    (
+        &["resource_limit"],
+        "fewer --clients, more descriptors (ulimit -n); more ports (--source-addresses, or net.ipv4.ip_local_port_range), or \
+         --closing reset, which leaves none in TIME_WAIT",
+    ),
 ];
 
 /// Whether nothing failed, given the errors by kind.

@@ -23,15 +23,39 @@ const CONNECTING_AT_A_TIME: usize = 128;
 const FULL_RETRY: u64 = 1_000_000;
 
 impl<B: BackEnd> Turns<B> {
-    /// Makes the connections that are kept, for as long as `goes_on` says that the load does.
+    /// Makes the connections that are kept, for as long as `goes_on` says that the load does. Once none could be made for as
+    /// long as one of them may take, all who have none give up: else a server that answers nobody would have a load of many
+    /// clients try for hours.
     pub fn connect_all(&mut self, goes_on: impl Fn() -> bool) -> Result<()> {
-        if self.run.keeps() {
-            (0..self.members.len()).for_each(|index| self.queue(index));
-            while (self.connecting > 0 || !self.waiting.is_empty()) && goes_on() {
-                self.step(None)?;
+        if !self.run.keeps() {
+            return Ok(());
+        }
+        (0..self.members.len()).for_each(|index| self.queue(index));
+        self.last_connected = self.at;
+        while (self.connecting > 0 || !self.waiting.is_empty()) && goes_on() {
+            self.step(None)?;
+            if self.at > self.last_connected + self.timeout {
+                self.stop_connecting();
             }
         }
         Ok(())
+    }
+
+    fn stop_connecting(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            match member.leave() {
+                Place::Connecting(attempt) => {
+                    self.back_end.forget(&mut member.watch, attempt.socket());
+                    self.connecting -= 1;
+                    member.course.failed(&attempt.timed_out());
+                    member.course.give_up();
+                }
+                Place::Waiting => member.course.give_up(),
+                place => member.place = place,
+            }
+        }
+        self.waiting.clear();
     }
 
     /// The client waits for its turn to connect.
@@ -107,6 +131,7 @@ impl<B: BackEnd> Turns<B> {
             }
             Ok(Attempted::Connected(socket)) => {
                 self.account.connected(self.at);
+                self.last_connected = self.at;
                 let resets = self.usage.resets;
                 let opened = member.course.open(socket, |socket, slot| {
                     if resets {

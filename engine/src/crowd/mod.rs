@@ -45,7 +45,8 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
         Completions::check()?;
     }
     let clients = clients(&run.settings);
-    run.make_room(clients, closing(clients, &run.settings))?;
+    // Each thread waits with an epoll instance or a ring.
+    run.make_room(clients, closing(clients, &run.settings) + threads)?;
     signal::note_interrupts()?;
     let before = run.keeps().then(own_memory::private_bytes).flatten();
     let start = Start::new(threads);

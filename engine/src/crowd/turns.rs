@@ -44,6 +44,8 @@ pub struct Turns<B: BackEnd> {
     due: VecDeque<usize>,
     /// Not before that moment, while the kept connections are made.
     pub(super) next_connect: u64,
+    /// When the last connection was made.
+    pub(super) last_connected: u64,
     /// Not before that moment, since the listener's queue was full.
     pub(super) next_retry: u64,
     pub(super) timeout: u64,
@@ -82,6 +84,7 @@ impl<B: BackEnd> Turns<B> {
             waiting: VecDeque::new(),
             due: VecDeque::new(),
             next_connect: 0,
+            last_connected: 0,
             next_retry: 0,
             timeout: run.target.patience.as_nanos() as u64,
             sweep: 0,

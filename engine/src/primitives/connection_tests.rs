@@ -176,7 +176,7 @@ fn discarded_bytes_count_as_received_but_are_not_compared() {
     let tally = Tally::new(0).unwrap();
     let channel = openers("send_each", "recv_truncate").open(client.into(), tally.shared()).unwrap();
     let window = Window::whole_life();
-    let mut caller = Caller::new(channel, asker.as_ref(), None, &window);
+    let mut caller = Caller::new(channel, asker.as_ref(), None, &window, Duration::from_secs(10));
     assert!(caller.exchange().is_ok());
     assert_eq!(tally.shared().bytes_received.load(Relaxed), 4000);
 }

@@ -363,6 +363,27 @@ fn a_redirection_is_not_followed() {
     assert!(elsewhere.accept().is_err(), "somebody followed it");
 }
 
+/// A server whose queue of connections is full, and stays so: the kernel drops whoever comes, and TCP tries again and again.
+/// A load of many clients does not have each of them try in its turn.
+#[test]
+fn who_cannot_connect_for_too_long_gives_up_together_with_all_that_wait() {
+    let (port, _listener) = accepts_nobody();
+    let _first = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    for back_end in back_ends() {
+        for asks in ["closed_connections --loops 1", "closed_connections --milliseconds 100", "open --milliseconds 100"]
+        {
+            let options =
+                format!("--load {asks} --clients 1000 --connections kept --threads 2 --timeout-milliseconds 300");
+            let (ran, line) = load("bytes", port, &format!("{options} {back_end}"));
+            assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{asks}: {ran:?}");
+            let errors = line["tally"]["errors"].as_object().unwrap();
+            assert_eq!(errors.keys().collect::<Vec<_>>(), ["timed_out"], "{asks}: {ran:?}");
+            // Those that tried, a share of 64 for each thread.
+            assert!((1..=128).contains(&count(&line, "tally.errors.timed_out")), "{asks}: {line}");
+        }
+    }
+}
+
 /// A server that answers drop by drop is never without progress, and yet does not decide when a load ends that ends by time.
 #[test]
 fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
@@ -380,6 +401,17 @@ fn a_reply_that_comes_drop_by_drop_is_not_awaited_for_ever() {
     });
     let takes = 2000 * DROP.as_millis() as u64;
     std::thread::scope(|scope| {
+        // Of a load that ends by count a reply may take ten times the time without progress, and a client three of these.
+        for (options, _) in loads().into_iter().filter(|(_, asks)| asks.is_none()) {
+            scope.spawn(move || {
+                let all = format!("--bytes 2000 {options} --timeout-milliseconds 200");
+                let (ran, line) = load("echo", port, &all);
+                let errors = line["tally"]["errors"].as_object().unwrap();
+                assert_eq!(ran.status, Some(1), "{options}: {ran:?}");
+                assert_eq!(errors.keys().collect::<Vec<_>>(), ["timed_out"], "{options}: {ran:?}");
+                assert!(count(&line, "elapsed_ns") / 1_000_000 < takes / 2, "{options}: {ran:?}");
+            });
+        }
         for (options, asks) in loads().into_iter().filter_map(|(options, asks)| Some((options, asks?))) {
             scope.spawn(move || {
                 // A busy machine may keep a drop for longer than the load waits: both are counted as what took too long.

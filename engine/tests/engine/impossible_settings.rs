@@ -182,5 +182,9 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
         }
         one_line(&ran, 2, &["--clients 5000", "descriptors", "1000", "fewer --clients", "ulimit -Hn"]);
     }
+    // What each thread waits with is one, too.
+    let threads = ["--load", "closed_connections", "--connections", "kept", "--clients", "800", "--threads", "200"];
+    let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
+    one_line(&ran, 2, &["--clients 800", "1024 descriptors", "may have 1000"]);
     assert!(listener.0.accept().is_err(), "it had connected");
 }
