@@ -389,7 +389,9 @@ fn waiting_costs_no_cpu_time() {
     for load in LOADS {
         let options = "--clients 3 --connections kept --timeout-milliseconds 500 --loops 3";
         let (ran, lines) = lines(load, port, options);
-        assert_eq!(lines[0]["tally"]["errors"], json!({"timed_out": 9}), "{ran:?}");
+        // Clients of an event loop give up together; those of threads each after three times.
+        let failed = if load == "closed_threads" { 9 } else { 3 };
+        assert_eq!(lines[0]["tally"]["errors"], json!({"timed_out": failed}), "{ran:?}");
         let cpu = number(&lines[0]["user_ns"]) + number(&lines[0]["system_ns"]);
         assert!(cpu < number(&lines[0]["elapsed_ns"]) / 4, "{ran:?}");
     }
