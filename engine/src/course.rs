@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::attempt::connect;
 use crate::channel::{Channel, Openers};
 use crate::edges::sleep_until;
-use crate::exchange::{Caller, Failure, connect};
+use crate::exchange::{Caller, Failure};
 use crate::load::{LOOPS, LoadRun, THINK};
 use crate::measure::{Measure, now};
 use crate::sys::signal;

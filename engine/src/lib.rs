@@ -9,6 +9,7 @@ pub mod absent;
 pub mod address;
 pub mod address_space;
 pub mod asking;
+pub mod attempt;
 pub mod channel;
 pub mod cli;
 pub mod commands;

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::attempt::Attempt;
 use crate::course::Course;
-use crate::exchange::{Attempt, Caller};
+use crate::exchange::Caller;
 use crate::scheduled::Moments;
 
 /// A client.
