@@ -124,8 +124,8 @@ impl Load {
 /// How long a load waits for progress.
 pub const TIMEOUT: Setting = Setting {
     name: "timeout_milliseconds",
-    help: "A connection without any progress for so long has failed, and so has a reply that comes piece by piece for ten times as \
-           long",
+    help: "A connection without any progress for so long has failed, and so has a reply that comes piece by piece for ten times \
+           as long",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
 };

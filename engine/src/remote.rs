@@ -53,7 +53,7 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
         (None, None) => "until it is interrupted".to_owned(),
     };
     let client = asked.client.as_ref();
-    let sent = match (requests, client.longest_request().map_or_else(|| first_request(client), Each::Bytes)) {
+    let sent = match (requests, client.longest_request().map_or_else(|| any_request(client), Each::Bytes)) {
         (Some(requests), Each::Bytes(bytes)) => {
             format!("{bytes} bytes a request, {} in all", requests.saturating_mul(bytes))
         }
@@ -68,8 +68,8 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
     let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     format!(
         "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {connections} \
-         connections at a time; {rate}; {duration}, and {timeout:.1} s more before and behind it where connections or replies are missing; \
-         {sent}{replies}\n",
+         connections at a time; {rate}; {duration}, and {timeout:.1} s more before and behind it where connections or \
+         replies are missing; {sent}{replies}\n",
         addresses.join(" or "),
     )
 }
@@ -80,8 +80,8 @@ enum Each {
     AtLeast(u64),
 }
 
-/// That of the first request that the client of the workload makes, which is sent to nobody.
-fn first_request(client: &dyn Client) -> Each {
+/// That of a request that is sent to nobody.
+fn any_request(client: &dyn Client) -> Each {
     let (mut conversation, mut outbox, window) = (client.open(), Outbox::default(), Window::to_come());
     conversation.ask(&mut outbox);
     for _ in 0..PARTS {
@@ -110,6 +110,7 @@ fn integer(settings: &Settings, name: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::loads::LOADS;
+    use crate::outbox::Piece;
     use crate::registry;
     use crate::setting::Value;
     use crate::workloads::WORKLOADS;
@@ -230,6 +231,32 @@ mod tests {
             assert!(said.contains(&format!("; {bytes} bytes a request,")), "{workload}: {said}");
             assert!(said.contains("sizes of up to 60000"), "{workload}: {said}");
         }
+    }
+
+    /// What is announced and what is asked come of the same client.
+    #[test]
+    fn to_tell_the_bounds_takes_no_request_away() {
+        let first = |client: &dyn Client| {
+            let mut outbox = Outbox::default();
+            client.open().ask(&mut outbox);
+            let Some(Piece::Bytes(bytes, range)) = outbox.front() else { panic!("a request comes from memory") };
+            bytes[range.clone()].to_vec()
+        };
+        let drawn = [("sizes", Value::Word("uniform:1..60000".to_owned()))];
+        for (workload, given) in
+            [("bytes", &drawn[..]), ("echo", &drawn), ("bucket", &[]), ("fields", &[]), ("http", &[])]
+        {
+            let workload = registry::find(WORKLOADS, workload).item;
+            let load = registry::find(LOADS, "closed_connections").item;
+            let declared = [load.settings, workload.client_settings, &[TIMEOUT]].concat();
+            let settings = Settings::new(&declared, &given.iter().cloned().collect());
+            let [told, untold] = [(); 2].map(|()| Requests::read(workload, &settings).unwrap());
+            bounds_in_words(&[], load, &told, &settings);
+            assert_eq!(first(told.client.as_ref()), first(untold.client.as_ref()));
+        }
+        let far = BTreeMap::from([("delay_maximum", Value::Integer(1_000_000)), ("buckets", Value::Integer(65_536))]);
+        let said = bounds_of("closed_connections", "bucket", &far);
+        assert!(said.contains(&format!("; {} bytes a request,", "1000000,65535\n".len())), "{said}");
     }
 
     #[test]

@@ -304,7 +304,8 @@ pub trait Client: Send + Sync {
         None
     }
 
-    /// Bytes of the longest of its requests; `None` where its first one is as long as any.
+    /// Bytes of the longest of its requests; `None` where they are all alike, and one that is made for its length, and sent to
+    /// nobody, takes nothing from those that are.
     fn longest_request(&self) -> Option<u64> {
         None
     }

@@ -34,8 +34,8 @@ const DELIVERY_RATE: &str = "delivery_rate";
 const CONGESTION_WINDOW: &str = "congestion_window";
 const RTT: &str = "rtt";
 
-const NONE_SEEN: &str = "no TCP connection was there at the moment at which it looked: a load that ends by count has closed its own \
-                         by then; of one that ends by time, the last tenth of its window was over first (a longer window)";
+const NONE_SEEN: &str = "no TCP connection was there at the moment at which it looked: a load that ends by count has closed its \
+                         own by then; of one that ends by time, the last tenth of its window was over first (a longer window)";
 
 /// The connections of one subject.
 struct Connections {

@@ -1,8 +1,8 @@
 //! Completions by io_uring: what a turn of the loop sends and receives is submitted together, in the call that waits.
 //!
 //! To the loop it looks like readiness. A connection is said to be ready when a completion has brought something; what it left
-//! to be sent is submitted when it says what it waits for. One receive stays with each connection and brings a completion each time
-//! something comes.
+//! to be sent is submitted when it says what it waits for. One receive stays with each connection and brings a completion each
+//! time something comes.
 
 use std::collections::VecDeque;
 use std::io;

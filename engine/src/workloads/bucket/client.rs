@@ -86,6 +86,11 @@ fn below(bound: u64, bits: u64) -> u64 {
     ((u128::from(bits) * u128::from(bound)) >> 64) as u64
 }
 
+/// A request.
+fn line(delay: u64, bucket: u64) -> Vec<u8> {
+    format!("{delay},{bucket}\n").into_bytes()
+}
+
 struct BucketClient {
     requests: Requests,
     complete: Answer,
@@ -108,6 +113,10 @@ impl Client for BucketClient {
     fn account(&self) -> Account {
         Account::from([(DELAY_SUM, self.shared[0].delays_answered.load(Relaxed))])
     }
+
+    fn longest_request(&self) -> Option<u64> {
+        Some(line(*self.requests.delays.end(), self.requests.buckets - 1).len() as u64)
+    }
 }
 
 struct BucketConversation {
@@ -123,7 +132,7 @@ impl Conversation for BucketConversation {
         self.reply.clear();
         let (delay, bucket) = self.requests.draw(self.shared[0].next.fetch_add(1, Relaxed));
         self.delay = delay;
-        let request = format!("{delay},{bucket}\n").into_bytes();
+        let request = line(delay, bucket);
         let length = request.len();
         outbox.push(Piece::Bytes(request.into(), 0..length));
         outbox.end_message();
