@@ -11,7 +11,7 @@ use crate::channel::Way;
 use crate::counter::{Counter, Counting, Subject};
 use crate::lines::{self, LoadResult, Mark, MarkKind, SCHEMA};
 use crate::linger;
-use crate::load::{self, ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
+use crate::load::{ByClient, Edge, FirstError, Load, LoadRun, TIMEOUT, ramp};
 use crate::load_lines::{self, Latency, Traffic};
 use crate::measure::{Measured, Window};
 use crate::mistake::mistake;
@@ -28,6 +28,7 @@ use crate::sys::{process, signal};
 use crate::tally::Tally;
 use crate::target::Target;
 use crate::tcp::TcpOptions;
+use crate::waiting;
 use crate::workload::{Client, MeasuredBy, Workload};
 
 /// Whom to ask, and how.
@@ -142,7 +143,13 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         expected_requests,
         scheduled: load_lines::scheduled(&measured, edges, run.schedule.as_ref())?,
         traffic: run.client.traffic().map(|drawn| Traffic::of(drawn, &measured)).transpose()?,
-        validity: load_lines::validity(&measured, edges, run.schedule.as_ref(), load::spins(&run.settings), &counted),
+        validity: load_lines::validity(
+            &measured,
+            edges,
+            run.schedule.as_ref(),
+            waiting::spins(&run.settings),
+            &counted,
+        ),
         tally: counted,
         elapsed_ns: ended - started,
         started_monotonic_ns: started,

@@ -23,7 +23,7 @@ use crate::sys::process;
 use crate::sys::shared::SharedArray;
 use crate::tally::Tally;
 use crate::target::Target;
-use crate::waiting::{self, WAIT};
+use crate::waiting::{BACK_END, COMPLETIONS};
 use crate::workload::Client;
 
 /// A registered load. Its file's name is its name.
@@ -190,28 +190,6 @@ pub const RAMP_UP: Setting = Setting {
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
 };
-
-/// How an event loop waits for its sockets.
-pub const BACK_END: Setting = Setting {
-    name: "back_end",
-    help: "How event loops wait: for readiness, bytes being moved by the primitives (epoll); for completions, submissions \
-           moving them (io_uring); or not at all, whoever awaits a reply being tried again and again (polling), which takes a CPU for \
-           each thread",
-    unit: None,
-    kind: Kind::Choice { choices: &["epoll", COMPLETIONS, POLLING], default: "epoll" },
-};
-
-/// The word of [`BACK_END`] for trying instead of waiting.
-pub const POLLING: &str = "polling";
-
-/// Whether threads of a load with these settings, which may not have some, never sleep.
-pub fn spins(settings: &Settings) -> bool {
-    let has = |setting: Setting| settings.values().contains_key(setting.name);
-    has(BACK_END) && settings.word(BACK_END.name) == POLLING || has(WAIT) && waiting::spins(settings)
-}
-
-/// The word of [`BACK_END`] for a ring of submissions and completions.
-pub const COMPLETIONS: &str = "io_uring";
 
 /// How long a client waits between two requests.
 pub const THINK: Setting = Setting {

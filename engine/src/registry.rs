@@ -1,5 +1,7 @@
 //! Finds what is registered, and describes it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::about::{About, Entry};
@@ -24,6 +26,7 @@ use crate::setting::Setting;
 use crate::source_addresses::SOURCE_ADDRESSES;
 use crate::supervisor::DRAIN;
 use crate::tcp::{self, CONGESTION, NODELAY};
+use crate::waiting::NEVER_SLEEPS;
 use crate::workload::{Agreement, Instead, Product, Workload};
 use crate::workloads::WORKLOADS;
 
@@ -198,6 +201,7 @@ pub fn catalogue() -> Value {
         "limit_settings": probing::SETTINGS,
         "server_settings": SERVER_SETTINGS,
         "load_settings": LOAD_SETTINGS,
+        "never_sleeps": NEVER_SLEEPS.iter().map(|(setting, word)| (setting.name, *word)).collect::<BTreeMap<_, _>>(),
         "tcp_settings": TCP_SETTINGS.iter().map(|setting| setting.name).collect::<Vec<_>>(),
         "congestion_controls": tcp::congestion_controls(),
         "namespace": namespace::described(),

@@ -5,7 +5,6 @@ use anyhow::Result;
 use crate::mistake::mistake;
 use crate::recording::Gaps;
 use crate::setting::{Form, Kind, NONE, Setting, Settings};
-use crate::waiting;
 
 /// How many requests are due.
 pub const RATE: Setting = Setting {
@@ -66,8 +65,6 @@ pub struct Schedule {
     pub seed: u64,
     /// Nanoseconds over which the rate rises from 0, in a straight line.
     pub ramp: u64,
-    /// Threads never sleep until a request is due.
-    pub spins: bool,
 }
 
 impl Schedule {
@@ -88,8 +85,7 @@ impl Schedule {
             (None, Process::Recorded(gaps)) => recorded_rate(gaps)?,
             (None, _) => panic!("{} is a setting of every load that goes by a schedule", RATE.name),
         };
-        let (seed, spins) = (settings.integer(ARRIVAL_SEED.name), waiting::spins(settings));
-        Ok(Some(Schedule { process, rate, seed, ramp, spins }))
+        Ok(Some(Schedule { process, rate, seed: settings.integer(ARRIVAL_SEED.name), ramp }))
     }
 
     /// The most requests that are due in so many milliseconds from the beginning, a ramp without its being one: of a Poisson

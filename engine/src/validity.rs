@@ -105,9 +105,9 @@ pub fn judge(evidence: &Evidence) -> Vec<Check> {
             something_due(evidence, schedule),
             rate(evidence, schedule),
             all_sent(schedule),
-            lag(schedule),
+            lag(evidence, schedule),
             gap_mean(schedule),
-            gap_variation(schedule),
+            gap_variation(evidence, schedule),
         ]);
     }
     checks.push(little(evidence));
@@ -217,14 +217,22 @@ fn all_sent(schedule: &ScheduleEvidence) -> Check {
     check("never_sent", schedule.never_sent as f64, 0.0, "requests for which no connection was free in time", &change)
 }
 
-fn lag(schedule: &ScheduleEvidence) -> Check {
+/// What to change where requests are sent too late.
+fn against_lateness(evidence: &Evidence) -> &'static str {
+    if evidence.spins {
+        "nothing else on its CPU (--cpus), its host included, or more --threads"
+    } else {
+        "--wait spin, more --threads or a CPU of its own (--cpus)"
+    }
+}
+
+fn lag(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "send_lag";
     let limit = schedule.latency_p50_ns.map_or(LATE_ALWAYS, |median| (LATE_SHARE * median as f64).max(LATE_ALWAYS));
     let late = |lag: u64, of: &str| {
         let what = format!("nanoseconds by which one request in {of} was sent too late, or more");
-        let change =
-            "the load itself was late; --wait spin, more --threads, a CPU of its own (--cpus), or a lower --rate";
-        check(NAME, lag as f64, limit, &what, change)
+        let change = format!("the load itself was late; {}; or a lower --rate", against_lateness(evidence));
+        check(NAME, lag as f64, limit, &what, &change)
     };
     if let (Some(_), Some(lag)) = (schedule.latency_p50_ns, schedule.lag_p99_ns) {
         return late(lag, "a hundred");
@@ -265,7 +273,7 @@ fn gap_mean(schedule: &ScheduleEvidence) -> Check {
     check(NAME, off, limit, "share by which the mean gap between two sendings is off that of the schedule", change)
 }
 
-fn gap_variation(schedule: &ScheduleEvidence) -> Check {
+fn gap_variation(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     const NAME: &str = "gap_variation";
     // What a sending may always be late by shows in the gaps on both sides of it.
     let limit = GAPS + scatter(schedule) + LATE_ALWAYS / schedule.gap_asked_ns;
@@ -275,7 +283,7 @@ fn gap_variation(schedule: &ScheduleEvidence) -> Check {
     };
     let off = (variation - schedule.variation_asked).abs();
     let what = "how far the coefficient of variation of the gaps is from 1 (poisson), 0 (constant) or the recording's";
-    check(NAME, off, limit, what, "requests left in bunches; --wait spin, more --threads or a CPU of its own (--cpus)")
+    check(NAME, off, limit, what, &format!("requests left in bunches; {}", against_lateness(evidence)))
 }
 
 fn little(evidence: &Evidence) -> Check {
@@ -408,6 +416,20 @@ mod tests {
             all.generators[0].cpu_ns = 1000;
         });
         assert_eq!((failed(&checks), not_judged(&checks)), (vec![], vec!["generator_cpu"]));
+    }
+
+    #[test]
+    fn who_spins_and_is_late_is_not_told_to_spin() {
+        for (spins, told) in [(false, true), (true, false)] {
+            let checks = changed(|all, schedule| {
+                all.spins = spins;
+                schedule.lag_p99_ns = Some(100_001);
+                schedule.gaps = Some((schedule.gap_asked_ns, 0.0));
+            });
+            assert_eq!(failed(&checks), ["send_lag", "gap_variation"]);
+            let words = checks.iter().filter(|check| check.holds == Some(false)).map(|check| &check.words);
+            assert!(words.clone().all(|words| words.contains("--wait spin") == told), "{checks:?}");
+        }
     }
 
     #[test]

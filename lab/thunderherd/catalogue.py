@@ -132,9 +132,6 @@ Waits = Literal["in_the_call", "for_readiness", "for_completion"]
 Makes = Literal["process", "thread"]
 """What a design may make anew for every connection."""
 
-NEVER_SLEEPS: Mapping[str, str] = {"wait": "spin", "back_end": "polling"}
-"""Settings of designs and loads by which an end never sleeps, and their words."""
-
 MOST_WORKERS = ("pool", "maximum_workers")
 """The settings of designs that say how many workers a server has at the most."""
 
@@ -373,6 +370,8 @@ class Catalogue(_Part):
     server_settings: tuple[Setting, ...] = ()
     load_settings: tuple[Setting, ...] = ()
     holes: tuple[Hole, ...] = ()
+    never_sleeps: Mapping[str, str] = {}
+    """Settings of designs and loads by which an end never sleeps, and their words."""
     tcp_settings: tuple[str, ...] = ()
     congestion_controls: CongestionControls | None = None
     namespace: Namespace | None = None
@@ -420,7 +419,9 @@ class Catalogue(_Part):
         return {
             "makes": own.makes if own else None,
             "spins": any(mover.spins for mover in movers)
-            or any(settings.get(name) == word for settings in told for name, word in NEVER_SLEEPS.items()),
+            or any(
+                settings.get(name) == word for settings in told for name, word in self.never_sleeps.items()
+            ),
             "calls": own is None or own.waits != "for_completion",
             "copies": 2 - len({mover.moves for mover in movers if not mover.copies}),
         }

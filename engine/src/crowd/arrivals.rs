@@ -95,7 +95,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn schedule(process: Process, rate: u64, ramp: u64) -> Schedule {
-        Schedule { process, rate: rate as f64, seed: 7, ramp, spins: false }
+        Schedule { process, rate: rate as f64, seed: 7, ramp }
     }
 
     fn moments(schedule: Schedule, threads: usize, until: u64) -> Vec<u64> {

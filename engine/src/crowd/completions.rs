@@ -14,13 +14,13 @@ use anyhow::{Context, Result};
 use super::back_end::BackEnd;
 use crate::channel::Channel;
 use crate::exchange::Caller;
-use crate::load::{BACK_END, COMPLETIONS};
 use crate::measure::now;
 use crate::mistake::mistake;
 use crate::sys::descriptor::PollFlags;
 use crate::sys::ring::{Completion, Ring};
 use crate::tally::Slot;
 use crate::through_ring::ThroughRing;
+use crate::waiting::{BACK_END, COMPLETIONS};
 
 /// Receive buffers that all connections of a thread share; they are given back as soon as a completion is taken.
 const BUFFERS: u16 = 1024;

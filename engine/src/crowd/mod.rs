@@ -22,9 +22,10 @@ use std::sync::PoisonError;
 use anyhow::{Context, Result, anyhow};
 
 use crate::edges::Edges;
-use crate::load::{BACK_END, COMPLETIONS, LoadRun, POLLING, clients, closing, uses_a_ring};
+use crate::load::{LoadRun, clients, closing, uses_a_ring};
 use crate::own_memory;
 use crate::sys::{signal, thread};
+use crate::waiting::{BACK_END, COMPLETIONS, POLLING};
 
 use back_end::BackEnd;
 use completions::Completions;

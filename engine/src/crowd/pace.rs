@@ -136,14 +136,6 @@ impl Pace {
         }
     }
 
-    /// Whether its threads never sleep until something is due.
-    pub fn spins(&self) -> bool {
-        match self {
-            Pace::Closed(_) => false,
-            Pace::Open(open) => open.schedule.spins,
-        }
-    }
-
     /// When something will be due for a client that is free, as far as that is known.
     pub fn next(&self) -> Option<u64> {
         match self {

@@ -17,6 +17,7 @@ use crate::load::LoadRun;
 use crate::measure::{Measure, now};
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
+use crate::waiting;
 
 /// The longest that the loop waits, so that an interrupt that comes just before is noticed.
 const NAP: u64 = 50_000_000;
@@ -35,6 +36,8 @@ pub struct Turns<B: BackEnd> {
     pub(super) members: Vec<Member<B::Watch>>,
     /// Clients that have not reached their end.
     going: usize,
+    /// Its thread never sleeps once every kept connection has been made.
+    spins: bool,
     /// Every kept connection has been made.
     pub(super) asking: bool,
     pub(super) connecting: usize,
@@ -73,6 +76,7 @@ impl<B: BackEnd> Turns<B> {
             back_end,
             share,
             pace: Pace::new(kind, share, run),
+            spins: waiting::spins(&run.settings),
             usage,
             account: Account::new(kind, run),
             own_time: OwnTime::default(),
@@ -128,8 +132,7 @@ impl<B: BackEnd> Turns<B> {
         let moments =
             [until, self.next_attempt(), self.pace.next(), Some(self.sweep), self.own_time.next(&self.run.window)];
         let next = moments.into_iter().flatten().fold(self.at + NAP, u64::min);
-        let spins = self.asking && self.pace.spins();
-        let time = if spins { 0 } else { next.saturating_sub(self.at) };
+        let time = if self.asking && self.spins { 0 } else { next.saturating_sub(self.at) };
         self.back_end.wait(Duration::from_nanos(time))?;
         let began = self.at;
         self.at = now();

@@ -3,8 +3,9 @@
 use crate::about::About;
 use crate::course::pause;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
-use crate::load::{BACK_END, CLIENTS, COMPLETIONS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
+use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
 use crate::primitive::Waits;
+use crate::waiting::{BACK_END, COMPLETIONS};
 
 pub static ENTRY: Load = Load {
     about: About {

@@ -5,11 +5,11 @@ use anyhow::Result;
 
 use crate::about::About;
 use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
-use crate::load::{self, BACK_END, COMPLETIONS, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
+use crate::load::{self, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
 use crate::primitive::Waits;
 use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
 use crate::setting::{Kind as Values, Setting};
-use crate::waiting::WAIT;
+use crate::waiting::{BACK_END, COMPLETIONS, WAIT};
 
 /// More than of a closed loop, whose clients are its load: here they only stand ready, and a request that finds none free is
 /// late for want of clients, which is not what was to be measured.
