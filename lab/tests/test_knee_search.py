@@ -57,6 +57,27 @@ def test_both_studies_can_be_run(offered: Catalogue, tmp_path: Path) -> None:
     assert study.measure.overload == "counts"
 
 
+def test_a_load_that_has_cpus_of_its_own_does_not_sleep(
+    offered: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asleep it is late by a wake-up, of which many machines make more than a load may be late."""
+
+    def waits(*lab: str, cpus: int = 2) -> str | None:
+        monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cpus)))
+        text = knee_study(asked("epoll", rates="2k..10k", lab=lab), offered, None)
+        return tomllib.loads(text)["load"]["settings"].get("wait")
+
+    assert waits() == "spin"
+    assert waits("veth", "apart") == "spin"
+    assert waits("server_cpus=[0]", "client_cpus=[1]") == "spin"
+    assert waits("server_cpus=[0]", "client_cpus=[0, 1]") is None
+    assert waits("client_cpus=[1]") is None
+    assert waits("free") is None
+    assert waits(cpus=1) is None
+    probe = tomllib.loads(probe_study(asked("epoll"), offered))
+    assert "wait" not in probe["load"]["settings"], "a closed loop has none"
+
+
 def test_one_design_has_a_knee_of_its_own(offered: Catalogue, tmp_path: Path) -> None:
     """Nothing is compared then."""
     alone = asked("epoll")

@@ -152,6 +152,8 @@ def _answer(
         known = confirmed(known, _known(stages, run.stage, goal, math.comb(len(study.sweeps), 2))[1])
     pairs, designs = known
     notes = list(last.study.notes)
+    if study.contenders[0].load.settings.items() & stages.catalogue.never_sleeps.items():
+        notes.append("the load never sleeps, so that it is not late by a wake-up")
     notes += [f"again: {note}" for run in runs[1:] for note in run.summary.study.notes if note not in notes]
     if capacities:
         told = ", ".join(f"{name} {rate:,.0f}" for name, rate in capacities.items())

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from pydantic import ValidationError
+
 from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, by_name, defaults
 from thunderherd.crossover import grid
 from thunderherd.crossover_contenders import Common, contender
@@ -25,6 +27,8 @@ from thunderherd.labs import USUAL
 from thunderherd.metrics import METRICS
 from thunderherd.quantity import NoQuantity, in_units, parse_quantity
 from thunderherd.study_file import unknown
+from thunderherd.study_form import LabTable
+from thunderherd.study_lab import lab_of
 from thunderherd.study_resolved import KEPT
 from thunderherd.toml_text import toml_text
 
@@ -44,6 +48,9 @@ TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 ALPHA = 0.05
 OPEN, CLOSED = "open", "closed_connections"
+WAIT = "wait"
+"""The setting of an open load that says whether it sleeps until a request is due."""
+
 FARTHEST = 1.04
 """Of what a closed loop came to, the highest rate: a little too much, so that the knee lies within."""
 NEAREST = 0.3
@@ -124,7 +131,7 @@ def probe_study(asked: Asked, catalogue: Catalogue) -> str:
         "question": "Between which rates is a knee to be looked for?",
         # Rates are read from it, and judged by nothing: a client that is the slower end is no fault here.
         "measure": {"metric": "server_cpu_per_request", "limits_milliseconds": 0},
-        "load": _load(asked, catalogue, CLOSED, 300),
+        "load": _load(asked, catalogue, CLOSED, 300, {}),
         "sizes": {"quick": {"repetitions": PROBES}},
         "noise": {"steal_percent": 100, "foreign_percent": 100},
         "comparisons": {"all_pairs": False} if len(tables) == 1 else {},
@@ -170,13 +177,16 @@ def _study(
     goal = goal_of(asked)
     words = METRICS[goal.metric].words
     milliseconds = _milliseconds(asked, goal, min(min(each) for each in rates.values()))
+    common = _common_tables(asked, catalogue, tables)
+    # A load that sleeps is late by a wake-up, which many machines take longer for than a load may be late.
+    awake = {WAIT: catalogue.never_sleeps[WAIT]} if _has_own_cpus(common["lab"], catalogue) else {}
     study = {
-        **_common_tables(asked, catalogue, tables),
+        **common,
         "name": name,
         "title": f"The highest rate at which {goal.option} of the latency is at most {goal.text}",
         "question": f"Up to which rate is the {words} of each design at most {goal.text}?",
         "measure": {"metric": goal.metric, "overload": "counts", "limits_milliseconds": 0, "alpha": ALPHA},
-        "load": _load(asked, catalogue, OPEN, milliseconds),
+        "load": _load(asked, catalogue, OPEN, milliseconds, awake),
         "sizes": {"quick": {"repetitions": _blocks(asked, len(asked.designs))}},
         "sweeps": [
             {
@@ -208,6 +218,16 @@ def _common_tables(asked: Asked, catalogue: Catalogue, tables: Sequence[Mapping[
     return {"server": {"workload": _workload(asked, catalogue)}, "lab": lab}
 
 
+def _has_own_cpus(lab: Mapping[str, Any], catalogue: Catalogue) -> bool:
+    """Whether its clients are on CPUs that their server has no part in."""
+    try:
+        placed = lab_of(LabTable(**lab), catalogue)
+    except ValidationError:
+        return False  # the study is refused for it
+    server, clients = set(placed.server_cpus or ()), set(placed.client_cpus or ())
+    return bool(server and clients) and not server & clients
+
+
 def _workload(asked: Asked, catalogue: Catalogue) -> str:
     known = [each.name for each in catalogue.workloads if each.measured_by == "requests"]
     name = asked.workload or known[0]
@@ -223,13 +243,16 @@ def _connections(asked: Asked, catalogue: Catalogue) -> tuple[int, str]:
     return asked.clients or int(usual["clients"]), asked.connections or str(usual["connections"])
 
 
-def _load(asked: Asked, catalogue: Catalogue, kind: str, milliseconds: int) -> dict[str, Any]:
+def _load(
+    asked: Asked, catalogue: Catalogue, kind: str, milliseconds: int, more: Mapping[str, str]
+) -> dict[str, Any]:
     clients, connections = _connections(asked, catalogue)
     settings = {
         "clients": clients,
         "connections": connections,
         "milliseconds": milliseconds,
         "warm_up_milliseconds": math.ceil(milliseconds * WARM_UP_SHARE),
+        **more,
     }
     return {"kind": kind, "processes": 1, "settings": settings}
 
