@@ -11,9 +11,6 @@ import pytest
 from thunderherd.engine_lines import (
     EngineLine,
     Life,
-    LimitRound,
-    Limits,
-    LimitUnavailable,
     LoadResult,
     Mark,
     Profile,
@@ -25,6 +22,7 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
+from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.namespace_lines import Namespaces
 
 SCHEMA = json.loads(

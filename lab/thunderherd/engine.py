@@ -23,9 +23,6 @@ from thunderherd.agreements import SettingValue
 from thunderherd.catalogue import USUAL_LOAD, Catalogue
 from thunderherd.engine_lines import (
     Life,
-    LimitRound,
-    Limits,
-    LimitUnavailable,
     LoadResult,
     Mark,
     Profile,
@@ -46,6 +43,7 @@ from thunderherd.engine_process import (
     understand,
 )
 from thunderherd.errors import UserError
+from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable
 from thunderherd.namespace_lines import Namespaces
 
 __all__ = [

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 
 from thunderherd.catalogue import Limit
-from thunderherd.engine_lines import LimitRound, Limits, LimitUnavailable, Place
+from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable, Place
 from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits, Unit
 
 CONFIDENCE = 0.95

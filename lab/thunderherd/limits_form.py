@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.engine_lines import Place
+from thunderherd.limit_lines import Place
 
 SchemaNumber = Literal[1]
 SCHEMA: SchemaNumber = 1
