@@ -165,6 +165,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         figures: run.client.figures(),
         requests_by_client: run.by_client.get(clients),
         connection: run.tally.general().first_connection.options(),
+        closings: run.tally.closings(),
         first_error: run.first_error.get(),
         interrupted: signal::interrupted(),
     })

@@ -85,6 +85,8 @@ pub struct Caller<'run> {
     moved: bool,
     /// A request was answered, and nothing has come since.
     at_rest: bool,
+    /// This end has said that no more comes.
+    has_ended: bool,
     /// What came behind the last reply is in the inbox: the beginning of the next, or all of it.
     left_over: bool,
     /// When the first piece of the reply came that is not whole (CLOCK_MONOTONIC, nanoseconds); 0: none has.
@@ -131,6 +133,7 @@ impl<'run> Caller<'run> {
             unsent: false,
             moved: false,
             at_rest: false,
+            has_ended: false,
             left_over: false,
             first_piece: 0,
             longest: (client.measured_by() == MeasuredBy::Requests).then(|| patience * LONGEST),
@@ -350,8 +353,16 @@ impl<'run> Caller<'run> {
     }
 
     /// Closes, and gives the sender the time that the kernel needs for its pieces.
-    pub fn finish(self, patience: Duration) {
+    pub fn finish(mut self, patience: Duration) {
+        self.ends();
         self.channel.finish(patience);
+    }
+
+    /// This end of the connection is about to say that no more comes.
+    fn ends(&mut self) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.channel.slot().closings.note(self.channel.socket());
+        }
     }
 
     /// Sends, and asks for more of the request when that is done.
@@ -372,7 +383,10 @@ impl<'run> Caller<'run> {
                     continue;
                 }
                 More::Nothing => {}
-                More::End => self.channel.end().map_err(failure)?,
+                More::End => {
+                    self.ends();
+                    self.channel.end().map_err(failure)?;
+                }
             }
             self.unsent = false;
             return Ok(Progress::Blocked(PollFlags::POLLIN));

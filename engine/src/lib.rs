@@ -12,6 +12,7 @@ pub mod asking;
 pub mod attempt;
 pub mod channel;
 pub mod cli;
+pub mod closings;
 pub mod commands;
 pub mod connection;
 pub mod control_group;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::closings::Closed;
 use crate::counter::Readout;
 use crate::cpu_time::CpuSource;
 use crate::limit::Place;
@@ -229,6 +230,8 @@ pub struct LoadResult {
     pub requests_by_client: Option<Vec<u64>>,
     /// What the kernel made of its first connection's options; null without a connection, and over Unix sockets.
     pub connection: Option<ConnectionOptions>,
+    /// How its connections ended, as far as the kernel was asked; null where none did, and over Unix sockets.
+    pub closings: Option<Closed>,
     /// The first error in words.
     pub first_error: Option<String>,
     /// Stopped by an interrupt before its end.

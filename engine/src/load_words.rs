@@ -64,6 +64,9 @@ fn all_in_words(plan: &Plan, result: &LoadResult) -> String {
     if let Some(connection) = &result.connection {
         text += &(connection.in_words() + "\n");
     }
+    if let Some(closed) = &result.closings {
+        text += &(closed.in_words() + "\n");
+    }
     if !result.tally.errors.is_empty() {
         let errors: Vec<String> = result.tally.errors.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         text += &format!("errors: {}\n", errors.join(", "));

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::closings::{Closed, Closings};
 use crate::sys::process::Reaped;
 use crate::sys::ring::number;
 use crate::sys::shared::SharedArray;
@@ -85,6 +86,8 @@ macro_rules! counts {
         #[repr(align(64))]
         pub struct Slot {
             $($(#[$meta])* pub $name: AtomicU64,)+
+            /// How its connections ended, of a load.
+            pub closings: Closings,
             errors: [AtomicU64; ErrorKind::ALL.len()],
         }
 
@@ -214,6 +217,11 @@ impl Tally {
         };
         self.slots.iter().for_each(|slot| counts.add(slot));
         counts
+    }
+
+    /// How a load's connections ended; `None` where none has, or none was of TCP.
+    pub fn closings(&self) -> Option<Closed> {
+        Closed::of(self.slots.iter().map(|slot| &slot.closings))
     }
 
     /// Connections by pool worker; `None` for designs without a pool.

@@ -56,6 +56,8 @@ def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:
     assert both.latency.p50_ns is not None and both.latency.p999_ns is None
     ends = sorted(each.latency.p50_ns or 0 for each in (one, other) if each.latency)
     assert ends[0] <= both.latency.p50_ns <= ends[1] * 1.002
+    assert one.closings and both.closings and both.closings.time_wait == ["load"]
+    assert both.closings.closed_by_load == 2 * one.closings.closed_by_load > 0
     assert both.differing == {"arrival_seed": [1, 2], "rate": [300, 500]}
     assert not any("arrival_seed" in reason for reason in both.reasons)
 

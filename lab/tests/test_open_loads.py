@@ -9,6 +9,7 @@ import pytest
 from small_studies import head
 
 from thunderherd import engine
+from thunderherd.closings import closing_notes
 from thunderherd.engine_lines import Check, LoadResult, Validity
 from thunderherd.histograms import merged, percentile_ns
 from thunderherd.latency_label import latency_notes
@@ -132,6 +133,30 @@ def test_which_kind_of_latency_it_is_stands_beside_it(
     assert of_open.startswith("latency of slow is of an open loop")
     (alone,) = latency_notes(study, [closed])
     assert alone.startswith("latency is of a closed loop")
+
+
+def test_where_ended_connections_stay_is_said_unless_it_is_at_the_clients(
+    study: Study, overloaded: TrialRecord, closed: TrialRecord
+) -> None:
+    assert closing_notes(study, [overloaded, closed]) == []
+
+    def kept(trial: TrialRecord, *ends: str) -> TrialRecord:
+        (load,) = trial.loads
+        assert load.closings is not None
+        own = load.closings.model_copy(update={"time_wait": list(ends)})
+        return trial.model_copy(update={"loads": [load.model_copy(update={"closings": own})]})
+
+    said = "ended connections stay in TIME_WAIT"
+    both_alike = [kept(overloaded, "server"), kept(closed, "server")]
+    assert closing_notes(study, both_alike) == [f"{said} at the server"]
+    differing = [overloaded, kept(closed)]
+    assert closing_notes(study, differing) == [
+        f"{said} at the clients (slow); at neither end, being reset (closed)"
+    ]
+    now_and_then = [kept(overloaded, "load"), kept(overloaded, "server"), closed]
+    assert closing_notes(study, now_and_then) == [f"{said} at both ends (slow); at the clients (closed)"]
+    of_an_older_engine = closed.loads[0].model_copy(update={"closings": None})
+    assert closing_notes(study, [closed.model_copy(update={"loads": [of_an_older_engine]})]) == []
 
 
 def test_a_client_that_is_the_slower_end_forbids_its_own_rates_alone(

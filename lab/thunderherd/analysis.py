@@ -16,6 +16,7 @@ from typing import Any
 from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
+from thunderherd.closings import closing_notes
 from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
 from thunderherd.cpu_ladder import rungs_below
@@ -391,6 +392,7 @@ def _notes(study: Study, trials: Sequence[TrialRecord], selection: Selection, co
     warned = Counter(each for each in warnings if not each.startswith(TOO_FEW))
     notes += [f"{count} of {len(trials)} trials: {warning}" for warning, count in warned.items()]
     notes += scaled_notes(trials)
+    notes += closing_notes(study, trials)
     notes += _left_out(study, trials, selection)
     if not complete and selection.exhausted and selection.next_look is not None:
         allowed = most_blocks(selection.next_look, study.noise.reject_at_most_percent)

@@ -65,6 +65,19 @@ class Connection(EngineLine):
     segment_bytes: int = Field(description="the largest segment that is sent: the MTU without headers")
 
 
+class Closings(EngineLine):
+    """How connections ended, of those that a load looked at before it ended them: of each of its workers the
+    first 16, and every 64th."""
+
+    closed_by_load: int = Field(description="the load said first that no more comes (FIN)")
+    closed_by_server: int = Field(description="the server did")
+    reset_by_load: int = Field(description="by RST, with something unread or as it was told")
+    reset_by_server: int = Field(description="by RST")
+    time_wait: list[Literal["load", "server"]] = Field(
+        description="who keeps ended connections in TIME_WAIT; nobody, where all were reset"
+    )
+
+
 class Multiplexing(EngineLine):
     """For how long an event was counted that shares the CPU's few counters with others by turns."""
 
@@ -386,6 +399,9 @@ class LoadResult(Used, Readout):
         default=None, description="the requests of each client that count; null: there are too many clients"
     )
     connection: Connection | None = Field(default=None, description="null: none was made, or none of TCP")
+    closings: Closings | None = Field(
+        default=None, description="null: no connection of TCP has ended, or of an older engine"
+    )
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
 

@@ -61,6 +61,10 @@ def _in_words(found: MergedLoads) -> Iterator[str]:
                 yield _times_in_words(what, times)
     if found.errors:
         yield "errors: " + ", ".join(f"{kind} {number:,}" for kind, number in found.errors.items())
+    if found.closings is not None:
+        where = {"load": "the loads", "server": "the server"}
+        ends = " and ".join(where[end] for end in found.closings.time_wait) or "nobody"
+        yield f"ended connections are in TIME_WAIT at {ends}"
     for name, values in found.differing.items():
         yield f"not alike in all: {name} ({', '.join(map(str, values))})"
     if found.valid is not None:

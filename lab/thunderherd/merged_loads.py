@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from thunderherd.engine_lines import Latency, LoadResult, Scheduled, Times
+from thunderherd.engine_lines import Closings, Latency, LoadResult, Scheduled, Times
 from thunderherd.errors import UserError
 from thunderherd.histograms import merged, percentile_ns
 
@@ -55,6 +55,7 @@ class MergedLoads(_Part):
     requests: int = Field(description="replies that came and were right; in the windows, where all have one")
     per_second: float = Field(description="the rates of all, added")
     errors: dict[str, int]
+    closings: Closings | None = Field(description="null: one of them does not tell how its connections ended")
     latency: Latency | None = Field(description="null: none was measured")
     scheduled: MergedSchedule | None = Field(description="null: no open loops")
     valid: bool | None = Field(
@@ -124,12 +125,25 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
             1e9 * each.tally.requests / each.elapsed_ns for each in results
         ),
         errors=dict(sorted(errors.items())),
+        closings=_closings(results),
         latency=_latency(latencies),
         scheduled=_schedule(results),
         valid=_valid(results),
         reasons=list(_reasons(results)),
         differing=_differing(results),
     )  # fmt: skip
+
+
+def _closings(results: Sequence[LoadResult]) -> Closings | None:
+    parts = [each.closings for each in results if each.closings is not None]
+    if len(parts) < len(results):
+        return None
+    counts = {
+        name: sum(getattr(each, name) for each in parts)
+        for name in ("closed_by_load", "closed_by_server", "reset_by_load", "reset_by_server")
+    }
+    ends = sorted({end for each in parts for end in each.time_wait})
+    return Closings.model_validate(counts | {"time_wait": ends})
 
 
 def _latency(parts: Sequence[Latency]) -> Latency | None:

@@ -455,6 +455,15 @@ fn clients_come_again_where_the_protocol_closes() {
                 (&12.into(), &connections.into()),
                 "{workload}: {ran:?}"
             );
+            // Who closes after a reply that says where it ends may be either: both have it to do.
+            let by_load = line["closings"]["closed_by_load"].as_u64().unwrap();
+            let by_server = if kept { 0 } else { 12 - by_load };
+            let kept_at = [("load", by_load), ("server", by_server)].into_iter().filter(|(_, count)| *count > 0);
+            let closings = json!({
+                "closed_by_load": connections - by_server, "closed_by_server": by_server,
+                "reset_by_load": 0, "reset_by_server": 0, "time_wait": kept_at.map(|(end, _)| end).collect::<Vec<_>>(),
+            });
+            assert_eq!(line["closings"], closings, "{workload}: {ran:?}");
         }
     }
 }

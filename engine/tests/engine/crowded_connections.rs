@@ -162,6 +162,8 @@ fn who_closes_with_a_reset_leaves_no_connection_in_time_wait() {
             let left = || in_time_wait(port).difference(&before).count() > 0;
             let is_so = || if leaves { left() || not_kept_in_time_wait() > lost_before } else { !left() };
             eventually(&format!("connections in TIME_WAIT after {closing}"), || is_so().then_some(()));
+            let kept: &[&str] = if leaves { &["load"] } else { &[] };
+            assert_eq!(line["closings"]["time_wait"], json!(kept), "{line}");
         }
     });
 }

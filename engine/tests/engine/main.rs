@@ -10,6 +10,7 @@ mod support;
 mod availability;
 mod blast;
 mod closed_loads;
+mod closings;
 mod command_line;
 mod congestion;
 mod counters;
