@@ -116,10 +116,16 @@ mod tests {
         (load, listener.accept().unwrap().0)
     }
 
-    /// What is told of one connection, after `happens` with both of its ends and the kernel has brought it to the load's.
-    fn told(happens: impl FnOnce(&TcpStream, TcpStream) -> Option<TcpStream>) -> Closed {
+    /// What is told of one connection, after its server has done this and the kernel has brought it to the load.
+    fn after(does: impl FnOnce(TcpStream) -> Option<TcpStream>) -> Closed {
         let (load, server) = pair();
-        let _server = happens(&load, server);
+        let _server = does(server);
+        // It has come: an end, a byte, or that the connection was reset.
+        let _ = load.peek(&mut [0]);
+        told(&load)
+    }
+
+    fn told(load: &TcpStream) -> Closed {
         let closings = Closings::default();
         closings.note(load.as_fd());
         Closed::of([&closings].into_iter()).unwrap()
@@ -127,34 +133,28 @@ mod tests {
 
     #[test]
     fn who_ends_a_connection_first_keeps_it_in_time_wait_and_nobody_does_after_a_reset() {
-        let by_load = told(|_, server| Some(server));
-        assert_eq!(by_load, Closed { closed_by_load: 1, time_wait: vec!["load"], ..Closed::default() });
-        let by_server = told(|_, server| {
+        let (load, _server) = pair();
+        assert_eq!(told(&load), Closed { closed_by_load: 1, time_wait: vec!["load"], ..Closed::default() });
+        let by_server = after(|server| {
             server.shutdown(Shutdown::Write).unwrap();
             Some(server)
         });
         assert_eq!(by_server, Closed { closed_by_server: 1, time_wait: vec!["server"], ..Closed::default() });
         let reset = Closed { reset_by_load: 1, ..Closed::default() };
-        let told_to = told(|load, server| {
-            SockRef::from(load).set_linger(Some(Duration::ZERO)).unwrap();
-            Some(server)
-        });
-        assert_eq!(told_to, reset);
-        let unread = told(|_, mut server| {
+        SockRef::from(&load).set_linger(Some(Duration::ZERO)).unwrap();
+        assert_eq!(told(&load), reset);
+        let unread = after(|mut server| {
             server.write_all(b"more").unwrap();
             Some(server)
         });
         assert_eq!(unread, reset);
-        let by_server = told(|_, server| {
+        let by_server = after(|server| {
             SockRef::from(&server).set_linger(Some(Duration::ZERO)).unwrap();
             None
         });
         assert_eq!(by_server, Closed { reset_by_server: 1, ..Closed::default() });
-        assert!(
-            by_server.in_words().ends_with("1 reset by the server; in TIME_WAIT at nobody"),
-            "{}",
-            by_server.in_words()
-        );
+        let words = by_server.in_words();
+        assert!(words.ends_with("1 reset by the server; in TIME_WAIT at nobody"), "{words}");
     }
 
     #[test]
@@ -163,6 +163,7 @@ mod tests {
         let closings = [Closings::default(), Closings::default()];
         (0..200).for_each(|_| closings[0].note(load.as_fd()));
         server.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(load.peek(&mut [0]).unwrap(), 0);
         closings[1].note(load.as_fd());
         let closed = Closed::of(closings.iter()).unwrap();
         // The first 16, and those with 64, 128 and 192 before them.
