@@ -128,12 +128,12 @@ pub fn sizes(option: &str, path: &str, allowed: RangeInclusive<u64>) -> Result<V
 
 /// Gaps between requests, which begin again when they end.
 #[derive(Debug, PartialEq)]
-pub struct Gaps {
+pub struct RecordedGaps {
     /// When each request is due, in nanoseconds from the beginning.
     ends: Vec<f64>,
 }
 
-impl Gaps {
+impl RecordedGaps {
     /// Those of a file, for an option.
     pub fn read(option: &str, path: &str) -> Result<Self> {
         let source = Source { option, path };
@@ -143,7 +143,7 @@ impl Gaps {
         if gaps.iter().all(|gap| *gap == 0.0) {
             return Err(source.refused("all gaps are 0, so that everything would be due at once, for ever"));
         }
-        Ok(Gaps::new(&gaps))
+        Ok(RecordedGaps::new(&gaps))
     }
 
     /// Of gaps in microseconds, one of them at least more than 0.
@@ -152,7 +152,7 @@ impl Gaps {
             *sum += gap * 1000.0;
             Some(*sum)
         };
-        Gaps { ends: microseconds.iter().scan(0.0, sum).collect() }
+        RecordedGaps { ends: microseconds.iter().scan(0.0, sum).collect() }
     }
 
     /// When the request of this number, counted from 0, is due: nanoseconds from the beginning. Nothing is added up over many
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_is_due_within_a_time_is_counted_in_the_file_and_its_repetitions() {
         // Three at once after 10 us, and one 30 us later; then again.
-        let gaps = Gaps::new(&[10.0, 0.0, 0.0, 30.0]);
+        let gaps = RecordedGaps::new(&[10.0, 0.0, 0.0, 30.0]);
         let counted = |microseconds: f64| gaps.within(microseconds * 1000.0);
         let expected =
             [(0.0, 0), (9.9, 0), (10.0, 3), (39.9, 3), (40.0, 4), (50.0, 7), (400.0, 40), (4_000_010.0, 400_003)];
@@ -226,11 +226,11 @@ mod tests {
         ] {
             let file = Written::new(name, text.as_bytes());
             assert_eq!(sizes("sizes", file.path(), 1..=4000).unwrap(), [64, 4000]);
-            assert_eq!(Gaps::read("recording", file.path()).unwrap(), Gaps::new(&[10.0, 0.5]));
+            assert_eq!(RecordedGaps::read("recording", file.path()).unwrap(), RecordedGaps::new(&[10.0, 0.5]));
         }
         let file = Written::new("one", b"bytes\n7\n");
         assert_eq!(sizes("sizes", file.path(), 1..=10).unwrap(), [7]);
-        let missing = Gaps::read("recording", file.path()).unwrap_err().to_string();
+        let missing = RecordedGaps::read("recording", file.path()).unwrap_err().to_string();
         assert!(missing.contains("no column gap_microseconds") && missing.contains("'bytes'"), "{missing}");
     }
 
@@ -263,7 +263,7 @@ mod tests {
             ("long", "gap_microseconds\n3600000001\n"),
         ] {
             let file = Written::new(name, text.as_bytes());
-            let error = Gaps::read("recording", file.path()).unwrap_err().to_string();
+            let error = RecordedGaps::read("recording", file.path()).unwrap_err().to_string();
             assert!(error.contains("line 2") && error.contains("from 0 to 3600000000"), "{error}");
         }
     }
@@ -283,7 +283,7 @@ mod tests {
             let error = sizes("sizes", path, 1..=100).unwrap_err().to_string();
             assert!(error.contains(path) && error.contains(words), "{error}");
         }
-        assert!(Gaps::read("recording", still.path()).unwrap_err().to_string().contains("all gaps are 0"));
+        assert!(RecordedGaps::read("recording", still.path()).unwrap_err().to_string().contains("all gaps are 0"));
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn gaps_begin_again_without_an_error_that_grows() {
-        let gaps = Gaps::new(&[0.1, 0.2, 0.7]);
+        let gaps = RecordedGaps::new(&[0.1, 0.2, 0.7]);
         assert!((gaps.mean() - 1000.0 / 3.0).abs() < 1e-9);
         for (number, expected) in [(0, 100.0), (1, 300.0), (2, 1000.0), (3, 1100.0), (3_000_000_000, 1e12 + 100.0)] {
             assert!((gaps.moment(number) - expected).abs() < 1e-3, "{number}");

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::mistake::mistake;
-use crate::recording::Gaps;
+use crate::recording::RecordedGaps;
 use crate::setting::{Form, Kind, NONE, Setting, Settings};
 
 /// How many requests are due.
@@ -51,7 +51,7 @@ pub enum Process {
     /// One like the other.
     Constant,
     /// As they did once, again and again.
-    Recorded(&'static Gaps),
+    Recorded(&'static RecordedGaps),
 }
 
 /// When requests of a whole load are due, and how they are waited for.
@@ -77,7 +77,10 @@ impl Schedule {
         let process = match settings.word(ARRIVALS.name) {
             "poisson" => Process::Poisson,
             "constant" => Process::Constant,
-            _ => Process::Recorded(Box::leak(Box::new(Gaps::read(RECORDING.name, settings.word(RECORDING.name))?))),
+            _ => Process::Recorded(Box::leak(Box::new(RecordedGaps::read(
+                RECORDING.name,
+                settings.word(RECORDING.name),
+            )?))),
         };
         let given = settings.values().get(RATE.name).map(|_| settings.integer(RATE.name) as f64);
         let rate = match (given, process) {
@@ -102,7 +105,7 @@ impl Schedule {
 }
 
 /// Requests a second of recorded arrivals that come at their own rate, which may be no higher than one that is given.
-fn recorded_rate(gaps: &Gaps) -> Result<f64> {
+fn recorded_rate(gaps: &RecordedGaps) -> Result<f64> {
     let rate = 1e9 / gaps.mean();
     let Kind::Integer { maximum, .. } = RATE.kind else { unreachable!("{} is a number", RATE.name) };
     if rate > maximum as f64 {

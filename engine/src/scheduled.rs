@@ -42,14 +42,14 @@ pub struct Scheduled {
     /// All gaps between one sending and the next of the same thread.
     pub gap: Histogram<u64>,
     /// The same gaps.
-    pub gaps: Gaps,
+    pub gaps: GapSums,
     /// Those between the moments at which these requests were due.
-    pub gaps_due: Gaps,
+    pub gaps_due: GapSums,
 }
 
 /// Gaps between moments that follow each other, summed up.
 #[derive(Debug, Default)]
-pub struct Gaps {
+pub struct GapSums {
     count: u64,
     sum: f64,
     squares: f64,
@@ -57,7 +57,7 @@ pub struct Gaps {
     last: Option<u64>,
 }
 
-impl Gaps {
+impl GapSums {
     /// Takes the next moment; says how long it is after the one before, where there is such a one.
     fn add(&mut self, at: u64) -> Option<u64> {
         let gap = at.saturating_sub(self.last.replace(at)?);
@@ -67,7 +67,7 @@ impl Gaps {
         Some(gap)
     }
 
-    fn add_all(&mut self, other: &Gaps) {
+    fn add_all(&mut self, other: &GapSums) {
         self.count += other.count;
         self.sum += other.sum;
         self.squares += other.squares;
@@ -96,8 +96,8 @@ impl Default for Scheduled {
             send_lag: histogram(),
             connection_wait: histogram(),
             gap: histogram(),
-            gaps: Gaps::default(),
-            gaps_due: Gaps::default(),
+            gaps: GapSums::default(),
+            gaps_due: GapSums::default(),
         }
     }
 }
@@ -185,6 +185,6 @@ mod tests {
         assert!((mean - 20.0).abs() < 1e-9 && (variation - 0.5).abs() < 1e-9, "{mean} {variation}");
         let (mean, variation) = sums.gaps_due.mean_and_variation().unwrap();
         assert!((mean - 2.0).abs() < 1e-9 && (variation - 0.5).abs() < 1e-9, "{mean} {variation}");
-        assert_eq!(Gaps::default().mean_and_variation(), None);
+        assert_eq!(GapSums::default().mean_and_variation(), None);
     }
 }

@@ -90,7 +90,7 @@ impl Iterator for Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::Gaps;
+    use crate::recording::RecordedGaps;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn recorded_arrivals_are_those_of_the_record_again_and_again_however_many_threads_share_them() {
         let microseconds = [10.0, 0.0, 0.0, 25.5, 1000.0, 3.25];
-        let gaps: &'static Gaps = Box::leak(Box::new(Gaps::new(&microseconds)));
+        let gaps: &'static RecordedGaps = Box::leak(Box::new(RecordedGaps::new(&microseconds)));
         let mut due = 0.0;
         let again = (0..50).flat_map(|_| microseconds);
         let exact: Vec<u64> = again
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn over_a_ramp_the_rate_rises_in_a_straight_line() {
-        let even: &'static Gaps = Box::leak(Box::new(Gaps::new(&[7.0, 7.0])));
+        let even: &'static RecordedGaps = Box::leak(Box::new(RecordedGaps::new(&[7.0, 7.0])));
         for process in [Process::Constant, Process::Poisson, Process::Recorded(even)] {
             let moments = moments(schedule(process, 100_000, 2 * SECOND), 2, 3 * SECOND);
             let before =

@@ -16,6 +16,7 @@ use crate::channel::Channel;
 use crate::exchange::Caller;
 use crate::load::LoadRun;
 use crate::sys::descriptor::PollFlags;
+use crate::sys::epoll::MOST_EVENTS;
 use crate::tally::Slot;
 
 /// The clients of a thread whose replies are awaited, and the others.
@@ -35,7 +36,7 @@ pub struct Polling {
 }
 
 /// As many as come from one wait for readiness.
-const TRIES: usize = 512;
+const TRIES: usize = MOST_EVENTS;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stands {

@@ -12,12 +12,15 @@ pub use nix::sys::epoll::EpollFlags;
 
 use super::retry;
 
-/// Room for what one wait brings, as many events as nginx takes.
-pub type Events = [EpollEvent; 512];
+/// The most events that one wait brings: as many as nginx takes.
+pub const MOST_EVENTS: usize = 512;
+
+/// Room for them.
+pub type Events = [EpollEvent; MOST_EVENTS];
 
 /// No event yet.
 pub fn no_events() -> Events {
-    [EpollEvent::empty(); 512]
+    [EpollEvent::empty(); MOST_EVENTS]
 }
 
 /// The instance.
