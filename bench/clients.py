@@ -271,9 +271,13 @@ def middle(runs: Mapping[int, Seen], figure: str) -> float:
 
 
 def to_wrk(seen: Mapping[str, Mapping[int, Seen]], name: str, figure: str) -> str:
-    """The ratio of a figure to wrk's of the same round."""
-    if name == WRK or not seen.get(WRK):
+    """The ratio of a figure to wrk's of the same round, of the rounds that neither lost."""
+    rounds = seen[name].keys() & seen.get(WRK, {}).keys()
+    if name == WRK or not rounds:
         return "-"
     return ratio(
-        [getattr(each, figure) / getattr(seen[WRK][number], figure) for number, each in seen[name].items()]
+        [
+            getattr(seen[name][number], figure) / getattr(seen[WRK][number], figure)
+            for number in sorted(rounds)
+        ]
     )

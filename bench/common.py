@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Design
+from thunderherd.catalogue import MOST_WORKERS, Design
 from thunderherd.engine import EngineError, LoadProcess, Server, catalogue
 from thunderherd.errors import UserError
 from thunderherd.samples import hodges_lehmann
@@ -75,7 +75,7 @@ def workers(design: Design, connections: int) -> dict[str, int]:
     wanted = max(connections, 2) if design.waits == "in_the_call" else 1
     found = {}
     for setting in design.settings:
-        if setting.name not in ("pool", "maximum_workers") or setting.kind != "integer":
+        if setting.name not in MOST_WORKERS or setting.kind != "integer":
             continue
         if wanted > setting.maximum:
             raise UserError(f"{setting.name} is at most {setting.maximum:,}, and {wanted:,} are needed")

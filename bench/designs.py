@@ -142,9 +142,9 @@ def show(
         mark = "*" if cpu and statistics.median(clients) > statistics.median(cpu) else " "
         rates = spread([each.per_second for each in seen])
         lost = (
-            f"  {len(reasons[case.name])} trials lost: {reasons[case.name][0]}" if reasons[case.name] else ""
+            f"  {len(reasons[case.name])} trials lost: {reasons[case.name][-1]}" if reasons[case.name] else ""
         )
         print(f"{case.design.name:26}{rates:>32}{mark}{spread(cpu, 1):>25}{lost}")
     for case in cases:
         if not figures[case.name]:
-            print(f"{case.design.name:26}{reasons[case.name][0]}")
+            print(f"{case.design.name:26}{reasons[case.name][-1]}")

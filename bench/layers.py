@@ -16,9 +16,9 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import shutil
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -151,20 +151,18 @@ def asked(
     """What one window of a kind of the program came to: its requests, its nanoseconds and those of CPU time.
     The words are clients, bytes, milliseconds of warm-up and of the window. `EngineError`: it failed."""
     command = [str(program), kind, address, *map(str, words)]
-    pinned = [sys.executable, "-c", PIN, ",".join(map(str, cpus)), *command]
-    patience = PATIENCE_SECONDS + words[-1] / 1000
-    done = subprocess.run(pinned, capture_output=True, text=True, timeout=patience, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS + words[-1] / 1000,
+        check=False,
+        preexec_fn=lambda: os.sched_setaffinity(0, cpus),
+    )
     if done.returncode:
         raise EngineError(f"{kind}: {done.stderr.strip()}")
     said: Mapping[str, int] = json.loads(done.stdout)
     return said
-
-
-PIN = """
-import os, sys
-os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 def of_the_load(

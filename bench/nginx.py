@@ -13,13 +13,12 @@ import argparse
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from common import (
     group_cpu,
     ratio,
     search_path,
+    show_lost,
     shuffled_rounds,
     spread,
     two_places,
@@ -37,6 +37,7 @@ from common import (
     workers,
 )
 from http_tools import WRK
+from peers import end_group
 from thunderherd.engine import EngineError, Server
 from thunderherd.errors import UserError
 
@@ -106,11 +107,16 @@ def run(given: argparse.Namespace) -> None:
     if missing:
         raise UserError(f"not here: {', '.join(missing)}; install with: apt-get install nginx-light wrk")
     designs = designs_of(given)
-    seen: dict[str, list[Seen]] = defaultdict(list)
-    for _, name in shuffled_rounds([*PEERS, *designs], given.rounds):
-        with nginx(PEERS[name]) if name in PEERS else ours(name) as listening:
-            seen[name].append(wrk(listening, given.seconds))
+    seen: dict[str, dict[int, Seen]] = defaultdict(dict)
+    lost: dict[str, str] = {}
+    for number, name in shuffled_rounds([*PEERS, *designs], given.rounds):
+        try:
+            with nginx(PEERS[name]) if name in PEERS else ours(name) as listening:
+                seen[name][number] = wrk(listening, given.seconds)
+        except EngineError as error:
+            lost[name] = str(error)
     show(seen)
+    show_lost(lost)
 
 
 @contextlib.contextmanager
@@ -139,6 +145,7 @@ def nginx(more: str) -> Iterator[Listening]:
         process = subprocess.Popen(
             [program or "nginx", "-c", str(configuration), "-p", str(folder)],
             stderr=subprocess.DEVNULL,
+            text=True,
             process_group=0,
             preexec_fn=lambda: os.sched_setaffinity(0, two_places()[0]),
         )
@@ -148,10 +155,11 @@ def nginx(more: str) -> Iterator[Listening]:
                     raise EngineError(f"nginx ended: {(folder / 'error.log').read_text().strip()}")
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                     break
+            else:
+                raise EngineError("nginx does not listen")
             yield Listening(port, process.pid)
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(10)
+            end_group(process)
 
 
 def wrk(server: Listening, seconds: int) -> Seen:
@@ -165,12 +173,18 @@ def wrk(server: Listening, seconds: int) -> Seen:
     return Seen(told.per_second, cpu / told.requests / 1000, own / told.requests * 1e6)
 
 
-def show(seen: dict[str, list[Seen]]) -> None:
-    """Rates and CPU, the fastest first, and how each compares with nginx."""
-    rounds = len(seen["nginx"])
-    rates = {name: [each.per_second for each in values] for name, values in seen.items()}
-    cpu = {name: [each.server_microseconds for each in values] for name, values in seen.items()}
-    clients = {name: [each.client_microseconds for each in values] for name, values in seen.items()}
+def show(seen: Mapping[str, Mapping[int, Seen]]) -> None:
+    """Rates and CPU, the fastest first, and how each compares with nginx: of the rounds that nobody lost."""
+    if missing := [name for name in PEERS if name not in seen]:
+        raise EngineError(f"no run of {', '.join(missing)} came to its end")
+    whole = sorted(set.intersection(*(set(runs) for runs in seen.values())))
+    if not whole:
+        raise EngineError("in no round all came to their end")
+    rounds = len(whole)
+    told = {name: [runs[number] for number in whole] for name, runs in seen.items()}
+    rates = {name: [each.per_second for each in values] for name, values in told.items()}
+    cpu = {name: [each.server_microseconds for each in values] for name, values in told.items()}
+    clients = {name: [each.client_microseconds for each in values] for name, values in told.items()}
     packaged_rate = np.array(rates[PACKAGED])
     best_rate = np.max([rates[name] for name in PEERS], axis=0)
     least_cpu = np.min([cpu[name] for name in PEERS], axis=0)

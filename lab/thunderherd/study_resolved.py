@@ -28,8 +28,6 @@ from thunderherd.study_paper import Inconsistency, notes_about
 
 Settings = dict[str, SettingValue]
 
-SOURCES = "source_addresses"
-"""The setting of a load that says how many local addresses its clients connect from."""
 SEEDS = ("arrival_seed", "request_seed")
 """The settings of a load from which follows what it does when; each of several processes has its own."""
 
@@ -41,7 +39,7 @@ SOURCES = "source_addresses"
 
 CONNECTIONS, KEPT, PIPELINE = "connections", "kept", "pipeline"
 """The setting of a load that says whether a client makes a connection for each request or keeps one for
-all."""
+all, and its word for that; and the one that says how many requests of a connection may be under way."""
 
 
 class _Resolved(BaseModel):
