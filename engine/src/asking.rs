@@ -148,6 +148,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
             edges,
             run.schedule.as_ref(),
             waiting::spins(&run.settings),
+            run.window_ns().filter(|_| !signal::interrupted()),
             &counted,
         ),
         tally: counted,

@@ -311,7 +311,7 @@ fn load(matches: &ArgMatches) -> Result<()> {
     match (complete, interrupted) {
         (false, _) => bail!("not every reply came and was right"),
         (true, true) => bail!("stopped by an interrupt before its end"),
-        (true, false) if !is_valid => bail!("the load did not keep its schedule, so the result is not valid"),
+        (true, false) if !is_valid => bail!("the load did not measure its server, so the result is not valid"),
         (true, false) => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
 use schemars::JsonSchema;
 use serde::Serialize;
 use socket2::SockRef;
@@ -52,8 +53,8 @@ impl Closings {
         let Ok(state) = socket::tcp_state(connection) else { return };
         let lingers = SockRef::from(&connection).linger();
         // Whoever closes with something unread tells the peer that it was lost (RFC 2525, section 2.17).
-        let resets = matches!(lingers, Ok(Some(Duration::ZERO)))
-            || socket::unread_bytes(connection).is_ok_and(|bytes| bytes > 0);
+        let resets =
+            matches!(lingers, Ok(Some(Duration::ZERO))) || ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0);
         let count = match state {
             socket::TCP_CLOSE => &self.reset_by_server,
             _ if resets => &self.reset_by_load,

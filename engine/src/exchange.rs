@@ -17,7 +17,7 @@ use crate::tally::ErrorKind;
 use crate::workload::{Answer, Client, Conversation, Input, MeasuredBy, More};
 
 /// How many times the time allowed without progress a reply may take that comes in pieces.
-const LONGEST: u32 = 10;
+pub const LONGEST: u32 = 10;
 
 /// A request that failed: the kind that is counted, and the words for the user.
 #[derive(Debug)]

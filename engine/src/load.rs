@@ -209,12 +209,11 @@ pub fn uses_a_ring(settings: &Settings) -> bool {
     settings.values().contains_key(BACK_END.name) && settings.word(BACK_END.name) == COMPLETIONS
 }
 
-/// Connections that may still be open although their clients are done with them: while there are more, none is made, so that a
-/// load never has more than these beyond one for each client.
-pub const CLOSING_AT_A_TIME: usize = 1024;
+/// Of a ring, connections that may still be open although their clients are done with them, however many clients there are.
+const CLOSING_AT_A_TIME: usize = 1024;
 
 /// How many connections of so many clients may be open beyond one for each: those that a ring still works on are closed a little
-/// later.
+/// later. While there are as many, none is made.
 pub fn closing(clients: usize, settings: &Settings) -> usize {
     if uses_a_ring(settings) { clients.min(CLOSING_AT_A_TIME) } else { 0 }
 }
@@ -263,7 +262,7 @@ pub enum Edge {
     Ended,
 }
 
-/// Descriptors that a load needs beside those of its connections: the standard ones, an epoll, files that are read.
+/// Descriptors that a load needs beside those of its connections and threads: the standard ones, files that are read.
 const OTHER_DESCRIPTORS: u64 = 24;
 
 impl LoadRun {
@@ -275,6 +274,12 @@ impl LoadRun {
     /// Whether the load ends by time; panics where the load has no such setting.
     pub fn is_timed(&self) -> bool {
         self.settings.integer(MILLISECONDS.name) > 0
+    }
+
+    /// How long its window is to be, of a load that ends by time.
+    pub fn window_ns(&self) -> Option<u64> {
+        self.settings.values().get(MILLISECONDS.name)?;
+        self.is_timed().then(|| self.settings.integer(MILLISECONDS.name) * 1_000_000)
     }
 
     /// Nanoseconds over which the load grows; 0 where it has no such setting.
@@ -291,7 +296,8 @@ impl LoadRun {
         if allowed < needed {
             return Err(mistake(format!(
                 "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; \
-                 fewer --clients, or raise the limit: ulimit -Hn {needed} && ulimit -n {needed}"
+                 fewer --clients, or raise the limit: ulimit -Hn {needed} && ulimit -n {needed}; or several loads of \
+                 fewer each, whose --json results `thunderherd merge` puts together"
             )));
         }
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));

@@ -221,12 +221,13 @@ pub fn scheduled(
 }
 
 /// Looks at a load with an event loop that ends by time; of all others at what failed, and `None` where nothing did. `spins` is
-/// whether its threads never sleep.
+/// whether its threads never sleep, `asked_ns` how long its window was to be unless an interrupt came.
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
     schedule: Option<&Schedule>,
     spins: bool,
+    asked_ns: Option<u64>,
     tally: &Counts,
 ) -> Option<Validity> {
     let Some(window) = window.filter(|_| !measured.generators.is_empty()) else {
@@ -244,6 +245,7 @@ pub fn validity(
     let in_system = measured.population.mean(window_ns);
     let checks = judge(&Evidence {
         window_ns,
+        cut_ns: asked_ns.filter(|asked_ns| window_ns < *asked_ns && !tally.errors.is_empty()),
         replies: measured.requests,
         errors: tally.errors.clone(),
         generators: measured.generators.clone(),

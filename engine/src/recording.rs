@@ -20,13 +20,16 @@ pub const BYTES: &str = "bytes";
 /// More rows than these are refused: they are kept in memory, 8 bytes a column each.
 pub const MOST_ROWS: usize = 1_000_000;
 
+/// What some programs write before a text in UTF-8.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// The longest line, without its end.
 const LONGEST_LINE: usize = 100;
 
 /// The longest gap in microseconds: an hour.
 const LONGEST_GAP: f64 = 3_600_000_000.0;
 
-/// Who asks for a file: the option as it is typed, the path, and what its column may hold.
+/// Who asks for a file: the option as it is typed, and the path.
 struct Source<'a> {
     option: &'a str,
     path: &'a str,
@@ -103,7 +106,7 @@ impl Source<'_> {
 
     /// How many columns there are, and which is that of this name.
     fn place_of(&self, name: &str, header: &str) -> Result<(usize, usize)> {
-        let names: Vec<&str> = header.split(',').map(str::trim).collect();
+        let names: Vec<&str> = header.trim_start_matches(BYTE_ORDER_MARK).split(',').map(str::trim).collect();
         let is_known = |each: &&str| [GAP, BYTES].contains(each);
         if !names.iter().all(is_known) || (names.len() == 2 && names[0] == names[1]) || names.len() > 2 {
             return Err(self.wrong(1, &format!("the header is '{header}'; allowed: {GAP},{BYTES}, or one of the two")));
@@ -237,13 +240,14 @@ mod tests {
     #[test]
     fn each_mistake_is_told_with_file_line_value_and_what_is_allowed() {
         let endless = [&b"bytes\n"[..], &b"1".repeat(1000)].concat();
-        let faults: [(&str, &[u8], usize, &str); 12] = [
+        let faults: [(&str, &[u8], usize, &str); 13] = [
             ("letters", b"bytes\n1\nten\n", 3, "bytes is 'ten'; allowed: a whole number from 1 to 100"),
             ("negative", b"bytes\n-1\n", 2, "bytes is '-1'"),
             ("zero", b"bytes\n0\n", 2, "bytes is '0'"),
             ("many", b"bytes\n101\n", 2, "bytes is '101'"),
             ("fraction", b"bytes\n1.5\n", 2, "bytes is '1.5'"),
             ("blank", b"bytes\n1\n\n2\n", 3, "bytes is ''"),
+            ("marked", b"\xef\xbb\xbfsize\n1\n", 1, "allowed: gap_microseconds,bytes"),
             ("cells", b"bytes\n1,2\n", 2, "'1,2' has 2 values, and the header names 1"),
             ("header", b"size\n1\n", 1, "the header is 'size'; allowed: gap_microseconds,bytes"),
             ("twice", b"bytes,bytes\n1,1\n", 1, "the header is 'bytes,bytes'"),
@@ -271,6 +275,8 @@ mod tests {
     #[test]
     fn what_is_no_file_with_rows_is_refused() {
         let empty = Written::new("empty", b"");
+        let marked = Written::new("marked", b"\xef\xbb\xbfgap_microseconds\n10\n");
+        assert_eq!(RecordedGaps::read("recording", marked.path()).unwrap(), RecordedGaps::new(&[10.0]));
         let header = Written::new("only", b"bytes\n");
         let still = Written::new("still", b"gap_microseconds\n0\n0\n");
         for (path, words) in [

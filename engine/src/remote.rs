@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::address::Address;
 use crate::asking::Requests;
+use crate::exchange::LONGEST;
 use crate::load::{Load, MILLISECONDS, RAMP_UP, TIMEOUT, WARM_UP, closing};
 use crate::measure::Window;
 use crate::outbox::Outbox;
@@ -47,9 +48,18 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
         }
         None => "as many requests a second as replies come".to_owned(),
     };
+    let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     let duration = match (requests, milliseconds) {
-        (_, Some(milliseconds)) => format!("for {:.1} s", milliseconds as f64 / 1000.0),
-        (Some(requests), None) => format!("until {requests} are made"),
+        (_, Some(milliseconds)) => format!(
+            "for {:.1} s, {timeout:.1} s more behind it where replies are missing, and as long before it where nobody can \
+             connect",
+            milliseconds as f64 / 1000.0
+        ),
+        (Some(requests), None) => format!(
+            "until {requests} are made, of which each may take {timeout:.1} s to connect, and {:.1} s for its reply to come, and \
+             a client that fails three times in a row makes no more",
+            timeout * f64::from(LONGEST)
+        ),
         (None, None) => "until it is interrupted".to_owned(),
     };
     let client = asked.client.as_ref();
@@ -65,11 +75,9 @@ pub fn bounds_in_words(target: &[Address], load: &Load, asked: &Requests, settin
         (None, Some(bytes)) => format!(", replies of {bytes}"),
         (None, None) => String::new(),
     };
-    let timeout = integer(settings, TIMEOUT.name).unwrap_or_default() as f64 / 1000.0;
     format!(
         "--allow-remote: {} is not a loopback address, nor in a namespace of this program's. At most {connections} \
-         connections at a time; {rate}; {duration}, and {timeout:.1} s more before and behind it where connections or \
-         replies are missing; {sent}{replies}\n",
+         connections at a time; {rate}; {duration}; {sent}{replies}\n",
         addresses.join(" or "),
     )
 }

@@ -54,7 +54,7 @@ pub enum Process {
     Recorded(&'static RecordedGaps),
 }
 
-/// When requests of a whole load are due, and how they are waited for.
+/// When requests of a whole load are due.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
     /// How they follow each other.

@@ -33,7 +33,7 @@ const FORMS: &str = "fixed:BYTES, uniform:LEAST..MOST, lognormal:MEDIAN,SIGMA or
 
 /// The most bytes of a lognormal distribution that says no other range: what a server of `bytes` serves that was told no
 /// other limit.
-const USUAL_MOST: u64 = 16384;
+pub const USUAL_MOST: u64 = 16384;
 
 /// The largest sigma: with it, two sizes in three lie within a factor of 20 of the median.
 const LARGEST_SIGMA: f64 = 3.0;

@@ -40,6 +40,11 @@ impl Parcels {
         self.receives += 1;
     }
 
+    /// Bytes that have come and were not taken.
+    pub fn bytes(&self) -> usize {
+        self.received.len()
+    }
+
     /// Whether there is something to be received.
     pub fn has_some(&self) -> bool {
         !self.received.is_empty() || self.ended.is_some()

@@ -27,6 +27,8 @@ pub struct Check {
 pub struct Evidence {
     /// How long the window was.
     pub window_ns: u64,
+    /// How long it was to be, if it ended before since nobody asked any more.
+    pub cut_ns: Option<u64>,
     /// Replies that came in it and were right.
     pub replies: u64,
     /// Errors of the whole load, by kind.
@@ -99,7 +101,7 @@ const FEWEST: u64 = 100;
 
 /// All findings. Without errors, and where every check holds or was not judged, the load measured its server.
 pub fn judge(evidence: &Evidence) -> Vec<Check> {
-    let mut checks = vec![errors(&evidence.errors), processor(evidence)];
+    let mut checks = vec![given_up(evidence, errors(&evidence.errors)), processor(evidence)];
     if let Some(schedule) = &evidence.schedule {
         checks.extend([
             something_due(evidence, schedule),
@@ -135,7 +137,8 @@ const ADVICE: [(&[&str], &str); 6] = [
     (&["timed_out"], "a server that answers later: longer --timeout-milliseconds, or less load"),
     (
         &["wrong_reply", "surplus"],
-        "what both ends must agree on (--bytes and the like), or --check count where only lengths are to be right",
+        "what the first error says, a path that the server has (or --mix GET=404:PATH@1 for what it has not), what both ends must \
+         agree on (--bytes and the like), or --check count where only lengths are to be right",
     ),
     (
         &["reset", "broken_pipe", "truncated"],
@@ -164,6 +167,20 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
         advice.join("; ")
     );
     check("errors", errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
+}
+
+/// Where so many requests failed that nobody asks any more, the window is shorter than it was to be.
+fn given_up(evidence: &Evidence, errors: Check) -> Check {
+    let Some(asked_ns) = evidence.cut_ns else { return errors };
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    let told = format!(
+        "{}. All clients gave up, each after three failures in a row: the window ended after {:.3} of {:.3} s, and what was due \
+         behind that is counted nowhere",
+        errors.words,
+        seconds(evidence.window_ns),
+        seconds(asked_ns)
+    );
+    Check { words: told, ..errors }
 }
 
 fn processor(evidence: &Evidence) -> Check {
@@ -201,9 +218,13 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
         return too_few("achieved_rate", schedule.due, limit);
     }
     let off = (evidence.replies as f64 - due).abs() / due;
+    let change = if evidence.errors.is_empty() {
+        "where connections were waited for, more --clients, else a lower --rate"
+    } else {
+        "some requests failed, see the errors"
+    };
     let change = format!(
-        "{} replies came while {} requests were due; where connections were waited for ({} requests), more --clients, \
-         else a lower --rate",
+        "{} replies came while {} requests were due, of which {} waited for a connection; {change}",
         evidence.replies, schedule.due, schedule.waited
     );
     check("achieved_rate", off, limit, "share by which the rate of replies is off that of the schedule", &change)
@@ -316,6 +337,7 @@ mod tests {
     fn good() -> Evidence {
         Evidence {
             window_ns: 1_000_000_000,
+            cut_ns: None,
             replies: 10_000,
             errors: BTreeMap::new(),
             generators: vec![Generator { elapsed_ns: 1000, cpu_ns: 400, waited_ns: 600 }; 2],

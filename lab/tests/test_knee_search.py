@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from pathlib import Path
@@ -15,11 +16,11 @@ from thunderherd.catalogue import Catalogue
 from thunderherd.drawing import FAMILIES
 from thunderherd.engine_lines import Check
 from thunderherd.errors import UserError
-from thunderherd.knee_form import DesignKnee, KneePoint, KneeSummary
-from thunderherd.knee_plot import write_pictures
+from thunderherd.knee_form import DesignKnee, KneePair, KneePoint, KneeSummary
+from thunderherd.knee_plot import knee_chart, write_pictures
 from thunderherd.knee_study import Asked, confirmation_study, goal_of, knee_study, probe_study
 from thunderherd.knee_summary import around, confirmed, knees
-from thunderherd.knee_words import print_knees, sentences
+from thunderherd.knee_words import _of_pair, print_knees, sentences
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial
@@ -128,6 +129,8 @@ def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
         ({"rates": "1..1e9"}, "'1e9' is no number"),
         ({"rates": "1k..1G"}, "allowed: LOW below HIGH, each a whole number from 1 to 10000000"),
         ({"rates": "1k..9k", "blocks": 3}, "--blocks 3 are too few"),
+        ({"rates": "1k..9k", "milliseconds": 10**12}, "knee: --milliseconds 1000000000000; allowed: at most"),
+        ({"milliseconds": 20_000_000}, "knee: --milliseconds 20000000; allowed: at most 14400000"),
         ({"rates": "1k..9k", "workload": "stream"}, "stream"),
         ({"rates": "1k..9k", "designs": ("epol",)}, "epoll"),
         ({"rates": "1k..9k", "designs": ("epoll", "epoll")}, "epoll is given twice"),
@@ -175,6 +178,31 @@ def design(name: str, **more: Any) -> DesignKnee:
         "between_rates": 8, "points": points, "left_out": {}, "why": None,
     }  # fmt: skip
     return DesignKnee(name=name, **{**usual, **more})
+
+
+def test_what_half_of_the_trials_did_not_keep_up_with_is_a_triangle_and_no_line_leads_there() -> None:
+    def summary(*points: KneePoint) -> KneeSummary:
+        return KneeSummary(
+            workload="bytes", metric="latency_p99_seconds", goal_seconds=0.002, alpha=0.05,
+            equivalence_percent=3.0, seed=1, command=[], capacities=None, notes=[], pairs=[],
+            designs=[design("epoll", points=list(points))],
+        )  # fmt: skip
+
+    kept = KneePoint(rate=1000, latency_seconds=0.0005, low=None, high=None, trials=8, overloaded=0)
+    beyond = KneePoint(rate=4000, latency_seconds=None, low=None, high=None, trials=8, overloaded=4)
+    drawn = json.dumps(knee_chart(summary(kept, beyond), {"epoll": "#000"}))
+    assert "triangle-up" in drawn and "open triangle" in drawn
+    assert "triangle-up" not in json.dumps(knee_chart(summary(kept), {"epoll": "#000"}))
+
+
+def test_equivalence_has_the_p_of_its_own_test() -> None:
+    pair = KneePair(
+        a="one", b="two", ratio=1.001, low=0.99, high=1.01, confidence=0.95, p_adjusted=0.6,
+        p_equivalent_adjusted=0.004, verdict="equivalent", blocks=8,
+    )  # fmt: skip
+    assert _of_pair(pair).endswith("p 0.004, adjusted for all pairs")
+    other = pair.model_copy(update={"verdict": "undecided"})
+    assert _of_pair(other).endswith("p 0.6, adjusted for all pairs")
 
 
 def test_every_outcome_has_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,13 @@ def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
         load(server.ready.address, found[1], *common, "--rate", "500", "--arrival-seed", "2")
         load(server.ready.address, found[2], "--load", "closed_connections", "--loops", "20")
     return found
+
+
+def test_a_damaged_histogram_is_told_with_its_line(files: list[Path], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(re.sub('HISTFA[^"]*', "HISTFAAAA", files[0].read_text()))
+    with pytest.raises(UserError, match=rf"{bad}:\d+: .* is no HdrHistogram .*: the file is damaged"):
+        load_lines(bad)
 
 
 def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:

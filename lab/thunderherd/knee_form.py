@@ -25,7 +25,7 @@ class KneePoint(_Found):
 
     rate: int = Field(description="requests a second that were asked for")
     latency_seconds: float | None = Field(
-        description="the percentile, of the trials whose server kept up; null: of none did it"
+        description="the percentile, of the trials whose server kept up; null: half of them or fewer did"
     )
     low: float | None = Field(description="its interval; null: too few trials for one")
     high: float | None
@@ -77,6 +77,10 @@ class KneePair(_Found):
     high: float | None
     confidence: float
     p_adjusted: float = Field(description='of "the knees are equal": Holm over all pairs')
+    p_equivalent_adjusted: float | None = Field(
+        default=None,
+        description='of "they are not equivalent": Holm over all pairs; null: of an older search',
+    )
     verdict: KneeVerdict
     blocks: int
 

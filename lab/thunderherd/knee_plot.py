@@ -19,8 +19,12 @@ HEIGHT = 340
 PICTURE = "knee"
 
 
+NOT_KEPT_UP = "open triangle: the server did not keep up with the rate, in half of the trials or more"
+
+
 def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
-    """Both axes logarithmic; what a server did not keep up with has no mark. Upright lines: the knees.
+    """Both axes logarithmic; what a server did not keep up with, in half of the trials or more, has an open
+    triangle at the top, where no line leads. Upright lines: the knees.
     `colours`: of designs by their names, as the reports of the search have them."""
     rows = [
         {
@@ -32,6 +36,17 @@ def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
         for point in design.points
         if point.latency_seconds is not None
     ]  # fmt: skip
+    highest = max(
+        1e3 * (point.high or point.latency_seconds or 0.0)
+        for design in summary.designs
+        for point in design.points
+    )
+    beyond = [
+        {"design": printable(design.name), "rate": point.rate, "latency": highest}
+        for design in summary.designs
+        for point in design.points
+        if point.latency_seconds is None
+    ]
     rates = [point.rate for design in summary.designs for point in design.points]
     x = field(
         "rate:Q",
@@ -49,6 +64,12 @@ def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
         layer(mark("line", strokeWidth=1.4), rows, **base, y=y),
         layer(mark("point", filled=True, size=50, opacity=1), rows, **base, y=y, shape=apart.shape),
     ]
+    if beyond:
+        layers.append(
+            layer(
+                mark("point", shape="triangle-up", size=80, opacity=1, strokeWidth=1.5), beyond, **base, y=y
+            )
+        )
     known = [
         {"design": printable(each.name), "rate": each.rate, "text": rate_in_words(each.rate)}
         for each in summary.designs
@@ -57,7 +78,11 @@ def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
     if known:
         layers.append(layer(mark("rule", strokeDash=[2, 3]), known, **base))
         layers.append(layer(mark("text", align="left", dx=4, y=8), known, **base, text="text:N"))
-    title = heading(f"{METRICS[summary.metric].words} over rate", [f"goal: {goal_in_words(summary)}"], WIDE)
+    title = heading(
+        f"{METRICS[summary.metric].words} over rate",
+        [f"goal: {goal_in_words(summary)}", *([NOT_KEPT_UP] if beyond else [])],
+        WIDE,
+    )
     return dressed(layered(layers, width=WIDE, height=HEIGHT, title=title))
 
 

@@ -125,7 +125,7 @@ def probe_study(asked: Asked, catalogue: Catalogue) -> str:
     """Each design in a closed loop: how many requests a second it answers."""
     tables = _contenders(asked, catalogue)
     study = {
-        **_common_tables(asked, catalogue, tables),
+        **_common_tables(asked, catalogue),
         "name": "knee-probe",
         "title": "What each design answers in a closed loop",
         "question": "Between which rates is a knee to be looked for?",
@@ -177,7 +177,7 @@ def _study(
     goal = goal_of(asked)
     words = METRICS[goal.metric].words
     milliseconds = _milliseconds(asked, goal, min(min(each) for each in rates.values()))
-    common = _common_tables(asked, catalogue, tables)
+    common = _common_tables(asked, catalogue)
     # A load that sleeps is late by a wake-up, which many machines take longer for than a load may be late.
     awake = {WAIT: catalogue.never_sleeps[WAIT]} if _has_own_cpus(common["lab"], catalogue) else {}
     study = {
@@ -211,7 +211,8 @@ def requests_per_second(loads: Sequence[LoadResult]) -> float:
     return sum(load.window.requests_per_second for load in loads if load.window is not None)
 
 
-def _common_tables(asked: Asked, catalogue: Catalogue, tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _common_tables(asked: Asked, catalogue: Catalogue) -> dict[str, Any]:
+    _check_milliseconds(asked, catalogue)
     lab = read_lab(asked.lab, command="knee: ")
     if len(os.sched_getaffinity(0)) > 1 and not {"placement", "server_cpus", "client_cpus"} & lab.keys():
         lab["placement"] = "apart"  # a load that shares its server's CPU is late whenever that is busy
@@ -311,6 +312,18 @@ def _rates(asked: Asked, catalogue: Catalogue, points: int, capacity: float | No
 def _rounded(rate: float) -> int:
     """To three digits."""
     return int(float(f"{rate:.3g}"))
+
+
+def _check_milliseconds(asked: Asked, catalogue: Catalogue) -> None:
+    """A trial and its warm-up are no longer than a load may be."""
+    load = catalogue.load(OPEN)
+    shares = {"milliseconds": 1.0, "warm_up_milliseconds": WARM_UP_SHARE}
+    bounds = [each for each in load.settings if isinstance(each, IntegerSetting)] if load else []
+    most = min(
+        (int(each.maximum / shares[each.name]) for each in bounds if each.name in shares), default=None
+    )
+    if most is not None and asked.milliseconds is not None and asked.milliseconds > most:
+        raise UserError(f"knee: --milliseconds {asked.milliseconds}; allowed: at most {most}")
 
 
 def _milliseconds(asked: Asked, goal: Goal, lowest: int) -> int:

@@ -42,7 +42,8 @@ def knees(study: Study, trials: Sequence[TrialRecord], goal: float, *, family: i
     return [
         KneePair(
             a=pair.a, b=pair.b, ratio=pair.ratio, low=pair.low, high=pair.high, confidence=pair.confidence,
-            p_adjusted=pair.p_adjusted, verdict=pair.verdict, blocks=pair.blocks,
+            p_adjusted=pair.p_adjusted, p_equivalent_adjusted=pair.p_equivalent_adjusted,
+            verdict=pair.verdict, blocks=pair.blocks,
         )
         for pair in pairs
     ], designs  # fmt: skip
@@ -109,7 +110,7 @@ def _design(
     above = [_rate(each) for each in own if each not in usable and _rate(each) not in lost]
     left_out = lost | {rate: f"the load failed at {min(lost):,} already" for rate in above}
     points = [_point(each, counted) for each in usable]
-    why = _why_not(study, sweep, usable, counted, lost)
+    why = _why_not(usable, counted, lost)
     ranges = [] if why else [knee_of_block(_trials(usable, block), goal) for block in counted]
     base = own[0].base
     if why:
@@ -134,8 +135,6 @@ def _design(
 
 
 def _why_not(
-    study: Study,
-    sweep: Sweep,
     usable: Sequence[Contender],
     counted: Sequence[Block],
     lost: Mapping[int, str],
@@ -177,7 +176,8 @@ def _point(contender: Contender, counted: Sequence[Block]) -> KneePoint:
     """The percentile over blocks, on logarithms."""
     trials = [_at_rate(contender, block.trials[contender.name]) for block in counted]
     kept_up = [math.log(each.latency) for each in trials if each.latency and not each.overloaded]
-    found = hodges_lehmann(kept_up) if kept_up else None
+    # Of those that did not keep up it is beyond all others: where they are half or more, so is the middle.
+    found = hodges_lehmann(kept_up) if 2 * len(kept_up) > len(trials) else None
     return KneePoint(
         rate=_rate(contender),
         latency_seconds=math.exp(found.value) if found else None,

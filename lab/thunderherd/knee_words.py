@@ -93,7 +93,9 @@ def _of_pair(pair: KneePair) -> str:
     if pair.ratio is not None:
         ends = [f"{end:.3g}" if end is not None else "no end" for end in (pair.low, pair.high)]
         text += f": {pair.ratio:.3g} times ({percent(pair.confidence)} interval: {ends[0]} to {ends[1]})"
-    return f"{text}; p {pair.p_adjusted:.2g}, adjusted for all pairs"
+    of_equivalence = pair.p_equivalent_adjusted if pair.verdict == "equivalent" else None
+    p = pair.p_adjusted if of_equivalence is None else of_equivalence
+    return f"{text}; p {p:.2g}, adjusted for all pairs"
 
 
 def print_knees(summary: KneeSummary, console: Console) -> None:

@@ -21,6 +21,7 @@ from thunderherd.histograms import merged, percentile_ns
 __all__ = ["MergedLoads", "MergedSchedule", "load_lines", "merged_loads"]
 
 SEED, RATE, THREADS, ARRIVALS, POISSON = "arrival_seed", "rate", "threads", "arrivals", "poisson"
+OF_SCHEDULE = ("service_time", "send_lag", "connection_wait")
 RECORDING, REQUEST_SEED = "recording", "request_seed"
 
 
@@ -88,13 +89,24 @@ def _load_lines(path: Path, lines: Iterable[str]) -> Iterator[LoadResult]:
         try:
             line = json.loads(text)
             if isinstance(line, dict) and line.get("line") == "load":
-                yield LoadResult.model_validate(line)
+                result = LoadResult.model_validate(line)
+                merged(_histograms(result))
+                yield result
         except json.JSONDecodeError as error:
             raise UserError(f"{path}:{number}: {error.msg}: it takes a JSON object a line") from None
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise UserError(f"{path}:{number}: {place}: {first['msg']}: another version wrote it?") from None
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: {error}: the file is damaged") from None
+
+
+def _histograms(result: LoadResult) -> list[str]:
+    """All that are to be put together."""
+    schedule = result.scheduled
+    of_schedule = [_of(schedule, name) for name in OF_SCHEDULE] if schedule else []
+    return [each.histogram for each in (result.latency, *of_schedule) if each and each.histogram]
 
 
 def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
@@ -183,8 +195,7 @@ def _schedule(results: Sequence[LoadResult]) -> MergedSchedule | None:
         )
     }  # fmt: skip
     times = {
-        name: _times([own for each in parts if (own := _of(each, name)) is not None])
-        for name in ("service_time", "send_lag", "connection_wait")
+        name: _times([own for each in parts if (own := _of(each, name)) is not None]) for name in OF_SCHEDULE
     }
     return MergedSchedule.model_validate(counts | times)
 

@@ -14,7 +14,7 @@ FILE = "file:"
 """What stands before a path among sizes."""
 
 USUAL_MOST = 16384
-"""The most of a lognormal distribution that says no range, unless the workload's own bound is less."""
+"""The most of a lognormal distribution that says no range."""
 
 SIZES = (
     "none, fixed:4000, uniform:64..16384, lognormal:4096,1.5, lognormal:4096,1.5,64..65536, "

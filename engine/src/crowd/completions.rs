@@ -28,6 +28,10 @@ const BUFFERS: u16 = 1024;
 /// Bytes of each.
 const BUFFER_BYTES: usize = 4096;
 
+/// The most bytes of a connection that may have come and not been taken, beside what comes until its receive has ended: a client
+/// that asks for nothing takes nothing, whatever its server sends. More than a client is ever given in one turn.
+const MOST_WAITING: usize = 1 << 20;
+
 /// The longest that the end of what was cancelled is waited for, in nanoseconds.
 const FINISH: u64 = 5_000_000_000;
 
@@ -117,7 +121,15 @@ impl Completions {
                     if !more {
                         connected.receiving = Receiving::No;
                     }
-                    connected.through.parcels().take(&mut self.ring, result);
+                    let mut parcels = connected.through.parcels();
+                    parcels.take(&mut self.ring, result);
+                    let is_too_much = parcels.bytes() > MOST_WAITING;
+                    drop(parcels);
+                    // Where this cannot be submitted now, it is when the next bytes come.
+                    if is_too_much && connected.receiving == Receiving::Yes && self.ring.cancel_receive(socket).is_ok()
+                    {
+                        connected.receiving = Receiving::Cancelled;
+                    }
                     socket
                 }
                 Completion::Sent { socket, result } => {

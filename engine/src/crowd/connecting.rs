@@ -11,7 +11,6 @@ use super::turns::Turns;
 use crate::attempt::{Attempt, Attempted};
 use crate::course::CONNECT_INTERVAL;
 use crate::exchange::Failure;
-use crate::load::CLOSING_AT_A_TIME;
 use crate::measure::now;
 use crate::sys::descriptor::PollFlags;
 
@@ -80,7 +79,7 @@ impl<B: BackEnd> Turns<B> {
 
     fn may_connect(&self) -> bool {
         let share = |of_all: usize| (of_all / self.share.threads).max(1);
-        self.connecting < share(CONNECTING_AT_A_TIME) && self.back_end.closing() < share(CLOSING_AT_A_TIME)
+        self.connecting < share(CONNECTING_AT_A_TIME) && self.back_end.closing() < self.most_closing
     }
 
     /// When the next of those that wait for it may connect.

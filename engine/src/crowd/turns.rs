@@ -13,7 +13,7 @@ use super::pace::{Due, Kind, Pace, Share};
 use super::settings::ConnectionUse;
 use crate::course::{Course, requests_each};
 use crate::exchange::{Caller, Failure, Progress};
-use crate::load::LoadRun;
+use crate::load::{LoadRun, closing};
 use crate::measure::{Measure, now};
 use crate::sys::descriptor::PollFlags;
 use crate::tally::ErrorKind;
@@ -36,11 +36,13 @@ pub struct Turns<B: BackEnd> {
     pub(super) members: Vec<Member<B::Watch>>,
     /// Clients that have not reached their end.
     going: usize,
-    /// Its thread never sleeps once every kept connection has been made.
+    /// Its thread never sleeps, at the latest once every kept connection has been made.
     spins: bool,
     /// Every kept connection has been made.
     pub(super) asking: bool,
     pub(super) connecting: usize,
+    /// While so many connections are being closed, none is made.
+    pub(super) most_closing: usize,
     /// Clients that are to connect.
     pub(super) waiting: VecDeque<usize>,
     /// Clients that were given requests over a connection that they have, each once.
@@ -77,6 +79,7 @@ impl<B: BackEnd> Turns<B> {
             share,
             pace: Pace::new(kind, share, run),
             spins: waiting::spins(&run.settings),
+            most_closing: (closing(clients, &run.settings) / share.threads).max(1),
             usage,
             account: Account::new(kind, run),
             own_time: OwnTime::default(),

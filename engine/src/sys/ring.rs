@@ -161,7 +161,7 @@ impl Ring {
     }
 
     /// Ends the receive of a socket: its last completion is ECANCELED, or whatever came before.
-    pub fn cancel_receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn cancel_receive(&mut self, socket: impl AsRawFd) -> io::Result<()> {
         let socket = socket.as_raw_fd();
         let entry = opcode::AsyncCancel::new(Operation::Receive.tag(socket)).build();
         self.push(entry.user_data(Operation::Cancel.tag(socket)))

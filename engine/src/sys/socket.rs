@@ -131,13 +131,6 @@ pub const TCP_CLOSE: u8 = 7;
 /// That of one whose peer has said that no more comes.
 pub const TCP_CLOSE_WAIT: u8 = 8;
 
-/// Bytes that have come and were not received (tcp(7), SIOCINQ).
-pub fn unread_bytes(connection: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: the kernel writes a number into `bytes`.
-    check(unsafe { libc::ioctl(connection.as_raw_fd(), libc::FIONREAD, &raw mut bytes) }).map(|_| bytes as u64)
-}
-
 /// The text before the first zero byte.
 pub fn until_zero(bytes: &[u8]) -> String {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());

@@ -13,7 +13,7 @@ use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, CHECK, Reception, pattern};
 use crate::primitive::{Waits, Want};
 use crate::setting::{Kind, Setting, Settings};
-use crate::sizes::SIZES;
+use crate::sizes::{SIZES, USUAL_MOST};
 use crate::spin::{SPIN, Spin};
 use crate::stall::{STALL, STALL_EVERY, Stalls};
 use crate::tally::ErrorKind;
@@ -49,7 +49,7 @@ const LIMIT: Setting = Setting {
     name: "limit",
     help: "The most bytes that a client may ask for; the connection that asks for more is closed",
     unit: Some("bytes"),
-    kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 16384 },
+    kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: USUAL_MOST },
 };
 
 const BUFFER: Want = Want::AtMost(inbox::CAPACITY);

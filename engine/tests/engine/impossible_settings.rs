@@ -2,36 +2,12 @@
 //! and exit status 2.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 
 use serde_json::Value;
 
 use crate::support::lines::name;
-use crate::support::{Ran, catalogue, engine, engine_with_descriptors, one_line, run};
-
-/// A listener that nobody is to reach.
-struct Untouched(TcpListener);
-
-impl Untouched {
-    fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        Untouched(listener)
-    }
-
-    fn load(&self, workload: &str, arguments: &[&str]) -> Ran {
-        let connect = self.0.local_addr().unwrap().to_string();
-        run(engine().args(["load", workload, "--connect", &connect]).args(arguments))
-    }
-
-    /// The load is refused with these words, and nobody has connected.
-    #[track_caller]
-    fn refuses(&self, workload: &str, arguments: &[&str], words: &[&str]) {
-        one_line(&self.load(workload, arguments), 2, words);
-        let accepted = self.0.accept();
-        assert!(accepted.is_err(), "{workload} {arguments:?} was refused after it had connected");
-    }
-}
+use crate::support::untouched::Untouched;
+use crate::support::{catalogue, engine, engine_with_descriptors, one_line, run};
 
 /// What is no number, or none that a setting could take.
 const NO_NUMBERS: [&str; 9] = ["", " ", "-1", "1e3", "1.5", "x", "0x10", "1_000", "99999999999999999999"];
@@ -166,7 +142,7 @@ fn more_than_one_load_has_is_refused_with_how_to_have_it() {
 #[test]
 fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
     let listener = Untouched::new();
-    let connect = listener.0.local_addr().unwrap().to_string();
+    let connect = listener.address();
     for load in [
         "--load closed_threads",
         "--load closed_connections",
@@ -186,5 +162,5 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
     let threads = ["--load", "closed_connections", "--connections", "kept", "--clients", "800", "--threads", "200"];
     let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
     one_line(&ran, 2, &["--clients 800", "1024 descriptors", "may have 1000"]);
-    assert!(listener.0.accept().is_err(), "it had connected");
+    listener.is_untouched("a load of too many threads");
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::support::crowd::{answer_lines, count, field, load, says_nothing, serve, with_each_back_end};
 use crate::support::lines::{items, name};
 use crate::support::server::Server;
-use crate::support::{engine, one_line, process, run};
+use crate::support::untouched::Untouched;
+use crate::support::{engine, process, run};
 
 #[test]
 fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
@@ -200,13 +201,46 @@ fn a_server_that_vanishes_ends_the_load() {
     });
 }
 
+/// What is due behind the moment at which nobody asks any more is in no count, so that has to be said.
+#[test]
+fn a_load_whose_clients_all_give_up_says_when_that_was() {
+    with_each_back_end(|back_end| {
+        let port = serve(drop);
+        for load_options in ["--load open --rate 200", "--load closed_connections"] {
+            let (ran, line) =
+                load("bytes", port, &format!("{load_options} --clients 4 --milliseconds 20000 {back_end}"));
+            let checks = line["validity"]["checks"].as_array().unwrap();
+            let errors = checks.iter().find(|check| check["name"] == "errors").unwrap();
+            let words = errors["words"].as_str().unwrap();
+            assert!(words.contains("All clients gave up") && words.contains(" of 20.000 s"), "{words}: {ran:?}");
+            assert_eq!((ran.status, &errors["holds"]), (Some(1), &json!(false)), "{line}");
+        }
+    });
+}
+
+/// A client that thinks takes nothing of what a server sends meanwhile, and does not keep it either.
+#[test]
+fn what_a_server_sends_unasked_takes_little_memory() {
+    with_each_back_end(|back_end| {
+        let port = serve(|mut stream| {
+            let mut asked = [0; 100];
+            if stream.read(&mut asked).is_ok_and(|bytes| bytes > 0) {
+                while stream.write_all(&[0; 1 << 16]).is_ok() {}
+            }
+        });
+        let options = "--bytes 1 --check count --load closed_connections --connections kept --clients 3";
+        let idle = "--think-microseconds 20000000 --milliseconds 1500 --timeout-milliseconds 500";
+        let (ran, line) = load("bytes", port, &format!("{options} {idle} {back_end}"));
+        // The most of three connections, what comes until their receives have ended, and the buffers of the ring.
+        assert!(count(&line, "memory.peak_resident_bytes") < 96 << 20, "{ran:?}");
+    });
+}
+
 #[test]
 fn what_cannot_be_is_refused_before_the_first_connection() {
-    let port = serve(|_| panic!("nobody was to connect"));
+    let server = Untouched::new();
     let refused = |workload: &str, options: &str, words: &[&str]| {
-        let mut command = engine();
-        command.args(["load", workload, "--connect", &format!("127.0.0.1:{port}")]);
-        one_line(&run(command.args(options.split_whitespace())), 2, words);
+        server.refuses(workload, &options.split_whitespace().collect::<Vec<_>>(), words);
     };
     refused("bytes", "--load open --milliseconds 0", &["--milliseconds", "1 to 86400000"]);
     for rate in ["0", "-1", "10000001", "1000000000000", "fast"] {

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::crowd::{back_ends, count, field, load, serve, with_each_back_end};
 use crate::support::server::Server;
-use crate::support::{engine, eventually, one_line, process, run};
+use crate::support::untouched::Untouched;
+use crate::support::{engine, eventually, process, run};
 
 /// A folder of a test's own, which goes with it.
 struct Folder(PathBuf);
@@ -382,17 +383,17 @@ fn what_cannot_be_is_refused_before_the_first_connection() {
     let folder = Folder::new("refused");
     let bad = folder.write("bad.csv", "gap_microseconds,bytes\n10,64\n-10,64\n");
     let sizes = folder.write("sizes.csv", "bytes\n64\n");
-    let port = serve(|_| panic!("nobody was to connect"));
+    let server = Untouched::new();
     let refused = |workload: &str, options: &str, words: &[&str]| {
+        let options: Vec<&str> = options.split_whitespace().collect();
         for only_read in [&[][..], &["--dry-run"]] {
-            let mut command = engine();
-            command.args(["load", workload, "--connect", &format!("127.0.0.1:{port}")]).args(only_read);
-            one_line(&run(command.args(options.split_whitespace())), 2, words);
+            server.refuses(workload, &[only_read, &options].concat(), words);
         }
     };
     let good = format!("--dry-run --load open --milliseconds 10 --sizes file:{sizes}");
-    let ran = run(engine().args(["load", "bytes", "--connect", &format!("127.0.0.1:{port}")]).args(good.split(' ')));
+    let ran = server.load("bytes", &good.split(' ').collect::<Vec<_>>());
     assert_eq!((ran.status, ran.output.as_str(), ran.errors.as_str()), (Some(0), "", ""));
+    server.is_untouched("a load that is only read");
     refused("bytes", "--sizes 4000", &["--sizes is '4000'", "fixed:BYTES", "uniform:LEAST..MOST"]);
     refused("bytes", "--bytes 4000 --sizes fixed:4000", &["--sizes and --bytes contradict each other"]);
     refused("http", "--path /x --mix GET:/@1", &["--mix and --path contradict each other"]);

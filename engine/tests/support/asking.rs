@@ -34,7 +34,7 @@ pub fn ask(port: u16, workload: &str, load: &Value, options: &[&str]) -> Value {
     let ran = run(&mut command);
     // Whether a busy machine let it keep its schedule is no matter here: what comes must be right.
     let was_late =
-        by_schedule(load) && ran.errors.ends_with("the load did not keep its schedule, so the result is not valid\n");
+        by_schedule(load) && ran.errors.ends_with("the load did not measure its server, so the result is not valid\n");
     assert!(was_late || (ran.status, ran.errors.as_str()) == (Some(0), ""), "{command:?}: {ran:?}");
     // Before it a load that ends by time prints its marks.
     let line: Value = serde_json::from_str(ran.output.lines().last().unwrap()).unwrap();

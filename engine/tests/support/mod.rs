@@ -17,6 +17,7 @@ pub mod protocol;
 pub mod schema;
 pub mod seccomp;
 pub mod server;
+pub mod untouched;
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
