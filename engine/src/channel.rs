@@ -31,6 +31,11 @@ impl Way {
         [self.out.item.all_settings(), self.into.item.all_settings()].concat()
     }
 
+    /// Descriptors that each worker holds beside those of its connections.
+    pub fn descriptors(&self) -> usize {
+        self.out.item.descriptors + self.into.item.descriptors
+    }
+
     /// Prepares for the connections of one worker. To be called where it runs, after every fork.
     ///
     /// # Panics

@@ -19,6 +19,9 @@ type Pipe = (OwnedFd, OwnedFd);
 /// Pipes that a worker keeps. Connections that wait for slow peers have one each besides, and one at a time is sending.
 const SPARE: usize = 1;
 
+/// Of those that a worker keeps.
+pub const DESCRIPTORS: usize = 2 * SPARE;
+
 /// A worker's stock of empty pipes; its copies are the same one.
 #[derive(Clone)]
 pub struct Pipes(Arc<Mutex<Vec<Pipe>>>);

@@ -30,6 +30,8 @@ pub struct Primitive {
     pub laid_out: bool,
     /// It does not copy, and each of its sends ends in a completion, which says whether the kernel has: [`Completions`].
     pub completes: bool,
+    /// Descriptors that each worker with it holds beside those of its connections.
+    pub descriptors: usize,
     /// It never sleeps until there is something to be had: nobody has to be woken for it.
     pub spins: bool,
     /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
@@ -82,6 +84,7 @@ impl Primitive {
             gathers: false,
             laid_out: false,
             completes: false,
+            descriptors: 0,
             spins: false,
             lends: false,
             original: None,

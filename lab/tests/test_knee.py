@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thunderherd.knee import AtRate, RateRange, compare_knees, knee, knee_of_block
+from thunderherd.knee import (
+    AtRate,
+    RateRange,
+    TypicalLatency,
+    compare_knees,
+    knee,
+    knee_of_block,
+    typical_latency,
+)
 
 CAPACITY, GOAL = 10_000.0, 0.002
 TRUTH = CAPACITY - math.log(100) / GOAL
@@ -26,6 +34,18 @@ def at(rate: float, capacity: float = CAPACITY) -> AtRate:
 
 def exactly(rate: float) -> RateRange:
     return RateRange(rate, rate)
+
+
+def test_trials_that_did_not_keep_up_are_the_largest_of_all() -> None:
+    def typical(overloaded: int, trials: int = 6) -> TypicalLatency:
+        kept = [AtRate(1000, 0.001 * (1 + each), False) for each in range(trials - overloaded)]
+        return typical_latency([*kept, *[AtRate(1000, 0.0001, True)] * overloaded])
+
+    whole, one, three = (typical(overloaded) for overloaded in (0, 1, 3))
+    assert whole.value and one.value and whole.value < one.value < 0.006
+    assert whole.high is not None and one.high is None and one.low is not None
+    assert three == TypicalLatency(None, three.low, None)
+    assert typical(6) == typical_latency([]) == TypicalLatency(None, None, None)
 
 
 def test_the_knee_of_a_known_queue() -> None:

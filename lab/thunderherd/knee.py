@@ -29,14 +29,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from thunderherd.samples import Vector, signed_rank, walsh_averages, walsh_estimate
 from thunderherd.statistics import EQUIVALENCE_RATIO, holm
 
-__all__ = ["AtRate", "Knee", "Outcome", "PairOfKnees", "RateRange", "compare_knees", "knee", "knee_of_block"]
+__all__ = [
+    "AtRate",
+    "Knee",
+    "Outcome",
+    "PairOfKnees",
+    "RateRange",
+    "TypicalLatency",
+    "compare_knees",
+    "knee",
+    "knee_of_block",
+    "typical_latency",
+]
 
 OVERLOADED = math.log(10)
 """What a trial that is beyond every goal counts as at least for its neighbours: ten times the goal. Noise may
@@ -107,6 +118,25 @@ def _beyond(trial: AtRate, goal: float) -> float:
         raise ValueError(f"a latency is above 0, got {trial.latency} at {trial.rate:g} requests a second")
     own = -math.inf if trial.latency is None else math.log(trial.latency / goal)
     return max(own, OVERLOADED) if trial.overloaded else own
+
+
+class TypicalLatency(NamedTuple):
+    """Seconds, with their interval; None stands for beyond every goal, or too few trials for an end."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+def typical_latency(trials: Sequence[AtRate]) -> TypicalLatency:
+    """The Hodges-Lehmann estimate of trials of one design at one rate, on logarithms. Trials that did not
+    keep up are larger than all others: without them the curve would fall where the server is overloaded."""
+    known = [FAR if each.overloaded else _logarithm(each.latency or 0.0) for each in trials]
+    if not known:
+        return TypicalLatency(None, None, None)
+    found = walsh_estimate(walsh_averages(known), 0.05)
+    ends = (found.value, found.low, found.high)
+    return TypicalLatency(*(None if end is None or end > FAR / 4 else math.exp(end) for end in ends))
 
 
 # Over blocks ------------------------------------------------------------------------------------------------

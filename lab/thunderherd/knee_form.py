@@ -25,9 +25,9 @@ class KneePoint(_Found):
 
     rate: int = Field(description="requests a second that were asked for")
     latency_seconds: float | None = Field(
-        description="the percentile, of the trials whose server kept up; null: half of them or fewer did"
+        description="the percentile; null: in many trials the server did not keep up"
     )
-    low: float | None = Field(description="its interval; null: too few trials for one")
+    low: float | None = Field(description="its interval; null: too few trials for one, or beyond")
     high: float | None
     trials: int = Field(description="that count")
     overloaded: int = Field(description="of these, those whose server did not keep up with the rate")

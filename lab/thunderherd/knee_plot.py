@@ -19,11 +19,11 @@ HEIGHT = 340
 PICTURE = "knee"
 
 
-NOT_KEPT_UP = "open triangle: the server did not keep up with the rate, in half of the trials or more"
+NOT_KEPT_UP = "open triangle: in many trials the server did not keep up with the rate"
 
 
 def knee_chart(summary: KneeSummary, colours: Mapping[str, str]) -> Chart:
-    """Both axes logarithmic; what a server did not keep up with, in half of the trials or more, has an open
+    """Both axes logarithmic; what a server did not keep up with, in too many trials for a middle, has an open
     triangle at the top, where no line leads. Upright lines: the knees.
     `colours`: of designs by their names, as the reports of the search have them."""
     rows = [

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thunderherd.knee import AtRate, RateRange, compare_knees, knee, knee_of_block
+from thunderherd.knee import AtRate, RateRange, compare_knees, knee, knee_of_block, typical_latency
 from thunderherd.knee_form import DesignKnee, KneePair, KneePoint
 from thunderherd.load_validity import was_overloaded
 from thunderherd.records import TrialRecord
-from thunderherd.samples import hodges_lehmann
 from thunderherd.selection import Block, Selection, blocks_of, select
 from thunderherd.study import Contender, Study, Sweep
 
@@ -175,14 +174,12 @@ def _latency(contender: Contender, trial: TrialRecord) -> float | None:
 def _point(contender: Contender, counted: Sequence[Block]) -> KneePoint:
     """The percentile over blocks, on logarithms."""
     trials = [_at_rate(contender, block.trials[contender.name]) for block in counted]
-    kept_up = [math.log(each.latency) for each in trials if each.latency and not each.overloaded]
-    # Of those that did not keep up it is beyond all others: where they are half or more, so is the middle.
-    found = hodges_lehmann(kept_up) if 2 * len(kept_up) > len(trials) else None
+    found = typical_latency([each for each in trials if each.latency or each.overloaded])
     return KneePoint(
         rate=_rate(contender),
-        latency_seconds=math.exp(found.value) if found else None,
-        low=math.exp(found.low) if found and found.low is not None else None,
-        high=math.exp(found.high) if found and found.high is not None else None,
+        latency_seconds=found.value,
+        low=found.low,
+        high=found.high,
         trials=len(trials),
         overloaded=sum(each.overloaded for each in trials),
     )

@@ -47,7 +47,8 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     }
     let clients = clients(&run.settings);
     // Each thread waits with an epoll instance or a ring.
-    run.make_room(clients, closing(clients, &run.settings) + threads)?;
+    let of_threads = threads * (1 + run.way.descriptors());
+    run.make_room(clients, closing(clients, &run.settings) + of_threads)?;
     signal::note_interrupts()?;
     let before = run.keeps().then(own_memory::private_bytes).flatten();
     let start = Start::new(threads);

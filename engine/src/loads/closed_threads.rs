@@ -39,7 +39,7 @@ const STACK: usize = 256 << 10;
 
 fn run(run: &'static LoadRun) -> Result<()> {
     let clients = clients(&run.settings);
-    run.make_room(clients, 0)?;
+    run.make_room(clients, clients * run.way.descriptors())?;
     signal::note_interrupts()?;
     let gate: &'static Gate = Box::leak(Box::default());
     let connect_first = run.keeps() && run.is_timed();

@@ -12,11 +12,14 @@ use crate::primitive::{Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
 use crate::sys::descriptor;
 
-pub static ENTRY: Primitive = Primitive::moving(
-    About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
-    &[&SPLICE],
-    Moves::Out(prepare),
-);
+pub static ENTRY: Primitive = Primitive {
+    descriptors: pipes::DESCRIPTORS,
+    ..Primitive::moving(
+        About { summary: "Through a pipe: splice from a file, or write, then splice", source: "splice(2)" },
+        &[&SPLICE],
+        Moves::Out(prepare),
+    )
+};
 
 fn prepare(_settings: &Settings) -> io::Result<Box<dyn Opener<dyn Sender>>> {
     let pipes = Pipes::new()?;

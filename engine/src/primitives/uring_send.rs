@@ -12,6 +12,7 @@ use crate::setting::Settings;
 use crate::sys::sends::{self, Patience, SENDS_AT_A_TIME, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
+    descriptors: 1,
     gathers: true,
     ..Primitive::moving(
         About {

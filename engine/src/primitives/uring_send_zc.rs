@@ -14,6 +14,7 @@ use crate::sys::sends::{self, Owner, Patience, SendRing};
 
 pub static ENTRY: Primitive = Primitive {
     completes: true,
+    descriptors: 1,
     tcp_only: Some("IORING_OP_SEND_ZC is refused on Unix sockets"),
     ..Primitive::moving(
         About {

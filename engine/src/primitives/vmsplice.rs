@@ -10,12 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use crate::about::About;
 use crate::feature::{Feature, SPLICE, refused};
 use crate::outbox::{Outbox, Piece};
-use crate::pipes::{Pipes, ThroughPipe, file_into};
+use crate::pipes::{self, Pipes, ThroughPipe, file_into};
 use crate::primitive::{Moves, Opener, Primitive, Sender, Sent};
 use crate::setting::Settings;
 use crate::sys::{descriptor, zero_copy};
 
 pub static ENTRY: Primitive = Primitive {
+    descriptors: pipes::DESCRIPTORS,
     gathers: true,
     lends: true,
     ..Primitive::moving(

@@ -162,5 +162,11 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
     let threads = ["--load", "closed_connections", "--connections", "kept", "--clients", "800", "--threads", "200"];
     let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
     one_line(&ran, 2, &["--clients 800", "1024 descriptors", "may have 1000"]);
+    // So are those of each thread's primitives.
+    for primitive in ["splice", "vmsplice"] {
+        let threads = ["--load", "closed_threads", "--clients", "400", "--primitive", primitive];
+        let ran = run(engine_with_descriptors(1000).args(["load", "bytes", "--connect", &connect]).args(threads));
+        one_line(&ran, 2, &["--clients 400", "1224 descriptors", "may have 1000"]);
+    }
     listener.is_untouched("a load of too many threads");
 }
