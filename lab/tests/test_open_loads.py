@@ -8,12 +8,21 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
+import layers
 from thunderherd import engine
 from thunderherd.closings import closing_notes
 from thunderherd.engine_lines import Check, LoadResult, Validity
 from thunderherd.histograms import merged, percentile_ns
 from thunderherd.latency_label import latency_notes
-from thunderherd.load_validity import OVERLOADED, validity_faults, validity_warnings
+from thunderherd.load_validity import (
+    BUSY,
+    COUNTED_ELSEWHERE,
+    FOLLOWS,
+    OUTPACED,
+    OVERLOADED,
+    validity_faults,
+    validity_warnings,
+)
 from thunderherd.metrics import METRICS
 from thunderherd.observation import Observation
 from thunderherd.open_loop import is_of_open_loop
@@ -85,6 +94,14 @@ def test_a_rate_that_is_not_achieved_forbids_to_count_the_trial(overloaded: Tria
     assert overloaded.invalid_reasons[0].startswith("load: achieved_rate = 0.")
     assert "lower load.settings.rate" in overloaded.invalid_reasons[0]
     assert "--" not in overloaded.invalid_reasons[0]
+
+
+def test_checks_are_called_as_the_engine_calls_them(overloaded: TrialRecord) -> None:
+    """Of some it is known here whose fault they are; under another name they would be the load's own."""
+    validity = overloaded.loads[0].validity
+    assert validity is not None
+    known = {COUNTED_ELSEWHERE, BUSY, *OUTPACED, *FOLLOWS, *layers.NEEDED}
+    assert known <= {check.name for check in validity.checks}
 
 
 def test_histograms_are_kept_whole(overloaded: TrialRecord) -> None:
