@@ -90,6 +90,14 @@ def test_clocks_that_disagree_give_no_negative_noise() -> None:
     assert made(tasks=1.0, server=1.5).foreign_share == 0.0
 
 
+def test_nobody_takes_more_than_all_of_the_machine() -> None:
+    """Of a few milliseconds a tick is more than there was."""
+    before, after = START, replace(START, monotonic=100.004, tasks=10.02, steal=3.01)
+    found = noise.between(before, after, server_seconds=0)
+    assert (found.foreign_share, found.steal_share) == (1.0, 1.0)
+    assert noise.loudness(found, SimpleNamespace(steal_percent=100, foreign_percent=100)) <= 1
+
+
 def test_loudness_is_a_multiple_of_what_is_allowed() -> None:
     quiet = made()
     assert noise.loudness(quiet, LIMITS) == 0.0

@@ -98,8 +98,9 @@ def between(before: Sample, after: Sample, server_seconds: float) -> Noise:
     busy_share = min(1.0, comparable / capacity)
     spread = math.sqrt(busy_share * (1 - busy_share) / max(1.0, capacity * sampling_rate()))
     return Noise(
-        steal_share=(after.steal - before.steal) / capacity,
-        foreign_share=max(0.0, comparable - ours) / capacity,
+        # A tick may be longer than what is left of a short trial: more than all of the machine nobody took.
+        steal_share=min(1.0, (after.steal - before.steal) / capacity),
+        foreign_share=min(1.0, max(0.0, comparable - ours) / capacity),
         foreign_uncertainty=2 * spread,
         wall_seconds=wall,
         machine_busy_seconds=tasks + interrupts,
