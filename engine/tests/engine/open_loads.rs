@@ -225,12 +225,16 @@ fn what_a_server_sends_unasked_takes_little_memory() {
         let port = serve(|mut stream| {
             let mut asked = [0; 100];
             if stream.read(&mut asked).is_ok_and(|bytes| bytes > 0) {
+                stream.write_all(&[0]).unwrap();
+                // What came with the reply would be a surplus at once.
+                std::thread::sleep(Duration::from_millis(100));
                 while stream.write_all(&[0; 1 << 16]).is_ok() {}
             }
         });
         let options = "--bytes 1 --check count --load closed_connections --connections kept --clients 3";
         let idle = "--think-microseconds 20000000 --milliseconds 1500 --timeout-milliseconds 500";
         let (ran, line) = load("bytes", port, &format!("{options} {idle} {back_end}"));
+        assert_eq!(line["tally"]["requests"], 3, "each was answered once, and thinks: {ran:?}");
         // The most of three connections, what comes until their receives have ended, and the buffers of the ring.
         assert!(count(&line, "memory.peak_resident_bytes") < 96 << 20, "{ran:?}");
     });
