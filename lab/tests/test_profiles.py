@@ -382,8 +382,7 @@ def test_where_large_replies_go_is_found(real_run: Path) -> None:
             copying.append(server.copying_by_kind["across"] * server.samples)
             symbols = {found.symbol for found in (*server.top, *client.top)}
             assert not symbols & {"_raw_spin_unlock_irqrestore", "finish_task_switch"}
-    # Of some 140 samples each, one to nine are copying where memory is fast; of both, hardly ever none.
-    assert not copying or sum(copying) > 0, "600 MB were sent by copying"
+    assert not copying or sum(copying) > 0, "600 MB were copied, but few of 140 samples each need show it"
     trials = results.profiled()
     window = trials[0].profiles["client"]
     assert {each.process for each in window.stacks} == {0, 1}
