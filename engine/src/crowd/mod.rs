@@ -24,7 +24,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::edges::Edges;
 use crate::load::{LoadRun, clients, closing, uses_a_ring};
 use crate::own_memory;
-use crate::sys::{signal, thread};
+use crate::sys::{process, signal, thread};
 use crate::waiting::{BACK_END, COMPLETIONS, POLLING};
 
 use back_end::BackEnd;
@@ -34,7 +34,7 @@ pub use pace::Kind;
 use pace::Share;
 use polling::Polling;
 use settings::ConnectionUse;
-pub use settings::{CLOSING, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
+pub use settings::{CLOSING, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use start::Start;
 use turns::Turns;
 
@@ -91,6 +91,10 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn ask(&self) -> Result<()> {
         let guard = Guard(self.start);
+        if self.run.settings.boolean(PIN_THREADS.name) {
+            let cpus = process::allowed_cpus()?;
+            process::pin(&[cpus[self.share.thread % cpus.len()]]).context("--pin-threads: the kernel refused")?;
+        }
         thread::set_timer_slack(1).context("the timer slack cannot be set")?;
         match self.run.settings.word(BACK_END.name) {
             COMPLETIONS => self.ask_with(Completions::new()?),

@@ -12,6 +12,14 @@ pub const THREADS: Setting = Setting {
     kind: Kind::Integer { minimum: 1, maximum: 256, default: 1 },
 };
 
+/// Whether threads stay on a CPU.
+pub const PIN_THREADS: Setting = Setting {
+    name: "pin_threads",
+    help: "Pin every thread to one CPU, in turn, of those that the load may use; otherwise the kernel moves them among these",
+    unit: None,
+    kind: Kind::Boolean { default: false },
+};
+
 /// How many requests a connection has under way.
 pub const PIPELINE: Setting = Setting {
     name: "pipeline",

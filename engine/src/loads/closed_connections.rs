@@ -2,7 +2,7 @@
 
 use crate::about::About;
 use crate::course::pause;
-use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
+use crate::crowd::{self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use crate::load::{CLIENTS, CONNECTIONS, LOOPS, Load, MILLISECONDS, RAMP_UP, THINK, WARM_UP};
 use crate::primitive::Waits;
 use crate::waiting::{BACK_END, COMPLETIONS};
@@ -22,6 +22,7 @@ pub static ENTRY: Load = Load {
         RAMP_UP,
         THINK,
         THREADS,
+        PIN_THREADS,
         PIPELINE,
         REQUESTS_PER_CONNECTION,
         CLOSING,

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use crate::about::About;
-use crate::crowd::{self, CLOSING, Kind, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
+use crate::crowd::{self, CLOSING, Kind, PIN_THREADS, PIPELINE, REQUESTS_PER_CONNECTION, REQUIREMENTS, THREADS};
 use crate::load::{self, KEPT, Load, LoadRun, RAMP_UP, WARM_UP};
 use crate::primitive::Waits;
 use crate::schedule::{ARRIVAL_SEED, ARRIVALS, RATE, RECORDING};
@@ -42,6 +42,7 @@ pub static ENTRY: Load = Load {
         WARM_UP,
         RAMP_UP,
         THREADS,
+        PIN_THREADS,
         PIPELINE,
         REQUESTS_PER_CONNECTION,
         CLOSING,

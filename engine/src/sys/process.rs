@@ -359,7 +359,7 @@ pub fn threads() -> io::Result<usize> {
     Ok(std::fs::read_dir("/proc/self/task")?.count())
 }
 
-/// Pins this process, and what it will fork, to these CPUs.
+/// Pins this thread, and what it will make, to these CPUs.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {

@@ -1,17 +1,19 @@
 //! How the loads with an event loop use their connections, whichever of them and however they wait: several requests under
-//! way, so many requests each, closed with FIN or RST, clients that begin one after another.
+//! way, so many requests each, closed with FIN or RST, clients that begin one after another, threads that stay on a CPU.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::support::crowd::{answer_lines, count, load, says_nothing, serve, with_each_back_end};
 use crate::support::server::Server;
-use crate::support::{engine, eventually, run};
+use crate::support::{engine, eventually, process, run};
 
 /// A server that answers nobody before so many requests have come over each connection.
 #[test]
@@ -223,4 +225,29 @@ fn very_many_connections_share_a_ring() {
         }
         server.stop().is_good();
     });
+}
+
+/// With one more than there are CPUs, so that the first has two.
+#[test]
+fn threads_are_pinned_in_turn() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let cpus = process::allowed_cpus(0);
+    let threads = cpus.len() + 1;
+    for (pinned, of_one_cpu) in [("true", threads), ("false", if cpus.len() == 1 { threads } else { 0 })] {
+        let options = format!("--threads {threads} --clients {threads} --milliseconds 60000 --pin-threads {pinned}");
+        let connect = format!("127.0.0.1:{}", server.port);
+        let mut command = engine();
+        command.args(["load", "bytes", "--load", "closed_connections", "--connect", &connect]).args(options.split(' '));
+        let mut load = command.stdout(Stdio::null()).spawn().unwrap();
+        let id = load.id() as i32;
+        eventually("its threads are there, on their CPUs", || {
+            let theirs: Vec<Vec<usize>> = process::threads(id).into_iter().map(process::allowed_cpus).collect();
+            let pinned: Vec<usize> = theirs.iter().filter(|cpus| cpus.len() == 1).flatten().copied().collect();
+            let each = cpus.iter().all(|cpu| of_one_cpu == 0 || pinned.contains(cpu));
+            (theirs.len() == threads && pinned.len() == of_one_cpu && each).then_some(())
+        });
+        process::signal(id, Signal::SIGINT);
+        load.wait().unwrap();
+    }
+    server.stop().is_good();
 }

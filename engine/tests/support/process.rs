@@ -10,6 +10,7 @@ use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
+use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid};
 
@@ -104,6 +105,18 @@ pub fn thread_states(id: i32) -> Vec<char> {
     };
     let Ok(tasks) = fs::read_dir(format!("/proc/{id}/task")) else { return Vec::new() };
     tasks.filter_map(|task| state(&task.ok()?.path())).collect()
+}
+
+/// The CPUs that a process or thread may use; 0: this thread (sched_getaffinity(2)).
+pub fn allowed_cpus(id: i32) -> Vec<usize> {
+    let set = sched_getaffinity(Pid::from_raw(id)).expect("it lives");
+    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).expect("a set has room for it")).collect()
+}
+
+/// The threads of a process; none when it has ended.
+pub fn threads(id: i32) -> Vec<i32> {
+    let names = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+    names.filter_map(|name| name.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// How many descriptors a process has open; none when it has ended.
