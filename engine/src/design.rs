@@ -34,6 +34,8 @@ pub struct Design {
     pub listeners: fn(&Settings) -> usize,
     /// Why it can serve over TCP alone; `None` where any stream socket will do, as in most designs ([`COMMON`]).
     pub tcp_only: Option<&'static str>,
+    /// It never sleeps, whatever it is told; few designs do that ([`COMMON`]).
+    pub spins: bool,
     /// What of the kernel it rests on; without any of it, it cannot run.
     pub rests_on: RestsOn,
     /// Refuses settings that contradict each other, before anything is started; in most designs none do ([`COMMON`]).
@@ -67,6 +69,7 @@ pub const COMMON: Design = Design {
     makes: None,
     listeners: |_| 1,
     tcp_only: None,
+    spins: false,
     rests_on: &[],
     check: |_| Ok(()),
 };

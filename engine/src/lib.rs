@@ -83,6 +83,7 @@ pub mod socket_diagnosis;
 pub mod source_addresses;
 pub mod spin;
 pub mod stall;
+pub mod steering;
 pub mod supervisor;
 pub mod symbols;
 pub mod sys;

@@ -138,7 +138,7 @@ pub fn catalogue() -> Value {
                     "waits": design.waits, "settings": design.settings,
                     "available": reason.is_none(), "reason": reason, "tcp_only": design.tcp_only,
                     "rests_on": feature::described(design.rests_on),
-                    "makes": design.makes,
+                    "makes": design.makes, "spins": design.spins,
                 }),
             )
         }),

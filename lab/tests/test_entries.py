@@ -178,6 +178,7 @@ SAID_IN_THE_ENGINE = {
     ("registry.rs", "bytes"): "what is asked for, likewise",
     ("waiting.rs", "epoll"): "the kernel's interface, epoll(7)",
     ("waiting.rs", "io_uring"): "the kernel's interface, io_uring(7)",
+    ("waiting.rs", "polling"): "a client's nonblocking I/O",
     ("loads/closed_connections.rs", "io_uring"): "likewise",
     ("primitives/uring_send_zc.rs", "io_uring"): "the kernel's interface, io_uring(7)",
     ("primitives/uring_send.rs", "io_uring"): "likewise",

@@ -137,9 +137,10 @@ MOST_WORKERS = ("pool", "maximum_workers")
 
 
 class Design(Runnable):
-    """A server design and how it waits for its sockets."""
+    """A server design and how it waits for its sockets. One that `spins` never sleeps."""
 
     waits: Waits
+    spins: bool = False
     makes: Makes | None = None
     """What it makes anew for every connection; None: nothing."""
 
@@ -418,7 +419,8 @@ class Catalogue(_Part):
         movers = [mover for way in ways for name in way if (mover := self.primitive(name))]
         return {
             "makes": own.makes if own else None,
-            "spins": any(mover.spins for mover in movers)
+            "spins": (own is not None and own.spins)
+            or any(mover.spins for mover in movers)
             or any(
                 settings.get(name) == word for settings in told for name, word in self.never_sleeps.items()
             ),

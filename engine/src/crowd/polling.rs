@@ -1,11 +1,13 @@
 //! Trying instead of sleeping: every connection that a reply is due on is tried again and again (nonblocking I/O; Stevens,
 //! Fenner, Rudoff, UNIX Network Programming 1, 6.2). Nothing that comes has to wake anybody, and no list of what is ready is
-//! kept: where there are few connections, and something has nearly always come, that is the least work. It takes all of a CPU.
+//! kept: where there are few connections, and something has nearly always come, that is the least work. It takes all of a CPU,
+//! except what others want of it between two rounds: a server may share it.
 //!
 //! What cannot be tried, that a connection has been made or that there is room to send, is asked of an epoll instance.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -127,6 +129,7 @@ impl BackEnd for Polling {
             self.next = 0;
         }
         self.left = TRIES;
+        thread::yield_now();
         if self.elsewhere > 0 { self.others.wait(Duration::ZERO) } else { Ok(()) }
     }
 

@@ -23,6 +23,7 @@ crate::register! {
         prefork_epoll,
         prefork_epoll_exclusive,
         reuseport,
+        polling,
         epoll_dispatch,
         epoll_offload,
         prefork_dynamic,

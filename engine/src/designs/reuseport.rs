@@ -7,21 +7,17 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use anyhow::{Context, Result};
-use socket2::SockRef;
+use anyhow::Result;
 
 use crate::about::About;
 use crate::connection::{Connection, Turn};
 use crate::design::{Accepted, COMMON, Design, POOL, Run, pool};
-use crate::feature::{EPOLL, FORK, Feature, on_tcp_socket};
-use crate::mistake::mistake;
+use crate::feature::{EPOLL, FORK};
 use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
-use crate::setting::{Kind, Setting, Settings};
-use crate::sys::descriptor::{PollFlags, close_inherited, set_nonblocking};
+use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
+use crate::sys::descriptor::{PollFlags, set_nonblocking};
 use crate::sys::epoll::{self, Epoll, EpollFlags};
-use crate::sys::process::{allowed_cpus, online_cpus, pin};
-use crate::sys::socket::steer_by_cpu;
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -32,42 +28,18 @@ pub static ENTRY: Design = Design {
     settings: &[POOL, RESPAWN, STEER],
     workers: pool,
     listeners: pool,
-    tcp_only: Some("SO_REUSEPORT shares a port (socket(7))"),
+    tcp_only: ONE_ADDRESS,
     check,
     serve,
     rests_on: &[&FORK, &EPOLL, &REUSEPORT],
     ..COMMON
 };
 
-/// Several listeners at one address.
-const REUSEPORT: Feature = Feature {
-    name: "socket(7), SO_REUSEPORT",
-    since: Some("3.9"),
-    refusal: || on_tcp_socket("setsockopt, SO_REUSEPORT", |socket| SockRef::from(&socket).set_reuse_port(true)),
-};
-
-const STEER: Setting = Setting {
-    name: "steer",
-    help: "Who gets a connection: by a hash, or the worker that is pinned to the CPU on which the connection came in",
-    unit: None,
-    kind: Kind::Choice { choices: &["none", "cpu"], default: "none" },
-};
-
 fn serve(run: &'static Run) -> Result<()> {
     run.listeners.iter().try_for_each(|listener| set_nonblocking(listener.as_fd()))?;
-    let by_cpu = run.settings.word(STEER.name) == "cpu";
-    if by_cpu {
-        let steered = steer_by_cpu(run.listener().as_fd(), run.pool());
-        steered.context("--steer cpu: the kernel refused SO_ATTACH_REUSEPORT_CBPF")?;
-    }
+    let cpus = steer(run)?;
     fork_pool(run, |worker| {
-        for (index, listener) in run.listeners.iter().enumerate() {
-            if listener.as_raw_fd() != worker.listener().as_raw_fd() {
-                close_inherited(listener);
-            } else if by_cpu {
-                pin(&[index])?;
-            }
-        }
+        keep_own_listener(run, worker, cpus.as_deref())?;
         let listener = worker.listener().as_raw_fd();
         let epoll = Epoll::create()?;
         epoll.add(worker.listener(), EpollFlags::EPOLLIN)?;
@@ -108,25 +80,4 @@ fn serve(run: &'static Run) -> Result<()> {
         }
         Ok(())
     })
-}
-
-/// The kernel's program can say no more than that a CPU's connections go to the listener of the same number, and it is only
-/// of use if that listener's worker runs there. SO_INCOMING_CPU would take any number of workers, but before Linux 6.2
-/// a group of SO_REUSEPORT does not heed it.
-fn check(settings: &Settings) -> Result<()> {
-    if settings.word(STEER.name) == "none" {
-        return Ok(());
-    }
-    let (online, allowed, pool) = (online_cpus()?, allowed_cpus()?, pool(settings));
-    if !(0..online).eq(allowed.iter().copied()) {
-        return Err(mistake(format!(
-            "--steer cpu takes all {online} CPUs, and this server may use {allowed:?}; without --cpus, or: --steer none"
-        )));
-    }
-    if pool != online {
-        return Err(mistake(format!(
-            "--steer cpu takes one worker for each of the {online} CPUs, and --pool is {pool}: --pool {online}"
-        )));
-    }
-    Ok(())
 }

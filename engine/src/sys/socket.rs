@@ -65,16 +65,21 @@ pub fn shutdown_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) }).map(drop)
 }
 
-/// Has the kernel give a connection to the listener whose place in the group, by the order of listen(2), is the number of
-/// the CPU on which the connection's first segment was handled, modulo the size of the group (SO_ATTACH_REUSEPORT_CBPF,
-/// socket(7)).
-pub fn steer_by_cpu(listener: BorrowedFd<'_>, listeners: usize) -> io::Result<()> {
+/// Has the kernel give a connection to the listener whose place in the group, by the order of listen(2), is the place among
+/// `cpus` of the CPU on which the connection's first segment was handled; to any, by a hash, where that CPU is none of them
+/// (SO_ATTACH_REUSEPORT_CBPF, socket(7)).
+pub fn steer_by_cpu(listener: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> {
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let mut program = [
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32),
-        instruction(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, listeners as u32),
-        instruction(libc::BPF_RET | libc::BPF_A, 0),
-    ];
+    let give = |place: usize| instruction(libc::BPF_RET | libc::BPF_K, place as u32);
+    let mut program =
+        vec![instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32)];
+    for (place, &cpu) in cpus.iter().enumerate() {
+        // Another CPU: one instruction is left out.
+        let is_it = instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, cpu as u32);
+        program.extend([libc::sock_filter { jf: 1, ..is_it }, give(place)]);
+    }
+    // There is no listener of this place: the kernel takes its hash.
+    program.push(give(cpus.len()));
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: the kernel reads the program, which lives through the call.
     check(unsafe {

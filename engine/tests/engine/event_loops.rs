@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -61,23 +61,29 @@ fn select_closes_what_does_not_fit() {
 fn a_loop_that_spins_never_sleeps() {
     for design in designs().iter().filter(|design| ["epoll", "epoll_edge", "io_uring"].contains(&design.as_str())) {
         for wait in ["sleep", "spin"] {
-            let server = Server::start(design, "bytes", &["--wait", wait]);
-            let mut client = Client::connect(server.port);
-            client.exchange(&bytes(100));
-            if wait == "sleep" {
-                server.sleeps();
-            } else {
-                let before = process::cpu_nanoseconds(server.first);
-                let used = || process::cpu_nanoseconds(server.first) - before;
-                eventually("a server that spins uses CPU time", || (used() > 50_000_000).then_some(()));
-            }
-            client.exchange(&bytes(5_000));
-            drop(client);
-            let ending = server.stop();
-            ending.is_good();
-            assert_eq!(number_of(&ending.summary()["tally"], "requests"), 2, "{design} {wait}");
+            serves_and_sleeps_or_not(design, &["--wait", wait], wait == "sleep");
         }
     }
+    serves_and_sleeps_or_not("polling", &[], false);
+}
+
+fn serves_and_sleeps_or_not(design: &str, options: &[&str], sleeps: bool) {
+    let server = Server::start(design, "bytes", options);
+    let mut client = Client::connect(server.port);
+    client.exchange(&bytes(100));
+    assert_eq!(server.spins(), !sleeps, "{design}");
+    if sleeps {
+        server.sleeps();
+    } else {
+        let before = process::cpu_nanoseconds_of_group(server.first);
+        let used = || process::cpu_nanoseconds_of_group(server.first) - before;
+        eventually("a server that spins uses CPU time", || (used() > 50_000_000).then_some(()));
+    }
+    client.exchange(&bytes(5_000));
+    drop(client);
+    let ending = server.stop();
+    ending.is_good();
+    assert_eq!(number_of(&ending.summary()["tally"], "requests"), 2, "{design} {options:?}");
 }
 
 /// Where the listener itself does not fit, as under a parent that leaves its descriptors open, the server says so.
@@ -129,41 +135,59 @@ fn a_herd_is_woken_or_is_not() {
 #[test]
 fn connections_are_steered_by_cpu() {
     const EACH: usize = 20;
-    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).unwrap().unwrap() as usize;
-    if !(0..online).all(|cpu| allowed.is_set(cpu).unwrap()) {
-        return println!("skipped: this program may not use all CPUs");
+    let cpus = process::allowed_cpus(0);
+    for design in ["reuseport", "polling"] {
+        let mut server = Server::start(design, "bytes", &["--pool", &cpus.len().to_string(), "--steer", "cpu"]);
+        server.settle();
+        cpus.iter().for_each(|&cpu| come_from(cpu, EACH, server.port));
+        let all = (EACH * cpus.len()) as u64;
+        let snapshot = server.snapshot_when("all served", |snapshot| count(snapshot, "closed") == all);
+        assert_eq!(snapshot["workers"], serde_json::json!(vec![EACH; cpus.len()]), "{design}");
+        let mut theirs: Vec<usize> = server.workers().into_iter().flat_map(process::allowed_cpus).collect();
+        theirs.sort_unstable();
+        assert_eq!(theirs, cpus, "{design}: a worker has its CPU");
+        server.stop().is_good();
     }
-    let mut server = Server::start("reuseport", "bytes", &["--pool", &online.to_string(), "--steer", "cpu"]);
-    server.settle();
-    let port = server.port;
-    for cpu in 0..online {
-        std::thread::spawn(move || {
-            let mut one = CpuSet::new();
-            one.set(cpu).unwrap();
-            sched_setaffinity(Pid::from_raw(0), &one).unwrap();
-            (0..EACH).for_each(|_| Client::connect(port).exchange(&bytes(1)));
-        })
-        .join()
-        .unwrap();
-    }
-    let all = (EACH * online) as u64;
-    let snapshot = server.snapshot_when("all served", |snapshot| count(snapshot, "closed") == all);
-    assert_eq!(snapshot["workers"], serde_json::json!(vec![EACH; online]));
-    for worker in server.workers() {
-        assert_eq!((0..online).filter(|&cpu| may_use(worker, cpu)).count(), 1, "a worker has its CPU");
-    }
-    server.stop().is_good();
 }
 
-fn may_use(id: i32, cpu: usize) -> bool {
-    sched_getaffinity(Pid::from_raw(id)).unwrap().is_set(cpu).unwrap()
+/// A server that may not use all CPUs serves what comes in on the others, too.
+#[test]
+fn steering_takes_the_cpus_that_there_are() {
+    const EACH: usize = 10;
+    let cpus = process::allowed_cpus(0);
+    let last = *cpus.last().unwrap();
+    let options = ["--pool", "1", "--steer", "cpu", "--cpus", &last.to_string()];
+    for design in ["reuseport", "polling"] {
+        let mut server = Server::start(design, "bytes", &options);
+        server.settle();
+        cpus.iter().for_each(|&cpu| come_from(cpu, EACH, server.port));
+        let all = (EACH * cpus.len()) as u64;
+        let snapshot = server.snapshot_when("all served", |snapshot| count(snapshot, "closed") == all);
+        assert_eq!(snapshot["workers"], serde_json::json!([all]), "{design}");
+        assert_eq!(
+            server.workers().into_iter().flat_map(process::allowed_cpus).collect::<Vec<_>>(),
+            [last],
+            "{design}"
+        );
+        server.stop().is_good();
+    }
+}
+
+/// So many connections, one after the other, of a client on this CPU.
+fn come_from(cpu: usize, connections: usize, port: u16) {
+    let comes = move || {
+        let mut one = CpuSet::new();
+        one.set(cpu).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+        (0..connections).for_each(|_| Client::connect(port).exchange(&bytes(1)));
+    };
+    std::thread::spawn(comes).join().unwrap();
 }
 
 #[test]
 fn steering_that_cannot_be_done_is_refused_with_the_reason() {
-    let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).unwrap().unwrap() as usize;
-    let wrong = (online + 1).to_string();
+    let cpus = process::allowed_cpus(0);
+    let (all, wrong) = (format!("--pool {}", cpus.len()), (cpus.len() + 1).to_string());
     let refused = |pool: &str, more: &[&str]| {
         let mut command = engine();
         run(command
@@ -172,9 +196,8 @@ fn steering_that_cannot_be_done_is_refused_with_the_reason() {
     };
     let ran = refused(&wrong, &[]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.errors.contains("one worker for each") && ran.errors.contains(&format!("--pool {online}")), "{ran:?}");
-    if online > 1 {
-        let ran = refused("1", &["--cpus", "0"]);
-        assert!(ran.status == Some(2) && ran.errors.contains("this server may use [0]"), "{ran:?}");
-    }
+    assert!(ran.errors.contains("one worker for each") && ran.errors.contains(&all), "{ran:?}");
+    let first = cpus[0];
+    let ran = refused(&wrong, &["--cpus", &first.to_string()]);
+    assert!(ran.status == Some(2) && ran.errors.contains(&format!("which are [{first}]")), "{ran:?}");
 }

@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use super::lines::never_sleeps;
 use super::{PATIENCE, engine, eventually, process};
 
 /// A supervisor and its server. Both are killed when this value goes.
@@ -157,8 +158,9 @@ impl Server {
     /// Waits until every thread of the server sleeps; of one that never does until it has looked for something to do many times.
     pub fn sleeps(&self) {
         if self.spins() {
-            let before = process::cpu_nanoseconds(self.first);
-            let has_looked = || process::cpu_nanoseconds(self.first) > before + 30_000_000;
+            let used = || process::cpu_nanoseconds_of_group(self.first);
+            let before = used();
+            let has_looked = || used() > before + 30_000_000;
             return eventually("the server has looked", || has_looked().then_some(()));
         }
         let mut before = Vec::new();
@@ -171,9 +173,9 @@ impl Server {
         });
     }
 
-    /// Whether it was told never to sleep.
+    /// Whether it never sleeps, as its design does not or as it was told.
     pub fn spins(&self) -> bool {
-        self.ready["settings"]["wait"] == "spin"
+        self.ready["settings"]["wait"] == "spin" || never_sleeps(self.ready["design"].as_str().expect("a name"))
     }
 
     /// Sends a signal to the supervisor.

@@ -1,0 +1,68 @@
+//! Children made beforehand, each of which tries to accept and then every one of its connections, again and again: nobody
+//! asks what is ready, and nobody sleeps.
+//!
+//! Where something has nearly always come, that is the least work: no wait, no list of what is ready, nobody to be woken.
+//! Between two rounds others may have the CPU. With a child for each CPU and `--steer cpu` a connection stays on the CPU of
+//! the client that made it, which may share it: then they switch once for all that has come in a round.
+
+use std::os::fd::AsFd;
+use std::thread;
+
+use anyhow::Result;
+
+use crate::about::About;
+use crate::connection::{Connection, Turn};
+use crate::design::{Accepted, COMMON, Design, MOST_WORKERS, POOL, Run, pool};
+use crate::feature::FORK;
+use crate::pool::{RESPAWN, fork_pool};
+use crate::primitive::Waits;
+use crate::setting::{Kind, Setting};
+use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
+use crate::sys::descriptor::{PollFlags, set_nonblocking};
+
+pub static ENTRY: Design = Design {
+    about: About {
+        summary: "Processes made beforehand, each tries its connections again and again",
+        source: "UNP volume 1, third edition, section 6.2, nonblocking I/O",
+    },
+    waits: Waits::ForReadiness,
+    settings: &[ONE, RESPAWN, STEER],
+    workers: pool,
+    listeners: pool,
+    tcp_only: ONE_ADDRESS,
+    spins: true,
+    check,
+    serve,
+    rests_on: &[&FORK, &REUSEPORT],
+    ..COMMON
+};
+
+/// Each takes all of a CPU.
+const ONE: Setting = Setting { kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 1 }, ..POOL };
+
+fn serve(run: &'static Run) -> Result<()> {
+    run.listeners.iter().try_for_each(|listener| set_nonblocking(listener.as_fd()))?;
+    let cpus = steer(run)?;
+    fork_pool(run, |worker| {
+        keep_own_listener(run, worker, cpus.as_deref())?;
+        let mut accepting = true;
+        let mut connections: Vec<Connection> = Vec::new();
+        while accepting || !connections.is_empty() {
+            match worker.try_accept(libc::SOCK_NONBLOCK) {
+                Accepted::Connection(socket) => connections.extend(worker.open(socket)),
+                Accepted::Nothing | Accepted::Refused => {}
+                Accepted::ShutDown => accepting = false,
+            }
+            let mut tried = 0;
+            while let Some(connection) = connections.get_mut(tried) {
+                // Who does not ask what is ready is not told of errors either.
+                match connection.turn(PollFlags::POLLERR) {
+                    Turn::Blocked(_) | Turn::Yields(_) => tried += 1,
+                    Turn::Over => connections.swap_remove(tried).finish(),
+                }
+            }
+            thread::yield_now();
+        }
+        Ok(())
+    })
+}
