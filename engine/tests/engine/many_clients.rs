@@ -67,8 +67,8 @@ fn ask(client: &mut TcpStream, exchange: &Exchange) {
     assert!(reply == exchange.reply, "a wrong reply");
 }
 
-/// Nothing of it runs while nobody asks anything, whoever comes then is served at once, and so are those that were silent
-/// when they speak.
+/// Nothing of it runs while nobody asks anything, unless it never sleeps; whoever comes then is served at once, and so are
+/// those that were silent when they speak.
 #[test]
 fn ten_thousand_silent_connections() {
     const CLIENTS: usize = 10_000;
@@ -86,7 +86,7 @@ fn ten_thousand_silent_connections() {
         let before = process::cpu_nanoseconds_of_group(server.first);
         std::thread::sleep(Duration::from_millis(100));
         let after = process::cpu_nanoseconds_of_group(server.first);
-        assert_eq!(after, before, "{design} runs although nobody asks anything");
+        assert_eq!(after > before, server.spins(), "{design} runs although nobody asks anything, or should");
         let exchange = bytes(4000);
         (0..NEW).for_each(|_| Client::connect(server.port).exchange(&exchange));
         let served = clients.iter_mut().step_by(100).map(|client| ask(client, &exchange)).count() as u64;
