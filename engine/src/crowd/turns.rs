@@ -142,10 +142,13 @@ impl<B: BackEnd> Turns<B> {
         self.own_time.waited(self.at - began);
         // What was due while the loop slept comes before what has become ready.
         self.serve();
+        let mut has_just_read = true;
         while let Some((index, ready)) = self.back_end.next() {
-            self.at = now();
+            if !has_just_read {
+                self.at = now();
+            }
             self.ready(index, ready);
-            self.serve();
+            has_just_read = self.serve();
         }
         if self.at >= self.sweep {
             self.sweep = self.at + (self.timeout / 10).max(1_000_000);
@@ -158,11 +161,13 @@ impl<B: BackEnd> Turns<B> {
         Ok(())
     }
 
-    /// Gives what is due to whom it is for: first all of it, so that what one client has to send is there together.
-    fn serve(&mut self) {
+    /// Gives what is due to whom it is for: first all of it, so that what one client has to send is there together. Says
+    /// whether it has read the clock last of all.
+    fn serve(&mut self) -> bool {
         if !self.asking {
-            return;
+            return false;
         }
+        let mut has_just_read = false;
         loop {
             let mut others = false;
             while let Some(due) = self.pace.due(self.at, |index| self.members[index].standing()) {
@@ -174,7 +179,7 @@ impl<B: BackEnd> Turns<B> {
                     self.at = now();
                 }
             }
-            let Some(index) = self.due.pop_front() else { return };
+            let Some(index) = self.due.pop_front() else { return has_just_read };
             let member = &mut self.members[index];
             match member.leave() {
                 Place::Connected(caller) => self.ask(index, caller),
@@ -182,6 +187,7 @@ impl<B: BackEnd> Turns<B> {
                 place => member.place = place,
             }
             self.at = now();
+            has_just_read = true;
         }
     }
 
