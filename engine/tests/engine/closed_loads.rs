@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use crate::support::lines::number;
 use crate::support::server::Server;
-use crate::support::{ENGINE, PATIENCE, Ran, Unprivileged, engine, engine_with_descriptors, eventually, process, run};
+use crate::support::{
+    ENGINE, PATIENCE, Ran, Unprivileged, engine, engine_with_descriptors, eventually, nobody, process, run,
+};
 
 const LOADS: [&str; 2] = ["closed_threads", "closed_connections"];
 
@@ -223,7 +225,7 @@ fn what_is_shown_stands_together() {
 
 #[test]
 fn a_connection_that_fails_is_shown_and_counted() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, _held) = nobody::listens();
     for load in ["closed --children 2", "closed_threads --clients 2", "closed_connections --clients 2"] {
         let (name, clients) = load.split_once(' ').unwrap();
         let ran = run(&mut command(name, port, &format!("{clients} --show")));
@@ -242,7 +244,7 @@ fn a_connection_that_fails_is_shown_and_counted() {
 /// Nobody listens: no client tries for ever, and there is no window.
 #[test]
 fn a_timed_load_without_a_server_ends_early() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, _held) = nobody::listens();
     for load in LOADS {
         for connections in ["kept", "per_request"] {
             for warm_up in [0, 3_600_000] {
@@ -382,10 +384,7 @@ fn one_silent_connection_does_not_keep_others_from_asking() {
 /// The server accepts nobody, so the connections cannot even be made: that is waited for, not spun for.
 #[test]
 fn waiting_costs_no_cpu_time() {
-    let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-    listener.listen(0).unwrap();
-    let port = listener.local_addr().unwrap().as_socket().unwrap().port();
+    let (port, _held) = nobody::accepts();
     for load in LOADS {
         let options = "--clients 3 --connections kept --timeout-milliseconds 500 --loops 3";
         let (ran, lines) = lines(load, port, options);

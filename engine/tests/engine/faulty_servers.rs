@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{SockRef, Socket};
 
 use crate::support::crowd::{back_ends, count, load, serve};
-use crate::support::{Ran, protocol};
+use crate::support::{Ran, nobody, protocol};
 
 /// Bytes of a reply's payload.
 const BYTES: usize = 64;
@@ -112,10 +112,10 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
         while stream.write_all(&many).is_ok() {}
     }
     let reset = |stream: TcpStream| SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
-    let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let (port, listener) = accepts_nobody();
+    let (refusing, held) = nobody::listens();
+    let (port, listener) = nobody::accepts();
     vec![
-        Fault { port: refusing, ..fault("refuses", "refused", LONG, Box::new(drop)) },
+        Fault { port: refusing, _listener: Some(held), ..fault("refuses", "refused", LONG, Box::new(drop)) },
         Fault { port, _listener: Some(listener), ..fault("accepts nobody", "timed_out", SHORT, Box::new(drop)) },
         Fault { beside: ENDING, ..fault("resets at once", "reset", LONG, Box::new(reset)) },
         fault(
@@ -208,15 +208,6 @@ fn faults(spoken: Spoken) -> Vec<Fault> {
             ..fault("vanishes", "refused", LONG, Box::new(drop))
         },
     ]
-}
-
-/// A listener whose queue is full and is never emptied.
-fn accepts_nobody() -> (u16, Socket) {
-    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    listener.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
-    listener.listen(0).unwrap();
-    let port = listener.local_addr().unwrap().as_socket().unwrap().port();
-    (port, listener)
 }
 
 /// Answers some requests rightly, so few that a load on a busy machine has more within its time, and then is gone with
@@ -367,7 +358,7 @@ fn a_redirection_is_not_followed() {
 /// A load of many clients does not have each of them try in its turn.
 #[test]
 fn who_cannot_connect_for_too_long_gives_up_together_with_all_that_wait() {
-    let (port, _listener) = accepts_nobody();
+    let (port, _listener) = nobody::accepts();
     let _first = TcpStream::connect(("127.0.0.1", port)).unwrap();
     for back_end in back_ends() {
         for asks in ["closed_connections --loops 1", "closed_connections --milliseconds 100", "open --milliseconds 100"]

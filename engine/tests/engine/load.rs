@@ -2,7 +2,7 @@
 //! what is wrong is counted under its kind, and the load ends.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use crate::support::both_ends::serve;
 use crate::support::server::Server;
-use crate::support::{PATIENCE, Ran, engine, engine_with_descriptors, eventually, process, protocol, run};
+use crate::support::{PATIENCE, Ran, engine, engine_with_descriptors, eventually, nobody, process, protocol, run};
 
 /// Every load, with 2 clients.
 const LOADS: [&[&str]; 5] = [
@@ -105,7 +105,7 @@ fn all_is_right() {
 
 #[test]
 fn nobody_listens() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, _held) = nobody::listens();
     all_fails(port, &[], "refused", "Connection refused");
 }
 
@@ -185,10 +185,7 @@ fn a_reply_that_never_ends_to_come() {
 
 #[test]
 fn a_server_that_accepts_nobody() {
-    let listener = Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    listener.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-    listener.listen(0).unwrap();
-    let port = listener.local_addr().unwrap().as_socket().unwrap().port();
+    let (port, _held) = nobody::accepts();
     all_fails(port, &["--timeout-milliseconds", "50"], "timed_out", "--timeout-milliseconds");
 }
 

@@ -1,7 +1,7 @@
 //! The open load: what its latencies count from, what becomes of its schedule, and how it ends whatever the server does.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::crowd::{answer_lines, count, field, load, says_nothing, serv
 use crate::support::lines::{items, name};
 use crate::support::server::Server;
 use crate::support::untouched::Untouched;
-use crate::support::{engine, process, run};
+use crate::support::{engine, nobody, process, run};
 
 #[test]
 fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
@@ -141,7 +141,7 @@ fn each_fault_of_a_server_has_its_kind() {
                 let _ = stream.write_all(answer);
             }
         }
-        let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (refusing, _held) = nobody::listens();
         let servers = [
             ("refused", refusing),
             ("reset", serve(reset)),

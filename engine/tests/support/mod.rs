@@ -12,6 +12,7 @@ pub mod interactive;
 pub mod lines;
 pub mod made_processes;
 pub mod namespaces;
+pub mod nobody;
 pub mod process;
 pub mod protocol;
 pub mod schema;
