@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 
 from common import PATIENCE_SECONDS
 from contest import Seen
-from places import Place
+from places import Place, Side
 from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.engine_lines import LoadResult
 
 WARM_UP_MILLISECONDS = 100
 
@@ -34,10 +36,14 @@ def echoes(
     serving: Mapping[str, SettingValue] | None = None,
     primitive: str | None = None,
     receive: str | None = None,
+    taking: str | None = None,
+    asking: Sequence[Side] = (),
 ) -> Seen:
     """Echoes a second in the window of a load, every byte checked, with TCP_NODELAY as peers have it.
 
-    `settings` are the load's, `serving` the design's.
+    `settings` are the load's, `serving` the design's. `taking` is how a load receives where that is not how
+    its server does; if it leaves the bytes to the kernel it only counts them. `asking` says where there are
+    to be several loads at a time, whose rates are added; otherwise one is where the place has the client.
 
     `EngineError`: a request failed, or none was answered.
     """
@@ -51,27 +57,33 @@ def echoes(
         listen=f"{where.address}:0",
         network_namespace=where.server.namespace,
     ) as server:
-        asking = start_load(
-            "echo",
-            f"{where.address}:{server.ready.port}",
-            kind=load,
-            primitive=primitive,
-            receive=receive,
-            settings={
-                **settings,
-                "congestion": congestion,
-                "warm_up_milliseconds": WARM_UP_MILLISECONDS,
-            },
-            cpus=where.client.cpus,
-            network_namespace=where.client.namespace,
-        )
-        try:
-            result = asking.wait(PATIENCE_SECONDS)
-        finally:
-            asking.end()
+        connect = f"{where.address}:{server.ready.port}"
+        told = {**settings, "congestion": congestion, "warm_up_milliseconds": WARM_UP_MILLISECONDS}
+        with contextlib.ExitStack() as at_the_end:
+            loads = []
+            for side in asking or [where.client]:
+                loads.append(
+                    start_load(
+                        "echo",
+                        connect,
+                        kind=load,
+                        primitive=primitive,
+                        receive=taking or receive,
+                        settings=told,
+                        cpus=side.cpus,
+                        network_namespace=side.namespace,
+                    )
+                )
+                at_the_end.callback(loads[-1].end)
+            results = [each.wait(PATIENCE_SECONDS) for each in loads]
+    return Seen(sum(rate(name, result) for result in results))
+
+
+def rate(name: str, result: LoadResult) -> float:
+    """Replies a second in a load's window."""
     window = result.window
     if result.tally.errors:
         raise EngineError(f"{name}: {result.first_error}")
     if window is None or not window.requests:
         raise EngineError(f"{name}: no reply came in the window: others keep the CPUs busy")
-    return Seen(window.requests_per_second)
+    return window.requests_per_second

@@ -16,7 +16,8 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from common import search_path, until_done
@@ -38,6 +39,8 @@ RECEIVE_BYTES = 128 << 10
 """What neper's server asks for by a receive; netperf's asks for as much by itself, iperf3's for a message."""
 FLOWS = 64
 """Connections at a time, where there are many."""
+ON_EACH_CPU = " on each CPU"
+"""Ends the name of a peer that runs there."""
 SOCKPERF_LEAST = 14
 """Bytes of the smallest message that sockperf sends."""
 
@@ -50,6 +53,13 @@ class Run:
     message_bytes: int
     seconds: int
     congestion: str
+    flows: int = FLOWS
+    """Connections at a time, of those that have many."""
+
+    def on_each_cpu(self) -> list[Run]:
+        """Runs beside each other, with their shares of the connections, in each both sides on one CPU."""
+        places = self.place.on_each_cpu()
+        return [replace(self, place=place, flows=self.flows // len(places)) for place in places]
 
 
 @dataclass(frozen=True)
@@ -190,16 +200,16 @@ def neper_round_trips(run: Run) -> float:
 def neper_many(program: str, run: Run, *more: str) -> float:
     """Transactions a second on many connections at a time, one thread on each side."""
     sizes = ["-Q", str(run.message_bytes), "-R", str(run.message_bytes), "--no-delay"]
-    both = ["-T", "1", "-F", str(FLOWS), *sizes]
+    both = ["-T", "1", "-F", str(run.flows), *sizes]
     return neper(program, run, both, [*both, *more])
 
 
 def netbench(run: Run, engine: str) -> float:
     """Requests a second on many connections at a time, kept, one thread on each side."""
     port = free_port()
-    both = ["--v6", "0", "--use_port", str(port)]
+    both = ["--v6", "0", "--use_port", str(port), "--control_port", str(free_port())]
     size = str(run.message_bytes)
-    sent = f"{engine} --threads 1 --per_thread {FLOWS} --size {size} --resp {size}"
+    sent = f"{engine} --threads 1 --per_thread {run.flows} --size {size} --resp {size}"
     # It registers its ring from a thread that does not use it, which kernels since refuse (EINVAL).
     received = f"{engine} --register_ring 0" if engine == "io_uring" else engine
     with server(["netbench", *both, "--server_only", "1", "--rx", received], port, run):
@@ -277,6 +287,19 @@ SPINNING = (
 )
 
 
+def on_each_cpu(peer: Peer) -> Peer:
+    """The same tool once for each CPU, both its sides on that, all at a time; what they come to together."""
+
+    def run(given: Run) -> float:
+        runs = given.on_each_cpu()
+        # A cache does not keep threads from making two.
+        folder()
+        with ThreadPoolExecutor(len(runs)) as threads:
+            return sum(threads.map(peer.run, runs))
+
+    return replace(peer, name=peer.name + ON_EACH_CPU, run=run)
+
+
 MANY_KEPT = (
     Peer("neper tcp_rr", "tcp_rr", NEPER, lambda run: neper_many("tcp_rr", run)),
     Peer("netbench epoll", "netbench", NETBENCH, lambda run: netbench(run, "epoll"), is_told=False),
@@ -297,7 +320,8 @@ def missing(peers: Sequence[Peer]) -> list[str]:
 
 def other_congestion(name: str, where: Place, congestion: str) -> str:
     """What a peer that cannot be told has instead of the congestion control of all others; else nothing."""
-    untold = any(peer.name == name and not peer.is_told for peer in EVERY)
+    alone = name.removesuffix(ON_EACH_CPU)
+    untold = any(peer.name == alone and not peer.is_told for peer in EVERY)
     return f" ({where.congestion})" if untold and where.congestion != congestion else ""
 
 

@@ -60,10 +60,23 @@ class Place:
     congestion: str
     """Of whoever chooses none here; a peer that cannot be told has this one."""
 
+    @property
+    def cpus(self) -> list[int]:
+        """Those of both sides."""
+        return sorted({*self.server.cpus, *self.client.cpus})
+
+    def both_on(self, cpus: list[int]) -> Place:
+        """The same place, either side on these."""
+        server, client = self.server.on(cpus), self.client.on(cpus)
+        return Place(self.name, self.title, self.address, server, client, self.congestion)
+
     def on_one_cpu(self) -> Place:
         """The same place, the client on the server's CPU."""
-        client = self.client.on(list(self.server.cpus))
-        return Place(self.name, self.title, self.address, self.server, client, self.congestion)
+        return self.both_on(list(self.server.cpus))
+
+    def on_each_cpu(self) -> list[Place]:
+        """As many places, in each both sides on one of the CPUs."""
+        return [self.both_on([cpu]) for cpu in self.cpus]
 
 
 @contextlib.contextmanager

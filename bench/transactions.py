@@ -1,7 +1,12 @@
 """Small requests on many connections at a time, ours on both sides beside neper and netbench on both sides.
 
-Each side has a thread and a CPU. Three kinds, which are not to be mixed up: connections are kept; or each
-request has one of its own, which its client ends with RST, or with FIN, and then keeps the port in TIME_WAIT.
+Three kinds, which are not to be mixed up: connections are kept; or each request has one of its own, which its
+client ends with RST, or with FIN, and then keeps the port in TIME_WAIT (ours have several source addresses
+then, so that ports are no limit). Two arrangements: each side has a thread and a CPU; or both have a thread
+on each of the two CPUs, and a connection stays on one: ours is one server that steers connections by CPU,
+asked by two loads; of a peer two servers and two clients are put there by hand, since none does it by itself.
+Compared are both sides in the same arrangement; and our best, whose client may leave replies to the kernel,
+with the best peer as it comes.
 A server of ours sleeps until something comes, as the peers' do, or spins: to wake it is the client's work. So
 does a client of ours, or it polls.
 Some rounds choose the best form of each side, others judge it. METHODOLOGY.md has more.
@@ -10,6 +15,7 @@ Some rounds choose the best form of each side, others judge it. METHODOLOGY.md h
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -32,16 +38,30 @@ class Form:
     """One of our servers with one of our clients."""
 
     design: str
-    wait: str
-    """How the server waits."""
     back_end: str
+    wait: str | None = None
+    """How the server waits; None: it is not told."""
+    on_each_cpu: bool = False
+    """Either side is on both CPUs, and a connection stays on one."""
+    taking: str | None = None
+    """By what its client receives that does not look at replies."""
 
     @property
     def name(self) -> str:
-        return f"{self.design} {self.wait}s, load {self.back_end}"
+        how = f" {self.wait}s" if self.wait else peers.ON_EACH_CPU if self.on_each_cpu else ""
+        return f"{self.design}{how}, load {self.back_end}" + (f" {self.taking}" if self.taking else "")
+
+    @property
+    def is_alike(self) -> bool:
+        """It does what peers do, who take what comes."""
+        return self.taking is None
 
 
-DESIGNS, WAITS, BACK_ENDS = ("epoll", "io_uring"), ("sleep", "spin"), ("epoll", "io_uring", "polling")
+WAITING, STEERING, NEVER_SLEEPS = ("epoll", "io_uring"), ("reuseport", "polling"), "polling"
+"""Our designs with one CPU, which may sleep or spin; those on each; and one of them that does not sleep."""
+SOURCES = 8
+"""Addresses that clients of ours have who keep ports in TIME_WAIT."""
+WAITS, BACK_ENDS = ("sleep", "spin"), ("epoll", "io_uring", "polling")
 KINDS: dict[str, tuple[peers.Peer, ...]] = {
     KEPT: peers.MANY_KEPT,
     RESET: peers.MANY_RESET,
@@ -70,17 +90,45 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def forms_of(given: argparse.Namespace) -> list[Form]:
     """Ours that are tried."""
-    return [Form(*each) for each in product(DESIGNS, given.waits, BACK_ENDS)]
+    forms = [Form(*each) for each in product(WAITING, BACK_ENDS, given.waits)]
+    forms += [Form(NEVER_SLEEPS, back_end) for back_end in BACK_ENDS]
+    forms += [Form(*each, on_each_cpu=True) for each in product(STEERING, BACK_ENDS)]
+    forms += [Form(NEVER_SLEEPS, "polling", on_each_cpu=True, taking="recv_truncate")]
+    return [form for form in forms if form.design != NEVER_SLEEPS or "spin" in given.waits]
+
+
+def peers_of(kind: str) -> list[peers.Peer]:
+    """Those that are here, as they come and on each CPU."""
+    here = [peer for peer in KINDS[kind] if peer.missing() is None]
+    return [*here, *map(peers.on_each_cpu, here)]
+
+
+def comparisons_of(kind: str, given: argparse.Namespace) -> list[Comparison]:
+    """In either arrangement, and of whatever is our best with the peers as they come."""
+    forms, others = forms_of(given), [peer.name for peer in peers_of(kind)]
+
+    def comparison(name: str, of_ours: Sequence[Form], of_peers: Sequence[str]) -> Comparison:
+        mine, theirs = [form.name for form in of_ours], of_peers
+        return Comparison(name, *(tuple(labelled(kind, each) for each in side) for side in (mine, theirs)))
+
+    alike = [form for form in forms if form.is_alike]
+    on_each = [each for each in others if each.endswith(peers.ON_EACH_CPU)]
+    as_they_come = [each for each in others if each not in on_each]
+    return [
+        comparison(f"{kind}: a CPU a side", [form for form in alike if not form.on_each_cpu], as_they_come),
+        comparison(f"{kind}: both on each", [form for form in alike if form.on_each_cpu], on_each),
+        comparison(f"{kind}: our best", forms, as_they_come),
+    ]
 
 
 def seconds(given: argparse.Namespace) -> float:
     """How long it will take."""
     mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
     total = 0.0
-    for others in KINDS.values():
-        here = sum(peer.missing() is None for peer in others)
+    for kind in KINDS:
+        here = len(peers_of(kind))
         total += given.choosing * (len(forms_of(given)) * mine + here * (PEER_SECONDS + OTHER_SECONDS))
-        total += given.judging * (mine + min(here, 1) * (PEER_SECONDS + OTHER_SECONDS))
+        total += given.judging * (2 * mine + min(here, 2) * (PEER_SECONDS + OTHER_SECONDS))
     return total * len(given.places)
 
 
@@ -99,64 +147,59 @@ def run(given: argparse.Namespace) -> None:
 def cell(where: Place, given: argparse.Namespace) -> Contest:
     """All kinds together."""
     forms = {labelled(kind, form.name): (kind, form) for kind in KINDS for form in forms_of(given)}
-    others = {
-        labelled(kind, peer.name): peer
-        for kind, theirs in KINDS.items()
-        for peer in theirs
-        if peer.missing() is None
-    }
+    others = {labelled(kind, peer.name): peer for kind in KINDS for peer in peers_of(kind)}
 
     def measured(name: str, _choosing: bool) -> Seen:
         if name in forms:
             return ours(*forms[name], where, given)
         return Seen(others[name].run(peers.Run(where, given.bytes, PEER_SECONDS, given.congestion)))
 
-    comparisons = [
-        Comparison(
-            kind,
-            tuple(labelled(kind, form.name) for form in forms_of(given)),
-            tuple(labelled(kind, peer.name) for peer in theirs if peer.missing() is None),
-        )
-        for kind, theirs in KINDS.items()
-    ]
+    comparisons = [each for kind in KINDS for each in comparisons_of(kind, given)]
     return held(comparisons, measured, given.choosing, given.judging, where.name)
 
 
 def ours(kind: str, form: Form, where: Place, given: argparse.Namespace) -> Seen:
     """Echoes on as many connections at a time."""
+    cpus = where.cpus if form.on_each_cpu else []
+    serving: dict[str, SettingValue] = {"wait": form.wait} if form.wait else {}
+    if cpus:
+        serving |= {"pool": len(cpus), "steer": "cpu"}
     settings: dict[str, SettingValue] = {
         "bytes": given.bytes,
-        "clients": peers.FLOWS,
+        "clients": peers.FLOWS // max(len(cpus), 1),
         "connections": "kept" if kind == KEPT else "per_request",
         "closing": ENDS[kind],
+        "source_addresses": SOURCES if kind == FIN else 1,
         "back_end": form.back_end,
         "milliseconds": given.milliseconds,
     }
     return echoes(
         form.name,
-        where,
+        where.both_on(cpus) if cpus else where,
         design=form.design,
-        serving={"wait": form.wait},
+        serving=serving,
         load="closed_connections",
         settings=settings,
         congestion=given.congestion,
+        taking=form.taking,
+        asking=[where.client.on([cpu]) for cpu in cpus],
     )
 
 
 def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
-    """A row for each kind, and every form that was tried."""
+    """A row for each comparison, and every form that was tried."""
     print(
         f"Requests of {given.bytes} bytes a second, on {peers.FLOWS} connections at a time, {where.title}, "
         f"{given.congestion}:\nthe median of {given.judging} rounds (least..most) apart from the choice\n"
     )
-    print(f"{'':22}{'ours':>26}{'':30}{'best peer':>30}{'':30}{'ours : peer':>24}")
+    print(f"{'':36}{'ours':>42}{'':28}{'best peer':>40}{'':28}{'ours : peer':>20}")
     for outcome in contest.outcomes:
         mine, theirs = outcome.ours, outcome.peer
         peer = short(theirs) + peers.other_congestion(short(theirs), where, given.congestion)
         print(
-            f"{outcome.comparison.name:22}{short(mine):>26}{contest.figure(mine, 1, 0):>30}"
-            f"{peer:>30}{contest.figure(theirs, 1, 0):>30}"
-            f"{contest.compared(mine, theirs):>24}{outcome.why_alone and f'  {outcome.why_alone}'}"
+            f"{outcome.comparison.name:36}{short(mine):>42}{contest.figure(mine, 1, 0):>28}"
+            f"{peer:>40}{contest.figure(theirs, 1, 0):>28}"
+            f"{contest.compared(mine, theirs):>20}{outcome.why_alone and f'  {outcome.why_alone}'}"
         )
     print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
     for name, seen in sorted(contest.choosing.items()):

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -237,6 +238,28 @@ def test_a_peer_without_the_choice_is_marked() -> None:
     assert peers.other_congestion("netperf sendfile", where, "cubic") == " (bbr)"
     assert peers.other_congestion("netperf sendfile", where, "bbr") == ""
     assert peers.other_congestion("netperf", where, "cubic") == ""
+    assert peers.other_congestion("netbench epoll on each CPU", where, "cubic") == " (bbr)"
+
+
+def test_a_peer_on_each_cpu_is_what_its_runs_come_to_together() -> None:
+    """Its sides are together on each CPU, with a share of the connections; the runs overlap."""
+    server, client = places.Side((2,), "/ns/a", ("in", "a")), places.Side((5,), "/ns/b", ("in", "b"))
+    where = places.Place("veth", "veth", "10.0.0.1", server, client, "reno")
+    seen: list[peers.Run] = []
+    both_there = threading.Barrier(2, timeout=10)
+
+    def run(given: peers.Run) -> float:
+        both_there.wait()
+        seen.append(given)
+        return float(given.place.server.cpus[0])
+
+    peer = peers.on_each_cpu(peers.Peer("a peer", "true", "", run))
+    assert peer.name == "a peer on each CPU"
+    assert peer.run(peers.Run(where, 64, 1, "reno", flows=64)) == 7.0
+    assert sorted(each.place.server.cpus for each in seen) == [(2,), (5,)]
+    for each in seen:
+        assert each.place.server.cpus == each.place.client.cpus and each.flows == 32
+        assert (each.place.server.namespace, each.place.client.enter) == ("/ns/a", ("in", "b"))
 
 
 def test_what_is_missing_says_how_to_come_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
