@@ -3,7 +3,7 @@
 use crate::load::Load;
 
 #[cfg(test)]
-mod last_answers;
+mod tests;
 
 crate::register! {
     /// All loads.
