@@ -33,6 +33,8 @@ WAITS = {
     "for_completion": "for completion: it asks for operations and is told when they are done",
 }
 
+NEVER = "Never waits: its sockets do not block, and it tries them all."
+
 USUAL = {"primitive": "send_each", "receive": "recv"}
 
 SENDING: Mapping[str, Kind] = {
@@ -82,7 +84,7 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         f"# {name}",
         made_from(str(code), str(notes_file("designs", name)), "records/"),
         f"**{plain(entry['summary'])}.** {module_words(root / code)}",
-        _facts(entry, [f"Waits {WAITS[entry['waits']]}.", _makes(entry)]),
+        _facts(entry, [NEVER if entry["spins"] else f"Waits {WAITS[entry['waits']]}.", _makes(entry)]),
         "## When it wins",
         notes.wins if notes else _unwritten("designs", name),
         "## What it costs",
@@ -133,7 +135,7 @@ def _designs_list(entries: Sequence[Entry]) -> str:
                 [
                     f"[{each['name']}]({each['name']}.md)",
                     plain(each["summary"]),
-                    each["waits"].replace("_", " "),
+                    "never" if each["spins"] else each["waits"].replace("_", " "),
                 ]
                 for each in entries
             ],

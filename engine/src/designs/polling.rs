@@ -37,7 +37,7 @@ pub static ENTRY: Design = Design {
     ..COMMON
 };
 
-/// Each takes all of a CPU.
+/// Each takes what it can have of a CPU.
 const ONE: Setting = Setting { kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 1 }, ..POOL };
 
 fn serve(run: &'static Run) -> Result<()> {
