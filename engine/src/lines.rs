@@ -81,6 +81,8 @@ pub struct Ready {
     pub workload: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
+    /// It never sleeps, asked or not: by its design, or as it was told.
+    pub spins: bool,
     /// Where the CPU time of snapshots comes from.
     pub cpu_source: CpuSource,
     /// Why it does not come from a better source.

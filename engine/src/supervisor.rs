@@ -31,6 +31,7 @@ use crate::sys::signal::{ECHO, Signal, SignalDescriptor};
 use crate::sys::socket;
 use crate::tally::{ErrorKind, Tally};
 use crate::used::Split;
+use crate::waiting;
 use crate::workload::Workload;
 
 /// How long connections in flight may take to end when the server is stopped.
@@ -166,6 +167,7 @@ impl<'a> Supervisor<'a> {
             receive: self.plan.way.into.name,
             workload: self.plan.workload.name,
             settings: self.plan.settings.values().clone(),
+            spins: self.plan.design.item.spins || waiting::spins(&self.plan.settings),
             cpu_source: self.cpu_time.source(),
             cpu_source_reason: self.cpu_time.reason.clone(),
             socket: listener::options(&self.listeners[0], &self.plan.settings)?,

@@ -12,7 +12,7 @@ from conftest import processes_of
 from thunderherd import engine, engine_process, noise, observation, trial
 from thunderherd.catalogue import Catalogue
 from thunderherd.engine import Server
-from thunderherd.engine_lines import Snapshot
+from thunderherd.engine_lines import Ready, Snapshot
 from thunderherd.errors import UserError
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study, load_study
@@ -199,8 +199,9 @@ def test_settling_waits_until_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
     class Settling(Server):
-        def __init__(self) -> None:
+        def __init__(self, spins: bool = False) -> None:
             self.used = [0, 900_000, 1_500_000, 1_510_000]
+            self.ready = Ready.model_construct(spins=spins)
 
         def snapshot(self):  # type: ignore[no-untyped-def]
             return CANNED.model_copy(update={"cpu_ns": self.used.pop(0)})
@@ -208,6 +209,8 @@ def test_settling_waits_until_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> 
     server = Settling()
     assert trial.settle(server).cpu_ns == 1_510_000
     assert server.used == []
+    # One that never sleeps is at rest when nobody is connected, and nothing is counted.
+    assert trial.settle(Settling(spins=True)).cpu_ns == 900_000
 
 
 CANNED = Snapshot.model_validate(

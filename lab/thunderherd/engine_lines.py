@@ -135,6 +135,7 @@ class Ready(EngineLine):
     receive: str = Field(description="the one that receives")
     workload: str
     settings: dict[str, Any]
+    spins: bool = Field(default=False, description="it never sleeps, asked or not")
     cpu_source: CpuSource
     cpu_source_reason: str | None = Field(default=None, description="why it is no better source than this")
     socket: dict[str, Any] = Field(default_factory=dict)

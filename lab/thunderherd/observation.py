@@ -31,6 +31,7 @@ from thunderherd.metrics import (
     is_of_clients,
 )
 from thunderherd.readouts import (
+    awake,
     none_came,
     not_available,
     scaled_in_words,
@@ -354,8 +355,8 @@ class Observation:
             name: why for name, why in missing["client"].items() if missing["server"].get(name) != why
         }
         said += not_available(of_clients, " of the clients")
-        said += scaled_in_words(scaled_of_sides(self))
-        said += none_came(self)
+        said += [*scaled_in_words(scaled_of_sides(self)), *none_came(self)]
+        said += awake(self) if not self.contender.load.is_timed else []
         if any(read_late(self)) and stands_late(self.contender.metric):
             said.append(READ_LATE)
         return said

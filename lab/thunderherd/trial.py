@@ -307,10 +307,10 @@ def settle(server: Server) -> Snapshot:
     """Waits until the server has nothing left to do, and returns the snapshot that says so.
 
     At rest: no connection is open, and over some 20 ms neither the tally moved nor the CPU (where it can be
-    read while the server lives). A process that is ready to run but gets no CPU stands still too; the
-    connection that it still has to close tells it from one that is done. What a lost worker had open is never
-    closed: then standing still is enough, the trial is invalid anyway. Raises `EngineError` when that does
-    not come about within two seconds.
+    read while the server lives, and unless that never sleeps). A process that is ready to run but gets no CPU
+    stands still too; the connection that it still has to close tells it from one that is done. What a lost
+    worker had open is never closed: then standing still is enough, the trial is invalid anyway. Raises
+    `EngineError` when that does not come about within two seconds.
     """
     deadline = time.monotonic() + SETTLE_SECONDS
     earlier = server.snapshot()
@@ -320,7 +320,8 @@ def settle(server: Server) -> Snapshot:
         used = (now.cpu_ns or 0) - (earlier.cpu_ns or 0)
         open_now = now.tally.connections - now.tally.closed
         done = open_now == 0 or now.tally.workers_lost > 0
-        if done and used <= STILL_CPU_NS and now.tally == earlier.tally:
+        still = used <= STILL_CPU_NS or server.ready.spins
+        if done and still and now.tally == earlier.tally:
             return now
         if time.monotonic() > deadline:
             raise EngineError(

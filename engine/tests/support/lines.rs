@@ -1,7 +1,5 @@
 //! What the program prints, as tests read it: lists, and numbers of its lines.
 
-use std::sync::LazyLock;
-
 use serde_json::Value;
 
 use super::{engine, run};
@@ -17,15 +15,6 @@ pub fn designs() -> Vec<String> {
         list("designs").into_iter().partition(|design| design["available"] == true);
     not_there.iter().for_each(|design| println!("skipped: {}: {}", name(design), design["reason"]));
     there.iter().map(|design| name(design).to_owned()).collect()
-}
-
-/// Whether a design never sleeps, whatever it is told.
-pub fn never_sleeps(design: &str) -> bool {
-    static THEY: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let all = list("designs");
-        all.iter().filter(|entry| entry["spins"] == true).map(|entry| name(entry).to_owned()).collect()
-    });
-    THEY.iter().any(|each| each == design)
 }
 
 /// The name of what is listed.

@@ -9,7 +9,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::lines::never_sleeps;
 use super::{PATIENCE, engine, eventually, process};
 
 /// A supervisor and its server. Both are killed when this value goes.
@@ -175,7 +174,7 @@ impl Server {
 
     /// Whether it never sleeps, as its design does not or as it was told.
     pub fn spins(&self) -> bool {
-        self.ready["settings"]["wait"] == "spin" || never_sleeps(self.ready["design"].as_str().expect("a name"))
+        self.ready["spins"] == true
     }
 
     /// Sends a signal to the supervisor.
