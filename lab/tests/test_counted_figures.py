@@ -44,7 +44,8 @@ def shared(counted: int, enabled: int, running: int) -> Multiplexing:
 
 
 def seen(before: Snapshot, after: Snapshot, loads: list[LoadResult] | None = None) -> Observation:
-    contender = cast(Contender, SimpleNamespace(trial="window"))
+    load = SimpleNamespace(is_timed=True)
+    contender = cast(Contender, SimpleNamespace(trial="window", load=load))
     return Observation(
         contender, COUNTERS, frozenset({"tcp_info.rtt"}), before=before, after=after, loads=loads or []
     )
@@ -308,7 +309,8 @@ def test_memory_per_connection_is_what_those_that_are_open_add() -> None:
         tally = Tally.model_construct(connections=connections, closed=closed)
         return Snapshot.model_construct(counters={"memory": memory}, tally=tally)
 
-    contender = cast(Contender, SimpleNamespace(trial="window"))
+    load = SimpleNamespace(is_timed=True)
+    contender = cast(Contender, SimpleNamespace(trial="window", load=load))
     found = Observation(contender, {"memory": "bytes"}, frozenset({"memory"}))
     found.rest_before, found.during = at(1_000_000, 20, 20), at(1_500_000, 30, 20)
     assert found._held_per_connection() == {"server.memory_per_connection": 50_000}

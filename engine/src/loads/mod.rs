@@ -3,7 +3,7 @@
 use crate::load::Load;
 
 #[cfg(test)]
-mod tests;
+mod last_answers_tests;
 
 crate::register! {
     /// All loads.
