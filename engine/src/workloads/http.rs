@@ -7,6 +7,7 @@
 
 mod client;
 mod kinds;
+mod reply_head;
 mod responses;
 
 use std::sync::Arc;

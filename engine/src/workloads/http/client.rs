@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context, Result};
-use httparse::Status as Parsed;
 use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
 
+use super::BUFFER;
 use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
-use super::{BUFFER, MOST_HEADERS, content_length};
+use super::reply_head::{Head, read};
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, Reception};
@@ -22,9 +22,6 @@ use crate::workload::{Answer, Client, Conversation, Input};
 
 /// The longest head of a reply that is taken.
 const LONGEST_HEAD: usize = 64 * 1024;
-
-/// The longest body that is taken where nobody has said how long it is to be.
-const LONGEST_UNKNOWN: u64 = 1 << 20;
 
 /// Makes the asking end.
 pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
@@ -227,79 +224,6 @@ impl Asker {
     fn complete(&self) -> std::result::Result<Answer, String> {
         Ok(if self.closes { Answer::Last } else { Answer::Complete })
     }
-}
-
-/// What the head of a reply says.
-struct Head {
-    /// Its length.
-    length: usize,
-    /// The server closes behind the reply.
-    closes: bool,
-    /// Bytes that come behind it.
-    body: u64,
-}
-
-/// The head of a reply to a request of this kind, with a body of so many bytes; `None` while it is not complete.
-fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> std::result::Result<Option<Head>, String> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut head = httparse::Response::new(&mut headers);
-    let length = match head.parse(bytes) {
-        Ok(Parsed::Complete(length)) => length,
-        Ok(Parsed::Partial) => return Ok(None),
-        Err(error) => return Err(format!("the reply is not HTTP: {error}")),
-    };
-    if head.code != Some(kind.status) {
-        let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
-        return Err(format!("the reply's status is {code} {reason}, not {}", kind.status));
-    }
-    let field = |name: &str| head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-    let says = |word: &str| {
-        field("connection").is_some_and(|header| {
-            header
-                .value
-                .split(|&byte| byte == b',')
-                .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
-        })
-    };
-    // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
-    let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
-    let has_none = kind.head_only || matches!(kind.status, 204 | 304);
-    let mut lengths = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("content-length"));
-    // Where a reply ends that says it twice, or in two ways, nobody can tell (RFC 9112, section 6.3).
-    if let Some(first) = lengths.next()
-        && lengths.any(|other| other.value != first.value)
-    {
-        return Err("the reply has two Content-Lengths that differ".to_owned());
-    }
-    if !has_none && field("transfer-encoding").is_some() {
-        return Err("the reply has a Transfer-Encoding, and this client knows no end but by Content-Length".to_owned());
-    }
-    let body = match (field("content-length").map(|header| content_length(header.value)), due) {
-        (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
-            let path = kind.text.split_once(':').map_or("", |(_, path)| path);
-            let instead = match bytes {
-                0 => format!("--mix GET+0:{path}@1"),
-                _ => format!("--bytes {bytes} --check count"),
-            };
-            return Err(format!(
-                "the reply has {bytes} bytes (Content-Length), and {due} are due; of another server's resource: {instead}"
-            ));
-        }
-        (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN => {
-            return Err(format!(
-                "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due: --bytes {bytes} --check \
-                 count"
-            ));
-        }
-        (Some(Some(bytes)), _) => bytes,
-        (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
-        // A server may leave it out there (RFC 9110, section 8.6).
-        (None, _) if has_none => 0,
-        (None, _) => {
-            return Err("the reply has no Content-Length, and this client knows no other form of its end".to_owned());
-        }
-    };
-    Ok(Some(Head { length, closes, body: if has_none { 0 } else { body } }))
 }
 
 #[cfg(test)]

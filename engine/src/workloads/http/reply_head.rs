@@ -1,0 +1,178 @@
+//! The head of a reply, as the asking end reads it.
+
+use std::cell::RefCell;
+
+use httparse::Status as Parsed;
+
+use super::kinds::KindOfRequest;
+use super::{MOST_HEADERS, content_length};
+
+/// The longest body that is taken where nobody has said how long it is to be.
+const LONGEST_UNKNOWN: u64 = 1 << 20;
+
+/// What the head of a reply says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Head {
+    /// Its length.
+    pub length: usize,
+    /// The server closes behind the reply.
+    pub closes: bool,
+    /// Bytes that come behind it.
+    pub body: u64,
+}
+
+/// The head of a reply to a request of this kind, with a body of so many bytes; `None` while it is not complete.
+///
+/// Most replies of a load have the same head, which says the same to whoever asked for the same: it is compared, and parsed
+/// only where it is another.
+pub fn read(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<Head>, String> {
+    let asked = Asked { status: kind.status, head_only: kind.head_only, due };
+    LAST.with_borrow_mut(|last| {
+        if last.asked == asked && bytes.starts_with(&last.bytes) {
+            return Ok(last.head);
+        }
+        let head = parse(bytes, kind, due)?;
+        if let Some(Head { length, .. }) = head
+            && length <= LONGEST_KEPT
+        {
+            (last.asked, last.head) = (asked, head);
+            last.bytes.clear();
+            last.bytes.extend_from_slice(&bytes[..length]);
+        }
+        Ok(head)
+    })
+}
+
+/// The longest head that is kept to be compared.
+const LONGEST_KEPT: usize = 1024;
+
+thread_local! {
+    static LAST: RefCell<Last> = RefCell::default();
+}
+
+/// A head that was complete and right, whoever it came to in this thread. At first the empty one, which says nothing.
+#[derive(Default)]
+struct Last {
+    asked: Asked,
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+/// On what of a request it depends what a head says, beside its bytes.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Asked {
+    status: u16,
+    head_only: bool,
+    due: Option<u64>,
+}
+
+fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<Head>, String> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut head = httparse::Response::new(&mut headers);
+    let length = match head.parse(bytes) {
+        Ok(Parsed::Complete(length)) => length,
+        Ok(Parsed::Partial) => return Ok(None),
+        Err(error) => return Err(format!("the reply is not HTTP: {error}")),
+    };
+    if head.code != Some(kind.status) {
+        let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
+        return Err(format!("the reply's status is {code} {reason}, not {}", kind.status));
+    }
+    let field = |name: &str| head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+    let says = |word: &str| {
+        field("connection").is_some_and(|header| {
+            header
+                .value
+                .split(|&byte| byte == b',')
+                .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+        })
+    };
+    // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
+    let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
+    let has_none = kind.head_only || matches!(kind.status, 204 | 304);
+    let mut lengths = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("content-length"));
+    // Where a reply ends that says it twice, or in two ways, nobody can tell (RFC 9112, section 6.3).
+    if let Some(first) = lengths.next()
+        && lengths.any(|other| other.value != first.value)
+    {
+        return Err("the reply has two Content-Lengths that differ".to_owned());
+    }
+    if !has_none && field("transfer-encoding").is_some() {
+        return Err("the reply has a Transfer-Encoding, and this client knows no end but by Content-Length".to_owned());
+    }
+    let body = match (field("content-length").map(|header| content_length(header.value)), due) {
+        (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
+            let path = kind.text.split_once(':').map_or("", |(_, path)| path);
+            let instead = match bytes {
+                0 => format!("--mix GET+0:{path}@1"),
+                _ => format!("--bytes {bytes} --check count"),
+            };
+            return Err(format!(
+                "the reply has {bytes} bytes (Content-Length), and {due} are due; of another server's resource: {instead}"
+            ));
+        }
+        (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN => {
+            return Err(format!(
+                "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due: --bytes {bytes} --check \
+                 count"
+            ));
+        }
+        (Some(Some(bytes)), _) => bytes,
+        (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
+        // A server may leave it out there (RFC 9110, section 8.6).
+        (None, _) if has_none => 0,
+        (None, _) => {
+            return Err("the reply has no Content-Length, and this client knows no other form of its end".to_owned());
+        }
+    };
+    Ok(Some(Head { length, closes, body: if has_none { 0 } else { body } }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::http::kinds::{Body, Head as RequestHead};
+
+    fn kind(status: u16, head_only: bool) -> KindOfRequest {
+        let head = RequestHead::Same(b"".as_slice().into());
+        KindOfRequest { text: "GET:/".to_owned(), weight: 1, status, body: Body::Any(None), head_only, head }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_head_says_the_same_whatever_came_before_it(
+            replies in proptest::collection::vec(
+                (
+                    proptest::sample::select(vec!["200 OK", "204 No Content"]),
+                    proptest::sample::select(vec!["", "Connection: close\r\n", "Connection: keep-alive\r\n"]),
+                    proptest::sample::select(vec!["", "Content-Length: 3\r\n", "Content-Length: 30\r\n"]),
+                    proptest::sample::select(vec!["\r\n", "\r\nabc", ""]),
+                    proptest::sample::select(vec![200_u16, 204]),
+                    proptest::bool::ANY,
+                    proptest::option::of(proptest::sample::select(vec![3_u64, 30])),
+                ),
+                1..20,
+            ),
+        ) {
+            for (status, connection, length, rest, right, head_only, due) in replies {
+                let text = format!("HTTP/1.1 {status}\r\n{connection}{length}{rest}");
+                let kind = kind(right, head_only);
+                let seen = read(text.as_bytes(), &kind, due);
+                proptest::prop_assert_eq!(seen, parse(text.as_bytes(), &kind, due), "{:?}", text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_is_compared_as_far_as_it_goes() {
+        let (kind, text) = (kind(200, false), "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
+        let right = Some(Head { length: text.len() - 3, closes: false, body: 3 });
+        for _ in 0..2 {
+            assert_eq!(read(text.as_bytes(), &kind, Some(3)), Ok(right));
+        }
+        assert_eq!(read(&text.as_bytes()[..text.len() - 4], &kind, Some(3)), Ok(None));
+        assert!(read(text.as_bytes(), &kind, Some(4)).is_err(), "another length is due");
+        let longer = text.replace("\r\n\r\n", &format!("\r\nX: {}\r\n\r\n", "x".repeat(LONGEST_KEPT)));
+        assert_eq!(read(longer.as_bytes(), &kind, Some(3)).unwrap().unwrap().length, longer.len() - 3);
+    }
+}
