@@ -1,5 +1,6 @@
 //! What stands in the place of primitives where bytes move through a ring of submissions and completions (io_uring(7)).
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -10,6 +11,17 @@ use crate::inbox::{CAPACITY, Inbox};
 use crate::outbox::Outbox;
 use crate::primitive::{Received, Receiver, Sender, Sent, Want};
 use crate::sys::ring::{Buffer, Ring};
+
+/// How many pieces of memory are kept for connections that receive much at a time.
+const MOST_SPARES: usize = 16;
+
+/// The largest of them, in bytes: more than 16 MiB are never kept by a thread.
+const LARGEST_SPARE: usize = 1 << 20;
+
+thread_local! {
+    /// Empty ones, of more than [`CAPACITY`] each.
+    static SPARES: RefCell<Vec<VecDeque<u8>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// What passes between the ring and the two ends of one connection. One thread has both, so nobody ever waits for it.
 #[derive(Default)]
@@ -32,12 +44,41 @@ impl Parcels {
     /// nothing.
     pub fn take(&mut self, ring: &mut Ring, result: io::Result<Option<Buffer>>) {
         match result {
-            Ok(Some(buffer)) => ring.take(buffer, &mut self.received),
+            Ok(Some(buffer)) => {
+                self.make_room(buffer.length());
+                ring.take(buffer, &mut self.received);
+            }
             Ok(None) => self.ended = Some(Ok(())),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::ECANCELED | libc::EINTR)) => return,
             Err(error) => self.ended = Some(Err(error)),
         }
         self.receives += 1;
+    }
+
+    /// Memory that another connection has done with, where there is some, is there already: what comes from the heap in large
+    /// pieces, and goes back, is mapped and cleared by the kernel each time.
+    fn make_room(&mut self, bytes: usize) {
+        let needed = self.received.len() + bytes;
+        if needed > CAPACITY.max(self.received.capacity())
+            && let Some(mut spare) = SPARES.with_borrow_mut(Vec::pop)
+        {
+            spare.append(&mut self.received);
+            self.received = spare;
+        }
+    }
+
+    /// A connection that has nothing left keeps no more memory than an inbox has: what is beyond that goes to whichever needs it
+    /// next in this thread.
+    fn give_back(&mut self) {
+        if self.received.capacity() <= CAPACITY {
+            return;
+        }
+        let memory = std::mem::take(&mut self.received);
+        SPARES.with_borrow_mut(|spares| {
+            if spares.len() < MOST_SPARES && memory.capacity() <= LARGEST_SPARE {
+                spares.push(memory);
+            }
+        });
     }
 
     /// Bytes that have come and were not taken.
@@ -79,8 +120,7 @@ impl Receiver for ThroughRing {
             inbox.filled(bytes);
             return Ok(Received::Bytes(bytes));
         }
-        // A client that has once sent too much too early does not keep the memory for it.
-        parcels.received.shrink_to(CAPACITY);
+        parcels.give_back();
         match &mut parcels.ended {
             None => Ok(Received::Blocked),
             Some(end) => std::mem::replace(end, Ok(())).map(|()| Received::End),
@@ -107,5 +147,41 @@ impl Sender for ThroughRing {
             Some(piece) => Some(piece.in_memory()?),
         };
         Ok(Sent::Blocked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_who_has_done_with_much_goes_to_who_needs_it() {
+        let (mut first, mut second, mut idle) = (Parcels::default(), Parcels::default(), Parcels::default());
+        first.received.extend(std::iter::repeat_n(1, 5 * CAPACITY));
+        first.received.clear();
+        let memory = first.received.capacity();
+        first.give_back();
+        assert_eq!(first.received.capacity(), 0);
+        idle.received.reserve(CAPACITY / 2);
+        idle.give_back();
+        assert!(idle.received.capacity() > 0, "what an inbox has too may stay");
+        second.received.extend([1, 2, 3]);
+        second.make_room(CAPACITY / 2);
+        assert!(second.received.capacity() <= CAPACITY, "little needs no memory of others");
+        second.make_room(2 * CAPACITY);
+        assert_eq!((second.received.capacity(), second.received.make_contiguous()), (memory, &mut [1, 2, 3][..]));
+        first.make_room(2 * CAPACITY);
+        assert_eq!(first.received.capacity(), 0, "there was one");
+    }
+
+    #[test]
+    fn the_memory_that_is_kept_is_bounded() {
+        for capacity in [vec![2 * LARGEST_SPARE], vec![2 * CAPACITY; 3 * MOST_SPARES]].concat() {
+            Parcels { received: VecDeque::with_capacity(capacity), ..Parcels::default() }.give_back();
+        }
+        SPARES.with_borrow(|spares| {
+            assert_eq!(spares.len(), MOST_SPARES);
+            assert!(spares.iter().all(|spare| spare.capacity() <= LARGEST_SPARE));
+        });
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -22,11 +23,16 @@ use crate::tally::Slot;
 use crate::through_ring::ThroughRing;
 use crate::waiting::{BACK_END, COMPLETIONS};
 
-/// Receive buffers that all connections of a thread share; they are given back as soon as a completion is taken.
-const BUFFERS: u16 = 1024;
+/// Bytes of all receive buffers that the connections of a thread share; they are given back as soon as a completion is taken.
+const BUFFER_BYTES: usize = 4 << 20;
 
-/// Bytes of each.
-const BUFFER_BYTES: usize = 4096;
+/// How many there are: two for each connection, so that few connections have large ones. A reply that fits into one takes one
+/// completion.
+const BUFFERS: RangeInclusive<usize> = 64..=1024;
+
+/// How much longer each is than that, so that they do not all begin at the same place of a page, which is the same
+/// place of the CPU's caches.
+const BESIDE: usize = 64;
 
 /// The most bytes of a connection that may have come and not been taken, beside what comes until its receive has ended: a client
 /// that asks for nothing takes nothing, whatever its server sends. More than a client is ever given in one turn.
@@ -90,9 +96,10 @@ impl Completions {
             .map_err(|refusal| mistake(format!("--{} {COMPLETIONS} cannot be had here: {refusal}", BACK_END.option())))
     }
 
-    /// To be made in the thread that waits.
-    pub fn new() -> Result<Self> {
-        let ring = Ring::new(BUFFERS, BUFFER_BYTES).context("the ring could not be made")?;
+    /// To be made in the thread that waits, for so many connections.
+    pub fn new(connections: usize) -> Result<Self> {
+        let buffers = (2 * connections).next_power_of_two().clamp(*BUFFERS.start(), *BUFFERS.end());
+        let ring = Ring::new(buffers as u16, BUFFER_BYTES / buffers + BESIDE).context("the ring could not be made")?;
         Ok(Completions { ring, sockets: Vec::new(), ready: VecDeque::new(), closing: 0, mark: 0 })
     }
 

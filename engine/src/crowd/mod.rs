@@ -97,7 +97,10 @@ impl Plan<'_> {
         }
         thread::set_timer_slack(1).context("the timer slack cannot be set")?;
         match self.run.settings.word(BACK_END.name) {
-            COMPLETIONS => self.ask_with(Completions::new()?),
+            COMPLETIONS => {
+                let connections = clients(&self.run.settings).div_ceil(self.share.threads);
+                self.ask_with(Completions::new(connections)?)
+            }
             POLLING => self.ask_with(Polling::new(self.run)?),
             _ => self.ask_with(Readiness::new(self.run)?),
         }?;

@@ -108,6 +108,13 @@ pub struct Buffer {
     length: usize,
 }
 
+impl Buffer {
+    /// How many bytes it holds.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+}
+
 impl Ring {
     /// Makes a ring with so many receive buffers of so many bytes.
     pub fn new(buffers: u16, buffer_bytes: usize) -> Result<Ring, Refusal> {
