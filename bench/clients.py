@@ -1,12 +1,13 @@
 """Load generators on one CPU against the same server on another: ours beside wrk, hey and h2load.
 
-HTTP on 64 connections that are kept, one thread. Servers: one of ours with a small reply and with one of
-4,000 bytes, where the generator is what limits the rate, or close to it; and nginx, which is slower than all
-of them. Rounds are interleaved, and each ratio is of one round, to wrk. wrk looks at each reply's length, and
+HTTP on 64 connections that are kept, one thread. Servers: one of ours with replies of 64 bytes to 64 KiB,
+where the generator is what limits the rate, or close to it; one that never sleeps on the generator's own CPU,
+so that nothing crosses to another; and nginx, which is slower than all of them. Rounds are interleaved, and each ratio is of one round, to wrk. wrk looks at each reply's length, and
 so does ours here, but for the line that says that every byte is held against what it should be. How many
 requests the server counted stands beside how many the generator did: a generator may be wrong. A bare loop of
 send, receive and wait, which reads nothing of what came and measures nothing (`engine/benches/layers.rs`), is
-what a client that makes these calls for each request has to pay at least.
+what a client that makes these calls for each request has to pay at least; another does not even wait, but
+tries all of its connections again and again.
 """
 
 from __future__ import annotations
@@ -109,13 +110,17 @@ def ours(settings: Mapping[str, SettingValue]) -> Callable[[Target, int], Told]:
     return run
 
 
-def bare(target: Target, seconds: int) -> Told:
-    """The bare loop."""
-    address, words = f"127.0.0.1:{target.port}", (CONNECTIONS, target.reply_bytes, 0, seconds * 1000)
-    said = layers.asked(layers.built(), "bare_http", address, words, two_places()[1])
-    if not said["requests"]:
-        raise EngineError("the bare loop was answered nothing")
-    return Told(said["requests"], said["requests"] / said["elapsed_ns"] * 1e9)
+def bare(kind: str) -> Callable[[Target, int], Told]:
+    """The bare loop of this kind."""
+
+    def run(target: Target, seconds: int) -> Told:
+        address, words = f"127.0.0.1:{target.port}", (CONNECTIONS, target.reply_bytes, 0, seconds * 1000)
+        said = layers.asked(layers.built(), kind, address, words, two_places()[1])
+        if not said["requests"]:
+            raise EngineError("the bare loop was answered nothing")
+        return Told(said["requests"], said["requests"] / said["elapsed_ns"] * 1e9)
+
+    return run
 
 
 def theirs(tool: Tool) -> Callable[[Target, int], Told]:
@@ -124,7 +129,6 @@ def theirs(tool: Tool) -> Callable[[Target, int], Told]:
 
 
 WRK = http_tools.WRK.name
-BARE = "bare loop"
 RING: Mapping[str, SettingValue] = {"back_end": "io_uring"}
 COUNT: Mapping[str, SettingValue] = {"check": "count"}
 GENERATORS = {
@@ -134,17 +138,18 @@ GENERATORS = {
         Generator("ours, io_uring", ours({**COUNT, **RING})),
         Generator("ours, io_uring, all bytes", ours(RING)),
         Generator("ours, polling", ours({**COUNT, "back_end": "polling"})),
-        Generator(BARE, bare, layers.missing),
+        Generator("bare loop", bare("bare_http"), layers.missing),
+        Generator("bare loop, polling", bare("bare_http_polling"), layers.missing),
         *(Generator(each.name, theirs(each), each.missing) for each in TOOLS),
     )
 }
 
 
 @contextlib.contextmanager
-def our_server(reply_bytes: int) -> Iterator[Target]:
-    """An event loop of ours on one CPU."""
+def our_server(reply_bytes: int, design: str = "epoll", place: int = 0) -> Iterator[Target]:
+    """One of ours on one CPU: its own, or (1) the generator's."""
     settings: dict[str, SettingValue] = {"bytes": reply_bytes}
-    with Server("epoll", workload="http", settings=settings, cpus=two_places()[0]) as server:
+    with Server(design, workload="http", settings=settings, cpus=two_places()[place]) as server:
         assert server.ready.port is not None, "a design listens at a port"
         yield Target(
             server.ready.port,
@@ -164,6 +169,9 @@ def their_server() -> Iterator[Target]:
 SERVERS: Mapping[str, Callable[[], contextlib.AbstractContextManager[Target]]] = {
     "epoll, 64 bytes": lambda: our_server(64),
     "epoll, 4,000 bytes": lambda: our_server(4000),
+    "epoll, 16,384 bytes": lambda: our_server(16_384),
+    "epoll, 65,536 bytes": lambda: our_server(65_536),
+    "polling, same CPU, 64 bytes": lambda: our_server(64, "polling", 1),
     "nginx, 4,000 bytes": their_server,
 }
 

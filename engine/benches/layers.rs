@@ -4,7 +4,8 @@
 //! `layers KIND ADDRESS CLIENTS BYTES WARM_UP_MILLISECONDS MILLISECONDS` asks a server of the workload `bytes`, and prints
 //! requests, nanoseconds and CPU nanoseconds of the window as a line of JSON. The kind `bare_http` is the bare socket for any
 //! server of HTTP whose replies are all as long as its first, with a body of so many bytes: what the kernel alone asks
-//! of a client that makes these calls for each request. `python bench clients` sets it beside others.
+//! of a client that makes these calls for each request; `bare_http_polling` waits for nothing, and tries all of its connections
+//! again and again. `python bench clients` sets them beside others.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -195,8 +196,21 @@ impl Edge {
     }
 }
 
-/// One thread, one epoll instance, each connection asking again when it is answered.
-fn run<C: Connection>(mut connections: Vec<C>, window: &'static Window, times: [Duration; 2]) -> Result<()> {
+/// How a loop finds out which connections have something.
+#[derive(Clone, Copy, PartialEq)]
+enum Finds {
+    ByEpoll,
+    /// It tries all of them, again and again.
+    ByTrying,
+}
+
+/// One thread, each connection asking again when it is answered.
+fn run<C: Connection>(
+    mut connections: Vec<C>,
+    window: &'static Window,
+    times: [Duration; 2],
+    finds: Finds,
+) -> Result<()> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     let mut shared = Shared { buffer: vec![0; BUFFER].into(), measure: Measure::new(window) };
     let [warm_up, length] = times;
@@ -207,14 +221,21 @@ fn run<C: Connection>(mut connections: Vec<C>, window: &'static Window, times: [
         connection.ask(&mut shared)?;
     }
     let mut events = [EpollEvent::empty(); EVENTS];
+    let mut tried: Vec<usize> = (0..connections.len()).collect();
     let (began, mut requests, mut first) = (Instant::now(), 0, None);
     let last = loop {
-        let ready = epoll.wait(&mut events, EpollTimeout::from(1000_u16))?;
-        if ready == 0 {
-            bail!("no reply came for a second");
+        if finds == Finds::ByEpoll {
+            let ready = epoll.wait(&mut events, EpollTimeout::from(1000_u16))?;
+            if ready == 0 {
+                bail!("no reply came for a second");
+            }
+            tried.clear();
+            tried.extend(events[..ready].iter().map(|event| event.data() as usize));
+        } else {
+            std::thread::yield_now();
         }
-        for event in &events[..ready] {
-            let connection = &mut connections[event.data() as usize];
+        for &number in &tried {
+            let connection = &mut connections[number];
             if connection.receive(&mut shared)? {
                 requests += 1;
                 connection.ask(&mut shared)?;
@@ -287,21 +308,22 @@ fn main() -> Result<()> {
     let asking = Asking::new(bytes)?;
     let window = asking.window;
     let timed = |session| Timed { session, asked: 0 };
+    let finds = if kind == "bare_http_polling" { Finds::ByTrying } else { Finds::ByEpoll };
     match kind.as_str() {
-        "bare" | "bare_http" => {
-            let (request, bytes): (Box<[u8]>, usize) = match (kind.as_str(), streams.first()) {
-                ("bare_http", Some(first)) => (GET.into(), reply_length(first, bytes as usize)?),
+        "bare" | "bare_http" | "bare_http_polling" => {
+            let (request, bytes): (Box<[u8]>, usize) = match streams.first() {
+                Some(first) if kind != "bare" => (GET.into(), reply_length(first, bytes as usize)?),
                 _ => (format!("{bytes}\n").into_bytes().into(), bytes as usize),
             };
             let bare = |stream| Bare { stream, request: request.clone(), bytes, left: 0 };
-            run(streams.into_iter().map(bare).collect(), window, times)
+            run(streams.into_iter().map(bare).collect(), window, times, finds)
         }
-        "session" => run(asking.sessions(streams)?, window, times),
-        "histogram" => run(asking.sessions(streams)?.into_iter().map(timed).collect(), window, times),
+        "session" => run(asking.sessions(streams)?, window, times, finds),
+        "histogram" => run(asking.sessions(streams)?.into_iter().map(timed).collect(), window, times, finds),
         "checks" => {
             let checked = asking.sessions(streams)?.into_iter().map(|session| Checked(timed(session))).collect();
-            run(checked, window, times)
+            run(checked, window, times, finds)
         }
-        other => bail!("no kind {other:?}; there are bare, bare_http, session, histogram, checks"),
+        other => bail!("no kind {other:?}; there are bare, bare_http, bare_http_polling, session, histogram, checks"),
     }
 }
