@@ -15,7 +15,7 @@ use crate::scheduled;
 use crate::sizes::SizesSent;
 use crate::tally::Counts;
 use crate::traffic::{self, KindSent};
-use crate::validity::{Check, Evidence, ScheduleEvidence, errors, is_valid, judge};
+use crate::validity::{Check, Evidence, ScheduleEvidence, before_all, is_valid, judge};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
 /// would be a matter of single requests.
@@ -220,8 +220,9 @@ pub fn scheduled(
     }))
 }
 
-/// Looks at a load with an event loop that ends by time; of all others at what failed, and `None` where nothing did. `spins` is
-/// whether its threads never sleep, `asked_ns` how long its window was to be unless an interrupt came.
+/// Looks at a load with an event loop that ends by time; of all others at what failed and whether their window was cut, and
+/// `None` where there is nothing to say. `spins` is whether its threads never sleep, `asked_ns` how long its window was to be
+/// unless an interrupt came.
 pub fn validity(
     measured: &Measured,
     window: Option<&Range<u64>>,
@@ -230,22 +231,23 @@ pub fn validity(
     asked_ns: Option<u64>,
     tally: &Counts,
 ) -> Option<Validity> {
-    let Some(window) = window.filter(|_| !measured.generators.is_empty()) else {
-        let checks = vec![errors(&tally.errors)];
-        return (!is_valid(&checks)).then(|| Validity {
+    let window_ns = window.map_or(0, |window| window.end - window.start);
+    let before = before_all(&tally.errors, window_ns, asked_ns);
+    let failed = !is_valid(&before);
+    if window_ns == 0 || measured.generators.is_empty() {
+        return failed.then(|| Validity {
             valid: Some(false),
-            checks,
+            checks: before,
             generators: Vec::new(),
             in_system: None,
         });
-    };
-    let window_ns = window.end - window.start;
+    }
     let came = measured.scheduled.as_deref();
     let latency = came.map_or(&measured.latency, |came| &came.latency);
     let in_system = measured.population.mean(window_ns);
     let checks = judge(&Evidence {
         window_ns,
-        cut_ns: asked_ns.filter(|asked_ns| window_ns < *asked_ns && !tally.errors.is_empty()),
+        asked_ns,
         replies: measured.requests,
         errors: tally.errors.clone(),
         generators: measured.generators.clone(),
@@ -257,7 +259,7 @@ pub fn validity(
     });
     let valid = match came {
         Some(_) => Some(is_valid(&checks)),
-        None => (!tally.errors.is_empty()).then_some(false),
+        None => failed.then_some(false),
     };
     Some(Validity { valid, checks, generators: measured.generators.clone(), in_system: Some(in_system) })
 }

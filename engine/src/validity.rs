@@ -27,8 +27,8 @@ pub struct Check {
 pub struct Evidence {
     /// How long the window was.
     pub window_ns: u64,
-    /// How long it was to be, if it ended before since nobody asked any more.
-    pub cut_ns: Option<u64>,
+    /// How long it was to be; `None` where nobody has said, or an interrupt ended it.
+    pub asked_ns: Option<u64>,
     /// Replies that came in it and were right.
     pub replies: u64,
     /// Errors of the whole load, by kind.
@@ -101,7 +101,8 @@ const FEWEST: u64 = 100;
 
 /// All findings. Without errors, and where every check holds or was not judged, the load measured its server.
 pub fn judge(evidence: &Evidence) -> Vec<Check> {
-    let mut checks = vec![given_up(evidence, errors(&evidence.errors)), processor(evidence)];
+    let mut checks = before_all(&evidence.errors, evidence.window_ns, evidence.asked_ns);
+    checks.push(processor(evidence));
     if let Some(schedule) = &evidence.schedule {
         checks.extend([
             something_due(evidence, schedule),
@@ -137,8 +138,8 @@ const ADVICE: [(&[&str], &str); 6] = [
     (&["timed_out"], "a server that answers later: longer --timeout-milliseconds, or less load"),
     (
         &["wrong_reply", "surplus"],
-        "what the first error says, a path that the server has (or --mix GET=404:PATH@1 for what it has not), what both ends must \
-         agree on (--bytes and the like), or --check count where only lengths are to be right",
+        "what the first error says, what both ends must agree on (--bytes and the like), or --check count where only lengths are to \
+         be right",
     ),
     (
         &["reset", "broken_pipe", "truncated"],
@@ -169,18 +170,23 @@ pub fn errors(errors: &BTreeMap<&'static str, u64>) -> Check {
     check("errors", errors.values().sum::<u64>() as f64, 0.0, "requests that failed", &change)
 }
 
-/// Where so many requests failed that nobody asks any more, the window is shorter than it was to be.
-fn given_up(evidence: &Evidence, errors: Check) -> Check {
-    let Some(asked_ns) = evidence.cut_ns else { return errors };
+/// What is looked at of every load: what failed, and whether the window is as long as it was to be, where that is known.
+pub fn before_all(failed: &BTreeMap<&'static str, u64>, window_ns: u64, asked_ns: Option<u64>) -> Vec<Check> {
+    let whole = asked_ns.map(|asked_ns| whole_window(window_ns, asked_ns));
+    std::iter::once(errors(failed)).chain(whole).collect()
+}
+
+/// Where nobody asks any more, the window ends.
+fn whole_window(window_ns: u64, asked_ns: u64) -> Check {
+    let missing = asked_ns.saturating_sub(window_ns) as f64 / asked_ns as f64;
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-    let told = format!(
-        "{}. All clients gave up, each after three failures in a row: the window ended after {:.3} of {:.3} s, and what was due \
-         behind that is counted nowhere",
-        errors.words,
-        seconds(evidence.window_ns),
+    let change = format!(
+        "all clients gave up, so that it ended after {:.3} of {:.3} s, and what was due behind that is counted nowhere; see the \
+         errors",
+        seconds(window_ns),
         seconds(asked_ns)
     );
-    Check { words: told, ..errors }
+    check("cut_window", missing, 0.0, "share of the window in which nobody asked any more", &change)
 }
 
 fn processor(evidence: &Evidence) -> Check {
@@ -337,7 +343,7 @@ mod tests {
     fn good() -> Evidence {
         Evidence {
             window_ns: 1_000_000_000,
-            cut_ns: None,
+            asked_ns: Some(1_000_000_000),
             replies: 10_000,
             errors: BTreeMap::new(),
             generators: vec![Generator { elapsed_ns: 1000, cpu_ns: 400, waited_ns: 600 }; 2],
@@ -380,8 +386,9 @@ mod tests {
         let checks = judge(&good());
         assert!(is_valid(&checks) && checks.iter().all(|check| check.holds == Some(true)), "{checks:?}");
         type Change = fn(&mut Evidence, &mut ScheduleEvidence);
-        let faults: [(&str, Change); 9] = [
+        let faults: [(&str, Change); 10] = [
             ("errors", |all, _| all.errors = BTreeMap::from([("reset", 1)])),
+            ("cut_window", |all, _| all.asked_ns = Some(1_000_000_001)),
             ("generator_cpu", |all, _| all.generators[1].cpu_ns = 951),
             ("achieved_rate", |all, _| all.replies = 9_899),
             ("never_sent", |_, schedule| schedule.never_sent = 1),

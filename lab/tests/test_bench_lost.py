@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import shutil
+from collections.abc import Iterator
+
 import pytest
 
 import clients
@@ -37,3 +42,19 @@ def test_servers_are_held_against_nginx_in_rounds_that_all_have(
         nginx.show(seen | {"epoll": runs(200.0, 4)})
     with pytest.raises(EngineError, match="no run of nginx came to its end"):
         nginx.show({name: own for name, own in seen.items() if name != "nginx"})
+
+
+def test_what_kept_all_runs_from_their_end_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextlib.contextmanager
+    def fails(_: str) -> Iterator[nginx.Listening]:
+        raise EngineError("its port is taken")
+        yield
+
+    monkeypatch.setattr(nginx, "nginx", fails)
+    monkeypatch.setattr(nginx, "ours", fails)
+    monkeypatch.setattr(shutil, "which", lambda program, path=None: f"/usr/bin/{program}")
+    with pytest.raises(EngineError, match="no run of nginx"):
+        nginx.run(argparse.Namespace(designs=["epoll"], rounds=1, seconds=1))
+    assert "nginx: trials lost, the last: its port is taken" in capsys.readouterr().out

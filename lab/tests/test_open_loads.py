@@ -17,6 +17,7 @@ from thunderherd.latency_label import latency_notes
 from thunderherd.load_validity import (
     BUSY,
     COUNTED_ELSEWHERE,
+    CUT,
     FOLLOWS,
     OUTPACED,
     OVERLOADED,
@@ -100,7 +101,7 @@ def test_checks_are_called_as_the_engine_calls_them(overloaded: TrialRecord) -> 
     """Of some it is known here whose fault they are; under another name they would be the load's own."""
     validity = overloaded.loads[0].validity
     assert validity is not None
-    known = {COUNTED_ELSEWHERE, BUSY, *OUTPACED, *FOLLOWS, *layers.NEEDED}
+    known = {COUNTED_ELSEWHERE, BUSY, CUT, *OUTPACED, *FOLLOWS, *layers.NEEDED}
     assert known <= {check.name for check in validity.checks}
 
 
@@ -192,6 +193,15 @@ def test_a_client_that_is_the_slower_end_forbids_its_own_rates_alone(
     assert [each for each in validity_warnings(seen) if "slower end" in each]
     stream = Observation(contender, loads=[busy.model_copy(update={"measured_by": "bytes_to_clients"})])
     assert list(validity_faults(stream)) == []
+
+
+def test_a_load_whose_clients_have_all_given_up_forbids_its_trial(study: Study, closed: TrialRecord) -> None:
+    (contender,) = (each for each in study.contenders if each.name == closed.contender)
+    cut = Check(name=CUT, value=0.9, limit=0.0, holds=False, words="all clients gave up")
+    validity = Validity(valid=False, checks=[cut], generators=[], in_system=None)
+    load = closed.loads[0].model_copy(update={"validity": validity})
+    (reason,) = validity_faults(Observation(contender, loads=[load]))
+    assert reason == "load: cut_window = 0.9, allowed: at most 0: all clients gave up"
 
 
 def saturated(load: LoadResult) -> LoadResult:

@@ -15,6 +15,9 @@ COUNTED_ELSEWHERE = "errors"
 BUSY = "generator_cpu"
 """The check that a closed loop can fail as well: what it tells is then how fast its client is."""
 
+CUT = "cut_window"
+"""The check that any load fails whose clients have all given up."""
+
 OUTPACED = {"achieved_rate", "never_sent"}
 """Checks that fail where a server does not keep up with the rate ..."""
 
@@ -87,7 +90,7 @@ def _forbids(check: Check, result: LoadResult, seen: Observation) -> bool:
     An open loop must have kept its schedule, whatever is asked. A closed one has none; but where its own
     figures are asked for, and requests are what it counts, it must not have been the slower end.
     """
-    if result.scheduled is not None:
+    if result.scheduled is not None or check.name == CUT:
         return True
     counts = result.measured_by == "requests" and is_of_clients(seen.contender.metric)
     return check.name == BUSY and counts

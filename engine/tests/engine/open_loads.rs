@@ -11,7 +11,7 @@ use crate::support::crowd::{answer_lines, count, field, load, says_nothing, serv
 use crate::support::lines::{items, name};
 use crate::support::server::Server;
 use crate::support::untouched::Untouched;
-use crate::support::{engine, nobody, process, run};
+use crate::support::{Ran, engine, nobody, process, run};
 
 #[test]
 fn all_that_is_due_is_asked_and_answered_and_counted_by_both_ends() {
@@ -209,13 +209,30 @@ fn a_load_whose_clients_all_give_up_says_when_that_was() {
         for load_options in ["--load open --rate 200", "--load closed_connections"] {
             let (ran, line) =
                 load("bytes", port, &format!("{load_options} --clients 4 --milliseconds 20000 {back_end}"));
-            let checks = line["validity"]["checks"].as_array().unwrap();
-            let errors = checks.iter().find(|check| check["name"] == "errors").unwrap();
-            let words = errors["words"].as_str().unwrap();
-            assert!(words.contains("All clients gave up") && words.contains(" of 20.000 s"), "{words}: {ran:?}");
-            assert_eq!((ran.status, &errors["holds"]), (Some(1), &json!(false)), "{line}");
+            says_that_it_was_cut(&ran, &line);
         }
     });
+}
+
+fn says_that_it_was_cut(ran: &Ran, line: &Value) {
+    assert_eq!((ran.status, &line["validity"]["valid"]), (Some(1), &json!(false)), "{line}");
+    let cut = items(&line["validity"], "checks").iter().find(|check| check["name"] == "cut_window").unwrap();
+    let words = cut["words"].as_str().unwrap();
+    assert!(words.contains("all clients gave up") && words.contains(" of 20.000 s"), "{words}: {ran:?}");
+    assert!(cut["value"].as_f64().unwrap() > 0.5 && cut["holds"] == json!(false), "{line}");
+}
+
+/// So also where nobody could connect at all, and of a load that has no event loop.
+#[test]
+fn a_load_that_nobody_answers_says_that_it_gave_up() {
+    let (port, _held) = nobody::accepts();
+    for load_options in
+        ["open --rate 200 --connections kept", "closed_connections --connections kept", "closed_threads"]
+    {
+        let options = format!("--load {load_options} --clients 4 --milliseconds 20000 --timeout-milliseconds 200");
+        let (ran, line) = load("bytes", port, &options);
+        says_that_it_was_cut(&ran, &line);
+    }
 }
 
 /// A client that thinks takes nothing of what a server sends meanwhile, and does not keep it either.

@@ -76,7 +76,11 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
     };
     if head.code != Some(kind.status) {
         let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
-        return Err(format!("the reply's status is {code} {reason}, not {}", kind.status));
+        let path = kind.text.split_once(':').map_or("", |(_, path)| path);
+        return Err(format!(
+            "the reply's status is {code} {reason}, not {}; where that is right: --mix GET={code}:{path}@1",
+            kind.status
+        ));
     }
     let field = |name: &str| head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     let says = |word: &str| {
