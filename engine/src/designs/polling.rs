@@ -1,4 +1,4 @@
-//! Children made beforehand, each of which tries to accept and then every one of its connections, again and again: nobody
+//! Children made beforehand, each of which tries to accept, and then every one of its connections, again and again: nobody
 //! asks what is ready, and nobody sleeps.
 //!
 //! Where something has nearly always come, that is the least work: no wait, no list of what is ready, nobody to be woken.
@@ -40,6 +40,10 @@ pub static ENTRY: Design = Design {
 /// Each takes what it can have of a CPU.
 const ONE: Setting = Setting { kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 1 }, ..POOL };
 
+/// The most that are accepted before those that are there have their turn: of one in each round, every connection would have to
+/// wait until all others have been tried.
+const ACCEPTS: usize = 64;
+
 fn serve(run: &'static Run) -> Result<()> {
     run.listeners.iter().try_for_each(|listener| set_nonblocking(listener.as_fd()))?;
     let cpus = steer(run)?;
@@ -48,10 +52,15 @@ fn serve(run: &'static Run) -> Result<()> {
         let mut accepting = true;
         let mut connections: Vec<Connection> = Vec::new();
         while accepting || !connections.is_empty() {
-            match worker.try_accept(libc::SOCK_NONBLOCK) {
-                Accepted::Connection(socket) => connections.extend(worker.open(socket)),
-                Accepted::Nothing | Accepted::Refused => {}
-                Accepted::ShutDown => accepting = false,
+            for _ in 0..ACCEPTS {
+                match worker.try_accept(libc::SOCK_NONBLOCK) {
+                    Accepted::Connection(socket) => connections.extend(worker.open(socket)),
+                    Accepted::Nothing | Accepted::Refused => break,
+                    Accepted::ShutDown => {
+                        accepting = false;
+                        break;
+                    }
+                }
             }
             let mut tried = 0;
             while let Some(connection) = connections.get_mut(tried) {
