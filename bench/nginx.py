@@ -115,8 +115,8 @@ def run(given: argparse.Namespace) -> None:
                 seen[name][number] = wrk(listening, given.seconds)
         except EngineError as error:
             lost[name] = str(error)
-    show(seen)
     show_lost(lost)
+    show(seen)
 
 
 @contextlib.contextmanager

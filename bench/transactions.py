@@ -61,6 +61,10 @@ WAITING, STEERING, NEVER_SLEEPS = ("epoll", "io_uring"), ("reuseport", "polling"
 """Our designs with one CPU, which may sleep or spin; those on each; and one of them that does not sleep."""
 SOURCES = 8
 """Addresses that clients of ours have who keep ports in TIME_WAIT."""
+BY_FIN = (
+    f"By FIN ours connect from {SOURCES} addresses and a peer from one, whose ports in TIME_WAIT may be what "
+    "holds it\nback: those ratios are no comparison of what either costs."
+)
 WAITS, BACK_ENDS = ("sleep", "spin"), ("epoll", "io_uring", "polling")
 KINDS: dict[str, tuple[peers.Peer, ...]] = {
     KEPT: peers.MANY_KEPT,
@@ -128,7 +132,7 @@ def seconds(given: argparse.Namespace) -> float:
     for kind in KINDS:
         here = len(peers_of(kind))
         total += given.choosing * (len(forms_of(given)) * mine + here * (PEER_SECONDS + OTHER_SECONDS))
-        total += given.judging * (2 * mine + min(here, 2) * (PEER_SECONDS + OTHER_SECONDS))
+        total += given.judging * (3 * mine + min(here, 2) * (PEER_SECONDS + OTHER_SECONDS))
     return total * len(given.places)
 
 
@@ -201,6 +205,7 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
             f"{peer:>40}{contest.figure(theirs, 1, 0):>28}"
             f"{contest.compared(mine, theirs):>20}{outcome.why_alone and f'  {outcome.why_alone}'}"
         )
+    print(f"\n{BY_FIN}")
     print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
     for name, seen in sorted(contest.choosing.items()):
         print(f"{name:60}{middle(seen):>10,.0f}")
