@@ -3,11 +3,12 @@
 HTTP on 64 connections that are kept, one thread. Servers: one of ours with replies of 64 bytes to 64 KiB,
 where the generator is what limits the rate, or close to it; one that never sleeps on the generator's own CPU,
 so that nothing crosses to another; and nginx, which is slower than all of them. Rounds are interleaved, and
-each ratio is of one round, to wrk. wrk looks at each reply's length, and so does ours here, but for the line that says that every byte is held against what it should be. How many
-requests the server counted stands beside how many the generator did: a generator may be wrong. A bare loop of
-send, receive and wait, which reads nothing of what came and measures nothing (`engine/benches/layers.rs`), is
-what a client that makes these calls for each request has to pay at least; another does not even wait, but
-tries all of its connections again and again.
+each ratio is of one round, to wrk. wrk looks at each reply's length, and so does ours here, but for the line
+that says that every byte is held against what it should be. How many requests the server counted stands
+beside how many the generator did: a generator may be wrong. A bare loop of send, receive and wait, which
+reads nothing of what came and measures nothing (`engine/benches/layers.rs`), is what a client that makes
+these calls for each request has to pay at least; another does not even wait, but tries all of its connections
+again and again.
 """
 
 from __future__ import annotations
