@@ -129,7 +129,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
     let usage = process::usage_of_self()?.since(&before) + reaped.usage();
     let readout = locked(&counting).since(&counted_before)?;
     let counted_to = process::monotonic_nanoseconds();
-    let measured = locked(&run.measured);
+    let measured = run.measured();
     let (window, counted) = (window(&measured), run.tally.counts());
     let edges = measured.window.as_ref();
     Ok(LoadResult {

@@ -176,7 +176,7 @@ impl<'run> Client<'run> {
             caller.finish(run.target.patience);
         }
         if let Some(measure) = &self.measure {
-            run.measured.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(measure);
+            run.measured().add(measure);
         }
     }
 

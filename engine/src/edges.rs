@@ -1,6 +1,5 @@
 //! The edges of a load's window as they come: who waits for them, and who is told.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -98,7 +97,7 @@ impl<'run> Edges<'run> {
         if edge == Edge::Nearing {
             return (self.run.mark)(edge, moment);
         }
-        let mut measured = self.run.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut measured = self.run.measured();
         measured.at_edges.push((now(), self.run.tally.counts()));
         if edge == Edge::Ended {
             measured.window = Some(self.run.window.edges());

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -266,6 +266,11 @@ pub enum Edge {
 const OTHER_DESCRIPTORS: u64 = 24;
 
 impl LoadRun {
+    /// What was measured so far.
+    pub fn measured(&self) -> MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether connections are kept; panics where the load has no such setting.
     pub fn keeps(&self) -> bool {
         self.settings.word(CONNECTIONS.name) == KEPT
@@ -334,8 +339,7 @@ impl LoadRun {
         let Some((before, after)) = before.zip(own_memory::private_bytes()) else { return };
         let counted = self.tally.counts();
         let (connections, bytes) = (counted.connections - counted.closed, after.saturating_sub(before));
-        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        measured.connected = Some(Connected { connections, bytes });
+        self.measured().connected = Some(Connected { connections, bytes });
     }
 }
 

@@ -13,9 +13,10 @@ use crate::measure::Measured;
 use crate::schedule::{Process, Schedule};
 use crate::scheduled;
 use crate::sizes::SizesSent;
+use crate::sys::process;
 use crate::tally::Counts;
 use crate::traffic::{self, KindSent};
-use crate::validity::{Check, Evidence, ScheduleEvidence, before_all, is_valid, judge};
+use crate::validity::{Check, Evidence, ScheduleEvidence, before_all, is_of_a_schedule, is_valid, judge};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
 /// would be a matter of single requests.
@@ -248,6 +249,8 @@ pub fn validity(
     let checks = judge(&Evidence {
         window_ns,
         asked_ns,
+        always_under_way: measured.always_under_way,
+        cpus: process::allowed_cpus().map_or(usize::MAX, |cpus| cpus.len()),
         replies: measured.requests,
         errors: tally.errors.clone(),
         generators: measured.generators.clone(),
@@ -341,7 +344,12 @@ pub fn validity_in_words(validity: &Validity) -> String {
             let unknown = validity.checks.iter().filter(|check| check.holds.is_none());
             let unknown: Vec<_> = unknown.map(|check| format!("{} ({})", check.name, check.words)).collect();
             let but = if unknown.is_empty() { "" } else { "; " };
-            format!("valid: the load kept its schedule{but}{}\n", unknown.join(", "))
+            let kept = if validity.checks.iter().any(|check| check.holds == Some(true) && is_of_a_schedule(check)) {
+                "valid: the load kept its schedule"
+            } else {
+                "valid, for nothing speaks against it; whether the load kept its schedule so little does not tell"
+            };
+            format!("{kept}{but}{}\n", unknown.join(", "))
         }
         Some(false) => format!("NOT VALID, and no measurement of the server:\n{failed}"),
         None if failed.is_empty() => String::new(),

@@ -156,7 +156,7 @@ impl<'run> Measure<'run> {
     pub fn due(&mut self, due: u64) {
         self.comes(due);
         if let Some(scheduled) = self.of_window(due) {
-            scheduled.due += 1;
+            scheduled.due(due);
         }
     }
 
@@ -229,6 +229,8 @@ pub struct Measured {
     pub by_kind: Vec<Histogram<u64>>,
     /// How many requests were in the system; of loads with an event loop.
     pub population: Population,
+    /// How many always were, of a closed loop of which that is known.
+    pub always_under_way: Option<u64>,
     /// Of an open loop.
     pub scheduled: Option<Box<Scheduled>>,
     /// What each thread that asks used in the window.
@@ -248,6 +250,7 @@ impl Default for Measured {
             latency: histogram(),
             by_kind: Vec::new(),
             population: Population::default(),
+            always_under_way: None,
             scheduled: None,
             generators: Vec::new(),
             connected: None,

@@ -11,7 +11,7 @@ use crate::histograms::{histogram, record};
 pub struct Moments {
     /// When it was due.
     pub due: u64,
-    /// When there was a connection for it.
+    /// When there was a connection for it, which could take it.
     pub free: u64,
     /// When it was sent, or its own connection begun.
     pub begun: u64,
@@ -43,7 +43,7 @@ pub struct Scheduled {
     pub gap: Histogram<u64>,
     /// The same gaps.
     pub gaps: GapSums,
-    /// Those between the moments at which these requests were due.
+    /// Those between the moments at which requests were due.
     pub gaps_due: GapSums,
 }
 
@@ -103,6 +103,12 @@ impl Default for Scheduled {
 }
 
 impl Scheduled {
+    /// A request of the window was due: one after another, whether they are sent or not.
+    pub fn due(&mut self, at: u64) {
+        self.due += 1;
+        self.gaps_due.add(at);
+    }
+
     /// A request of the window was sent, or its own connection begun.
     pub fn sent(&mut self, moments: Moments) {
         let Moments { due, free, begun } = moments;
@@ -115,7 +121,6 @@ impl Scheduled {
         if let Some(gap) = self.gaps.add(begun) {
             record(&mut self.gap, gap);
         }
-        self.gaps_due.add(due);
     }
 
     /// Its reply came and was right.
@@ -176,7 +181,11 @@ mod tests {
         for first in [0, 1_000_000] {
             let mut thread = Scheduled::default();
             for begun in [first, first + 10, first + 40] {
-                thread.sent(Moments { due: begun / 10, free: 0, begun });
+                thread.due(begun / 10);
+            }
+            // Which of those that are due is sent first is another matter.
+            for (due, begun) in [(first + 10, first), (first, first + 10), (first + 40, first + 40)] {
+                thread.sent(Moments { due: due / 10, free: 0, begun });
             }
             sums.add(&thread);
         }

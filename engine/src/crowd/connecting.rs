@@ -142,6 +142,7 @@ impl<B: BackEnd> Turns<B> {
                 match opened {
                     Ok(caller) => {
                         self.connecting -= 1;
+                        member.able = self.at;
                         return self.ask(index, Box::new(caller));
                     }
                     Err(failure) => failure,

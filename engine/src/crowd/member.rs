@@ -25,6 +25,11 @@ pub struct Member<Watch> {
     pub sent: usize,
     /// How many requests its connection has been used for.
     pub made: u64,
+    /// Since when its connection has been able to take the next request: it was made, or what came before was sent, or the one
+    /// before it ended.
+    pub able: u64,
+    /// Its connection did not take all that was to be sent.
+    pub held_up: bool,
     /// How many requests it may still have at a time: those that it has, and those that it waits to be given.
     pub slots: usize,
 }
@@ -76,6 +81,8 @@ impl<Watch: Default> Member<Watch> {
             requests: VecDeque::new(),
             sent: 0,
             made: 0,
+            able: 0,
+            held_up: false,
             slots,
         }
     }
@@ -83,6 +90,11 @@ impl<Watch: Default> Member<Watch> {
     /// What decides whether it is given another request.
     pub fn standing(&self) -> Standing<'_> {
         (&self.course, self.requests.len())
+    }
+
+    /// It has no connection any more, and may make the next.
+    pub fn has_none_since(&mut self, at: u64) {
+        (self.made, self.able, self.held_up) = (0, at, false);
     }
 
     /// Takes it out of its place, for whoever puts it into the next.

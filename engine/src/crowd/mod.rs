@@ -17,8 +17,6 @@ mod settings;
 mod start;
 mod turns;
 
-use std::sync::PoisonError;
-
 use anyhow::{Context, Result, anyhow};
 
 use crate::edges::Edges;
@@ -46,6 +44,9 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
         Completions::check()?;
     }
     let clients = clients(&run.settings);
+    if let Kind::Closed { pause: 0 } = kind {
+        run.measured().always_under_way = usage.always_under_way(clients);
+    }
     // Each thread waits with an epoll instance or a ring.
     let of_threads = threads * (1 + run.way.descriptors());
     run.make_room(clients, closing(clients, &run.settings) + of_threads)?;
@@ -152,7 +153,7 @@ impl Plan<'_> {
         }
         start.wait_until_closed();
         let measure = turns.finish()?;
-        run.measured.lock().unwrap_or_else(PoisonError::into_inner).add(&measure);
+        run.measured().add(&measure);
         Ok(())
     }
 }

@@ -241,6 +241,8 @@ impl<B: BackEnd> Turns<B> {
         if let Some(request) = member.requests.get_mut(member.sent)
             && request.moments.begun == 0
         {
+            // Of several that a client may have at a time, each waits until the connection takes it.
+            request.moments.free = request.moments.free.max(member.able);
             request.moments.begun = self.at;
             self.account.begun(request);
         }
@@ -249,6 +251,10 @@ impl<B: BackEnd> Turns<B> {
     /// Sends the requests that are due, as many together as the primitive gathers and as far as the connection takes them, and
     /// waits for what it waits for.
     pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
+        let member = &mut self.members[index];
+        if std::mem::replace(&mut member.held_up, caller.is_sending()) && !member.held_up {
+            member.able = self.at;
+        }
         let mut others = false;
         while self.has_another(index) && !caller.is_sending() {
             // What is sent by another call is sent later.
@@ -263,7 +269,9 @@ impl<B: BackEnd> Turns<B> {
                 return self.lose(index, caller, &failure);
             }
         }
-        let flags = match self.members[index].sent {
+        let member = &mut self.members[index];
+        member.held_up = caller.is_sending();
+        let flags = match member.sent {
             _ if !caller.is_sending() => PollFlags::POLLIN,
             // Nobody answers a request that has not come.
             1 => PollFlags::POLLOUT,
@@ -357,7 +365,7 @@ impl<B: BackEnd> Turns<B> {
     fn part(&mut self, index: usize, caller: Box<Caller<'static>>) {
         let member = &mut self.members[index];
         self.back_end.close(&mut member.watch, caller, self.run.target.patience);
-        member.made = 0;
+        member.has_none_since(self.at);
         if member.sent > 0 {
             let message = "the server closed behind a reply, and requests were under way behind that".to_owned();
             self.failed(index, &Failure { kind: ErrorKind::Truncated, message });
@@ -388,7 +396,7 @@ impl<B: BackEnd> Turns<B> {
     /// The client has no connection any more. What it had asked over it has failed, or what it was to ask first.
     pub(super) fn failed(&mut self, index: usize, failure: &Failure) {
         let member = &mut self.members[index];
-        member.made = 0;
+        member.has_none_since(self.at);
         let lost = std::mem::take(&mut member.sent).max(usize::from(!member.requests.is_empty()));
         member.course.failed_together(lost.max(1) as u64, failure);
         for _ in 0..lost {

@@ -25,6 +25,7 @@ mod event_loops;
 mod faulty_servers;
 mod fields;
 mod flame_graphs;
+mod held_up_requests;
 mod http_clients;
 mod impossible_settings;
 mod limits;
