@@ -118,9 +118,9 @@ impl Case {
         Server::launch(command, self.name(), self.protocol.name, &options)
     }
 
-    /// A client that knows what replies of the workload are right.
-    pub fn client(&self, port: u16) -> Client {
-        Client::connect(port).judging(self.protocol.alike)
+    /// A client of a server that knows what replies of the workload are right.
+    pub fn client(&self, server: &Server) -> Client {
+        Client::connect(server.port).judging(self.protocol.alike, server.spins())
     }
 
     /// Why a test that needs a request which breaks the protocol cannot be run.
@@ -172,7 +172,7 @@ impl Case {
         const ALLOWED: u64 = 5_000_000_000;
         let (exchange, times) = self.many_quick_requests();
         let server = self.start(&[]);
-        let mut client = self.client(server.port);
+        let mut client = self.client(&server);
         let cpu = process::cpu_nanoseconds_of_group(server.first);
         (0..TRIED).for_each(|_| client.exchange(&exchange));
         let all = (process::cpu_nanoseconds_of_group(server.first) - cpu) / TRIED * times as u64;
@@ -260,13 +260,13 @@ impl<'a> Rig<'a> {
     /// Connects.
     pub fn connect(&mut self) -> Client {
         self.expected.connections += 1;
-        self.case.client(self.server.port)
+        self.case.client(&self.server)
     }
 
     /// Connects with a small receive buffer.
     pub fn connect_slow(&mut self) -> Client {
         self.expected.connections += 1;
-        Client::connect_slow(self.server.port).judging(self.case.protocol.alike)
+        Client::connect_slow(self.server.port).judging(self.case.protocol.alike, self.server.spins())
     }
 
     /// A request on a connection that is there; its reply must be right.

@@ -58,7 +58,7 @@ fn descriptors_run_out_as_the_server_starts(case: &Case) {
     let all = u64::from(2 * DESCRIPTORS);
     server.snapshot_when("all of them served and closed", |snapshot| snapshot["tally"]["closed"] == all);
     the_pool_shrinks(case, &server);
-    case.client(server.port).exchange(&case.exchange());
+    case.client(&server).exchange(&case.exchange());
     server.stop().is_good();
 }
 

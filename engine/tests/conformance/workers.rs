@@ -289,13 +289,13 @@ fn workers_are_killed_under_load(case: &Case) {
     const CLIENTS: usize = 3;
     let server = case.start(&["--pool", "4", "--respawn", "true"]);
     let mut rig = Rig::of(case, server);
-    let (port, exchange) = (rig.server.port, case.exchange());
+    let (port, spins, exchange) = (rig.server.port, rig.server.spins(), case.exchange());
     let (over, cut, whole) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
             scope.spawn(|| {
                 while !over.load(Relaxed) {
-                    let mut client = case.client(port);
+                    let mut client = Client::connect(port).judging(case.protocol.alike, spins);
                     client.send_in_vain(&exchange.request);
                     let all = client.receive_at_most(&exchange.reply) == exchange.reply.len();
                     (if all { &whole } else { &cut }).fetch_add(1, Relaxed);

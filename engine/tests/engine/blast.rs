@@ -15,7 +15,7 @@ use crate::support::both_ends::{command, connect, load, serve};
 use crate::support::client::Client;
 use crate::support::lines::{designs, list, number};
 use crate::support::server::Server;
-use crate::support::{ENGINE, run};
+use crate::support::{ENGINE, protocol, run};
 
 /// The client of css503-p4: sends the count, writes every buffer for itself, reads the number of reads.
 fn original_blast(port: u16, iterations: usize, buffers: usize) -> u64 {
@@ -421,4 +421,20 @@ fn pieces_that_do_not_fit_are_refused_before_anything_is_sent() {
     let ran = run(&mut command("blast", 1, "--buffers 15 --buffer-size 99"));
     assert_eq!((ran.status, ran.errors.lines().count()), (Some(2), 1), "{ran:?}");
     assert!(ran.errors.contains("1485 bytes") && ran.errors.contains("--buffers 15 --buffer-size 100"), "{ran:?}");
+}
+
+/// Whatever a server counts, the conformance suite takes it for right only within bounds, which are wide for one that spins.
+#[test]
+fn a_miscount_is_not_alike_to_what_is_right() {
+    let alike =
+        |seen: u32, right: u32, spins| (protocol::of("blast").alike)(&seen.to_be_bytes(), &right.to_be_bytes(), spins);
+    for (seen, right) in [(1, 1), (1500, 1), (1, 2), (3000, 2)] {
+        assert!(alike(seen, right, false) && alike(seen, right, true), "{seen} reads of {right} iterations");
+    }
+    for (seen, right) in [(1501, 1), (10_000, 1), (3001, 2)] {
+        assert!(!alike(seen, right, false) && alike(seen, right, true), "{seen} reads of {right} iterations");
+    }
+    for seen in [0, 1 << 24] {
+        assert!(!alike(seen, 1, false) && !alike(seen, 1, true), "{seen} reads");
+    }
 }

@@ -13,7 +13,9 @@ use super::protocol::Exchange;
 pub struct Client {
     stream: TcpStream,
     /// Whether what came is as right as what was to come.
-    alike: fn(&[u8], &[u8]) -> bool,
+    alike: fn(&[u8], &[u8], bool) -> bool,
+    /// The server spins, which that may depend on.
+    spins: bool,
 }
 
 impl Client {
@@ -40,12 +42,12 @@ impl Client {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Client { stream, alike: |seen, right| seen == right }
+        Client { stream, alike: |seen, right, _spins| seen == right, spins: false }
     }
 
-    /// Takes another reply for right than one that is the same byte by byte.
-    pub fn judging(self, alike: fn(&[u8], &[u8]) -> bool) -> Client {
-        Client { alike, ..self }
+    /// Takes another reply for right than one that is the same byte by byte, of a server that spins or does not.
+    pub fn judging(self, alike: fn(&[u8], &[u8], bool) -> bool, spins: bool) -> Client {
+        Client { alike, spins, ..self }
     }
 
     /// The same connection for another thread.
@@ -159,7 +161,7 @@ impl Client {
     }
 
     fn compare(&self, received: &[u8], expected: &[u8]) {
-        if !(self.alike)(received, expected) {
+        if !(self.alike)(received, expected, self.spins) {
             let place = received.iter().zip(expected).position(|(seen, right)| seen != right).unwrap_or(0);
             panic!("byte {place} of the reply is {}, not {}", received[place], expected[place]);
         }
