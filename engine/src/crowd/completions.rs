@@ -34,8 +34,9 @@ const BUFFERS: RangeInclusive<usize> = 64..=1024;
 /// place of the CPU's caches.
 const BESIDE: usize = 64;
 
-/// The most bytes of a connection that may have come and not been taken, beside what comes until its receive has ended: a client
-/// that asks for nothing takes nothing, whatever its server sends. More than a client is ever given in one turn.
+/// Where more bytes of a connection than these have come and were not taken, its receive is cancelled: a client that asks for
+/// nothing takes nothing, whatever its server sends. More than a client is ever given in one turn. About the most that a connection
+/// has: on top is what comes until the receive has ended, and memory that grows doubles.
 const MOST_WAITING: usize = 1 << 20;
 
 /// The longest that the end of what was cancelled is waited for, in nanoseconds.
