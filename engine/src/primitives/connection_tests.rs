@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use nix::sched::{CloneFlags, unshare};
+
 use super::fixtures::{openers, openers_with, primitives};
 use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
@@ -305,4 +307,25 @@ fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
     let counts = tally.counts();
     assert_eq!((reply.as_str(), counts.requests, counts.closed), ("1!", 1, 1));
     assert_eq!(counts.errors, BTreeMap::from([("resource_limit", 1)]));
+}
+
+/// Who makes room for the threads of a load asks for so many (`Way::descriptors`).
+#[test]
+fn a_worker_holds_as_many_descriptors_as_its_primitives_say() {
+    let looks = || {
+        // Other tests open and close theirs meanwhile.
+        unshare(CloneFlags::CLONE_FILES).unwrap();
+        let held = || std::fs::read_dir("/proc/thread-self/fd").unwrap().count();
+        let out = primitives(Direction::Out).into_iter().map(|entry| (entry, entry.name, "recv"));
+        let into = primitives(Direction::In).into_iter().map(|entry| (entry, "send_each", entry.name));
+        for (entry, out, into) in out.chain(into) {
+            let (_peer, own) = pair();
+            let before = held();
+            let mut openers = openers(out, into);
+            assert_eq!(held(), before + entry.item.descriptors, "{}", entry.name);
+            let _channel = openers.open(OwnedFd::from(own), Tally::new(0).unwrap().shared()).unwrap();
+            assert_eq!(held(), before + entry.item.descriptors, "{}, with a connection", entry.name);
+        }
+    };
+    std::thread::spawn(looks).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
