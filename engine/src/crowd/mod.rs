@@ -47,7 +47,7 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
     if let Kind::Closed { pause: 0 } = kind {
         run.measured().always_under_way = usage.always_under_way(clients);
     }
-    // Each thread waits with an epoll instance or a ring.
+    // Each thread has a ring or an epoll instance; by polling too, which asks that of what cannot be tried.
     let of_threads = threads * (1 + run.way.descriptors());
     run.make_room(clients, closing(clients, &run.settings) + of_threads)?;
     signal::note_interrupts()?;
