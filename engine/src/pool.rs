@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::design::{Run, Worker};
 use crate::output::complain;
 use crate::setting::{Kind, Setting};
+use crate::steering;
 use crate::sys::process::{self, Ended, Pid};
 use crate::sys::socket;
 use crate::tally::ErrorKind;
@@ -32,6 +33,7 @@ pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -
         workers.insert(fork(index)?, index);
     }
     let mut stopped = false;
+    let mut group: Vec<usize> = (0..run.listeners.len()).collect();
     while let Some((child, ended)) = process::wait()? {
         let Some(index) = workers.remove(&child) else { continue };
         if ended == Ended::Exited(0) {
@@ -41,7 +43,7 @@ pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -
         let replacement = run.settings.boolean(RESPAWN.name).then(|| replace(run, || fork(index))).flatten();
         match replacement {
             Some(worker) => drop(workers.insert(worker, index)),
-            None => give_up_listener(run, index)?,
+            None => give_up_listener(run, &mut group, index)?,
         }
         run.tally.general().workers_lost.fetch_add(1, Relaxed);
     }
@@ -53,11 +55,12 @@ pub fn fork_pool(run: &'static Run, serve: impl Fn(&mut Worker) -> Result<()>) -
 
 /// Where every worker has a listener of its own, nobody accepts from a lost one's any more: shut down, it leaves the group,
 /// and new connections go to the others. Those in its queue are reset, and tallied.
-fn give_up_listener(run: &Run, index: usize) -> Result<()> {
+fn give_up_listener(run: &Run, group: &mut Vec<usize>, index: usize) -> Result<()> {
     if run.listeners.len() > 1 {
         let listener = run.listeners[index].as_fd();
         run.tally.shared().errors(ErrorKind::QueuedAtStop, socket::listen_queue(listener)?.0.into());
         socket::shutdown(listener)?;
+        steering::left(run, group, index)?;
     }
     Ok(())
 }

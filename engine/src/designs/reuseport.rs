@@ -2,7 +2,8 @@
 //! connections among the listeners of the address, by a hash of both ends or by CPU.
 //!
 //! A connection is given to a listener when it comes, not when a child is free, and waits for that child alone. The
-//! listener of a child that is lost and not replaced is shut down, so that the others get its share.
+//! listener of a child that is lost and not replaced is shut down, so that the others get its share: by the hash, also where
+//! they are steered by CPU and each keeps its own.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, RawFd};

@@ -65,9 +65,10 @@ pub fn shutdown_sending(socket: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_WR) }).map(drop)
 }
 
-/// Has the kernel give a connection to the listener whose place in the group, by the order of listen(2), is the place among
-/// `cpus` of the CPU on which the connection's first segment was handled; to any, by a hash, where that CPU is none of them
-/// (SO_ATTACH_REUSEPORT_CBPF, socket(7)).
+/// Has the kernel give a connection to the listener whose place in the group is the place among `cpus` of the CPU on which the
+/// connection's first segment was handled; to any, by a hash, where that CPU is none of them (SO_ATTACH_REUSEPORT_CBPF,
+/// socket(7)). Places are in the order of listen(2); the last listener takes the place of one that leaves the group, and this is
+/// to be said anew.
 pub fn steer_by_cpu(listener: BorrowedFd<'_>, cpus: &[usize]) -> io::Result<()> {
     let instruction = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     let give = |place: usize| instruction(libc::BPF_RET | libc::BPF_K, place as u32);

@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::client::Client;
-use crate::support::lines::{designs, number_of, resource_limits};
+use crate::support::lines::{designs, items, number, number_of, resource_limits};
 use crate::support::protocol::bytes;
 use crate::support::server::Server;
 use crate::support::{ENGINE, engine, eventually, process, raise_descriptor_limit, run};
@@ -169,6 +169,39 @@ fn steering_takes_the_cpus_that_there_are() {
             [last],
             "{design}"
         );
+        server.stop().is_good();
+    }
+}
+
+/// The worker of the first CPU is lost: the others keep theirs, and one that takes its place has it again.
+#[test]
+fn workers_that_are_left_keep_the_connections_of_their_cpus() {
+    const EACH: usize = 20;
+    let cpus = process::allowed_cpus(0);
+    if cpus.len() < 2 {
+        return println!("skipped: there is one CPU, and nobody is left");
+    }
+    for (design, respawn) in [("reuseport", "false"), ("reuseport", "true"), ("polling", "false")] {
+        let pool = cpus.len().to_string();
+        let mut server = Server::start(design, "bytes", &["--pool", &pool, "--steer", "cpu", "--respawn", respawn]);
+        server.settle();
+        let lost = server.workers().into_iter().find(|&worker| process::allowed_cpus(worker) == [cpus[0]]).unwrap();
+        process::signal(lost, nix::sys::signal::Signal::SIGKILL);
+        let replaced = u64::from(respawn == "true");
+        server.snapshot_when("the loss is known", |snapshot| {
+            (count(snapshot, "workers_lost"), count(snapshot, "workers_replaced")) == (1, replaced)
+        });
+        cpus.iter().for_each(|&cpu| come_from(cpu, EACH, server.port));
+        let all = (EACH * cpus.len()) as u64;
+        let snapshot = server.snapshot_when("all served", |snapshot| count(snapshot, "closed") == all);
+        let shares: Vec<usize> = items(&snapshot, "workers").iter().map(|share| number(share) as usize).collect();
+        if respawn == "true" {
+            assert_eq!(shares, vec![EACH; cpus.len()], "{design}");
+        } else {
+            // Those of the lost one's CPU go to any of the others.
+            assert_eq!((shares[0], shares.iter().sum()), (0, EACH * cpus.len()), "{design}");
+            assert!(shares[1..].iter().all(|&share| share >= EACH), "{design}: {shares:?}");
+        }
         server.stop().is_good();
     }
 }
