@@ -15,7 +15,8 @@ pub const THREADS: Setting = Setting {
 /// Whether threads stay on a CPU.
 pub const PIN_THREADS: Setting = Setting {
     name: "pin_threads",
-    help: "Pin every thread to one CPU, in turn, of those that the load may use; otherwise the kernel moves them among these",
+    help: "Pin every thread to one CPU, in turn, of those that the load may use; otherwise the kernel moves them among these. Several \
+           loads that may use the same CPUs pin their first threads to the same one: give each CPUs of its own (--cpus)",
     unit: None,
     kind: Kind::Boolean { default: false },
 };

@@ -11,7 +11,7 @@ use crate::support::client::Client;
 use crate::support::lines::{designs, items, number, number_of, resource_limits};
 use crate::support::protocol::bytes;
 use crate::support::server::Server;
-use crate::support::{ENGINE, engine, eventually, process, raise_descriptor_limit, run};
+use crate::support::{ENGINE, crowd, engine, eventually, process, raise_descriptor_limit, run};
 
 fn count(snapshot: &Value, name: &str) -> u64 {
     number_of(&snapshot["tally"], name)
@@ -202,6 +202,31 @@ fn workers_that_are_left_keep_the_connections_of_their_cpus() {
             assert_eq!((shares[0], shares.iter().sum()), (0, EACH * cpus.len()), "{design}");
             assert!(shares[1..].iter().all(|&share| share >= EACH), "{design}: {shares:?}");
         }
+        server.stop().is_good();
+    }
+}
+
+/// The threads of a load that are pinned in turn ask the workers of their CPUs, and no other.
+#[test]
+fn threads_that_are_pinned_ask_the_workers_of_their_cpus() {
+    const EACH: u64 = 10;
+    let cpus = process::allowed_cpus(0);
+    if cpus.len() < 2 {
+        return println!("skipped: there is one CPU, which all threads and workers would share");
+    }
+    for connections in ["kept", "per_request"] {
+        let mut server = Server::start("reuseport", "bytes", &["--pool", &cpus.len().to_string(), "--steer", "cpu"]);
+        server.settle();
+        let load =
+            format!("--load closed_connections --connections {connections} --clients {} --loops 1", 2 * EACH + 1);
+        let options = format!("{load} --threads 2 --pin-threads true");
+        let (ran, _) = crowd::load("bytes", server.port, &options);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let snapshot = server.snapshot_when("all closed", |snapshot| count(snapshot, "closed") == 2 * EACH + 1);
+        // The first thread has one client more.
+        let mut expected = vec![0; cpus.len()];
+        expected[..2].copy_from_slice(&[EACH + 1, EACH]);
+        assert_eq!(snapshot["workers"], serde_json::json!(expected), "{connections}");
         server.stop().is_good();
     }
 }
