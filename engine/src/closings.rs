@@ -43,26 +43,73 @@ pub struct Closed {
     pub time_wait: Vec<&'static str>,
 }
 
+/// What became known of a connection as its load shut it down (shutdown(2)); nothing, where it was not looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct ShutDown(Option<End>);
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    ClosedByLoad,
+    ClosedByServer,
+    ResetByLoad,
+    ResetByServer,
+}
+
+impl End {
+    /// Of a connection whose load is about to say that no more comes, unless it resets it. `None` where it is not of TCP.
+    fn of(connection: BorrowedFd<'_>) -> Option<End> {
+        Some(match socket::tcp_state(connection).ok()? {
+            socket::TCP_CLOSE => End::ResetByServer,
+            socket::TCP_CLOSE_WAIT => End::ClosedByServer,
+            _ => End::ClosedByLoad,
+        })
+    }
+}
+
 impl Closings {
-    /// The load is about to end a connection. Nothing is noted of one that is not of TCP.
-    pub fn note(&self, connection: BorrowedFd<'_>) {
-        let before = self.ended.fetch_add(1, Relaxed);
-        if before >= FIRST && !before.is_multiple_of(EVERY) {
-            return;
-        }
-        let Ok(state) = socket::tcp_state(connection) else { return };
-        let lingers = SockRef::from(&connection).linger();
-        // Whoever closes with something unread tells the peer that it was lost (RFC 2525, section 2.17).
-        let resets =
-            matches!(lingers, Ok(Some(Duration::ZERO))) || ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0);
-        let count = match state {
-            socket::TCP_CLOSE => &self.reset_by_server,
-            _ if resets => &self.reset_by_load,
-            socket::TCP_CLOSE_WAIT => &self.closed_by_server,
-            _ => &self.closed_by_load,
+    /// The load is about to shut a connection down for sending: FIN goes, whatever has come and was not read.
+    pub fn note_shutdown(&self, connection: BorrowedFd<'_>) -> ShutDown {
+        ShutDown(if self.looks() { End::of(connection) } else { None })
+    }
+
+    /// The load is about to close a connection, which it may have shut down before. Nothing is noted of one that is not of TCP.
+    pub fn note_close(&self, connection: BorrowedFd<'_>, shut_down: Option<ShutDown>) {
+        let end = match shut_down {
+            None if self.looks() => match End::of(connection) {
+                Some(End::ClosedByLoad | End::ClosedByServer) if resets(connection) => Some(End::ResetByLoad),
+                end => end,
+            },
+            None | Some(ShutDown(None)) => None,
+            // The server has not ended it yet: a reset now does, and leaves nothing.
+            Some(ShutDown(Some(_))) if awaits_the_server(connection) && resets(connection) => Some(End::ResetByLoad),
+            Some(ShutDown(end)) => end,
+        };
+        let count = match end {
+            None => return,
+            Some(End::ClosedByLoad) => &self.closed_by_load,
+            Some(End::ClosedByServer) => &self.closed_by_server,
+            Some(End::ResetByLoad) => &self.reset_by_load,
+            Some(End::ResetByServer) => &self.reset_by_server,
         };
         count.fetch_add(1, Relaxed);
     }
+
+    /// Whether the next that ends is looked at.
+    fn looks(&self) -> bool {
+        let before = self.ended.fetch_add(1, Relaxed);
+        before < FIRST || before.is_multiple_of(EVERY)
+    }
+}
+
+/// Whether close(2) sends RST: with something unread it tells the peer that it was lost (RFC 2525, section 2.17).
+fn resets(connection: BorrowedFd<'_>) -> bool {
+    let lingers = SockRef::from(&connection).linger();
+    matches!(lingers, Ok(Some(Duration::ZERO))) || ioctl_fionread(connection).is_ok_and(|bytes| bytes > 0)
+}
+
+fn awaits_the_server(connection: BorrowedFd<'_>) -> bool {
+    matches!(socket::tcp_state(connection), Ok(socket::TCP_FIN_WAIT1 | socket::TCP_FIN_WAIT2))
 }
 
 impl Closed {
@@ -128,7 +175,7 @@ mod tests {
 
     fn told(load: &TcpStream) -> Closed {
         let closings = Closings::default();
-        closings.note(load.as_fd());
+        closings.note_close(load.as_fd(), None);
         Closed::of([&closings].into_iter()).unwrap()
     }
 
@@ -158,14 +205,36 @@ mod tests {
         assert!(words.ends_with("1 reset by the server; in TIME_WAIT at nobody"), "{words}");
     }
 
+    /// What is told of a connection that is reset when it closes, and was shut down before, after its server has ended it or not.
+    fn after_a_shutdown(server_ends: bool) -> Closed {
+        let (load, server) = pair();
+        SockRef::from(&load).set_linger(Some(Duration::ZERO)).unwrap();
+        let closings = Closings::default();
+        let shut_down = closings.note_shutdown(load.as_fd());
+        load.shutdown(Shutdown::Write).unwrap();
+        if server_ends {
+            server.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(load.peek(&mut [0]).unwrap(), 0);
+        }
+        closings.note_close(load.as_fd(), Some(shut_down));
+        Closed::of([&closings].into_iter()).unwrap()
+    }
+
+    #[test]
+    fn who_shuts_down_sends_fin_though_it_would_reset_when_it_closes() {
+        let closed = Closed { closed_by_load: 1, time_wait: vec!["load"], ..Closed::default() };
+        assert_eq!(after_a_shutdown(true), closed);
+        assert_eq!(after_a_shutdown(false), Closed { reset_by_load: 1, ..Closed::default() });
+    }
+
     #[test]
     fn both_may_keep_some_and_few_of_many_are_looked_at() {
         let (load, server) = pair();
         let closings = [Closings::default(), Closings::default()];
-        (0..200).for_each(|_| closings[0].note(load.as_fd()));
+        (0..200).for_each(|_| closings[0].note_close(load.as_fd(), None));
         server.shutdown(Shutdown::Write).unwrap();
         assert_eq!(load.peek(&mut [0]).unwrap(), 0);
-        closings[1].note(load.as_fd());
+        closings[1].note_close(load.as_fd(), None);
         let closed = Closed::of(closings.iter()).unwrap();
         // The first 16, and those with 64, 128 and 192 before them.
         assert_eq!((closed.closed_by_load, closed.closed_by_server), (19, 1));
@@ -175,7 +244,10 @@ mod tests {
     #[test]
     fn of_a_unix_socket_nothing_is_told() {
         let closings = Closings::default();
-        closings.note(UnixStream::pair().unwrap().0.as_fd());
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let shut_down = closings.note_shutdown(stream.as_fd());
+        closings.note_close(stream.as_fd(), Some(shut_down));
+        closings.note_close(stream.as_fd(), None);
         assert_eq!(Closed::of([&closings].into_iter()), None);
     }
 }

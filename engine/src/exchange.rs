@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::channel::Channel;
+use crate::closings::ShutDown;
 use crate::inbox::CAPACITY;
 use crate::measure::{Window, now};
 use crate::primitive::{Received, Sent, Want};
@@ -85,8 +86,8 @@ pub struct Caller<'run> {
     moved: bool,
     /// A request was answered, and nothing has come since.
     at_rest: bool,
-    /// This end has said that no more comes.
-    has_ended: bool,
+    /// This end has said that no more comes, and receives on.
+    shut_down: Option<ShutDown>,
     /// What came behind the last reply is in the inbox: the beginning of the next, or all of it.
     left_over: bool,
     /// When the first piece of the reply came that is not whole (CLOCK_MONOTONIC, nanoseconds); 0: none has.
@@ -133,7 +134,7 @@ impl<'run> Caller<'run> {
             unsent: false,
             moved: false,
             at_rest: false,
-            has_ended: false,
+            shut_down: None,
             left_over: false,
             first_piece: 0,
             longest: (client.measured_by() == MeasuredBy::Requests).then(|| patience * LONGEST),
@@ -353,16 +354,9 @@ impl<'run> Caller<'run> {
     }
 
     /// Closes, and gives the sender the time that the kernel needs for its pieces.
-    pub fn finish(mut self, patience: Duration) {
-        self.ends();
+    pub fn finish(self, patience: Duration) {
+        self.channel.slot().closings.note_close(self.channel.socket(), self.shut_down);
         self.channel.finish(patience);
-    }
-
-    /// This end of the connection is about to say that no more comes.
-    fn ends(&mut self) {
-        if !std::mem::replace(&mut self.has_ended, true) {
-            self.channel.slot().closings.note(self.channel.socket());
-        }
     }
 
     /// Sends, and asks for more of the request when that is done.
@@ -384,7 +378,7 @@ impl<'run> Caller<'run> {
                 }
                 More::Nothing => {}
                 More::End => {
-                    self.ends();
+                    self.shut_down = Some(self.channel.slot().closings.note_shutdown(self.channel.socket()));
                     self.channel.end().map_err(failure)?;
                 }
             }

@@ -42,7 +42,7 @@ pub const REQUESTS_PER_CONNECTION: Setting = Setting {
 pub const CLOSING: Setting = Setting {
     name: "closing",
     help: "How clients end their connections: with FIN, which leaves TIME_WAIT at the end that closes first, or with RST \
-           (SO_LINGER of 0), which leaves none",
+           (SO_LINGER of 0), which leaves none; what ends a stream of no fixed length is FIN in either case",
     unit: None,
     kind: Kind::Choice { choices: &["fin", "reset"], default: "fin" },
 };

@@ -132,6 +132,10 @@ pub fn tcp_state(connection: BorrowedFd<'_>) -> io::Result<u8> {
     Ok(tcp_information(connection)?.tcpi_state)
 }
 
+/// The states of one of which this end alone has said that no more comes: the peer has not taken note, or has.
+pub const TCP_FIN_WAIT1: u8 = 4;
+/// See [`TCP_FIN_WAIT1`].
+pub const TCP_FIN_WAIT2: u8 = 5;
 /// The state of a connection that is over (`enum` of netinet/tcp.h).
 pub const TCP_CLOSE: u8 = 7;
 /// That of one whose peer has said that no more comes.

@@ -1,5 +1,6 @@
 //! Processes as /proc shows them (proc(5)).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
@@ -200,14 +201,32 @@ pub fn thaw(group: i32) {
 /// thousands that linger from other tests, need not be read (/proc/net/tcp).
 pub fn listens(port: u16) -> bool {
     const LISTEN: u8 = 0x0a;
-    let row = |line: &str| {
+    tcp_sockets().take_while(|socket| socket.state == LISTEN).any(|socket| socket.local == port)
+}
+
+/// The ports that connections to a port have at the end that keeps them in TIME_WAIT. There may be some of whoever had the port
+/// before.
+pub fn in_time_wait_towards(port: u16) -> BTreeSet<u16> {
+    const TIME_WAIT: u8 = 0x06;
+    let kept = tcp_sockets().filter(|socket| socket.state == TIME_WAIT && socket.remote == port);
+    kept.map(|socket| socket.local).collect()
+}
+
+/// A line of /proc/net/tcp: the two ports, and the state (`enum` of netinet/tcp.h).
+struct TcpSocket {
+    local: u16,
+    remote: u16,
+    state: u8,
+}
+
+fn tcp_sockets() -> impl Iterator<Item = TcpSocket> {
+    let of_line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let (_, local) = fields.get(1)?.rsplit_once(':')?;
-        Some((u16::from_str_radix(local, 16).ok()?, u8::from_str_radix(fields.get(3)?, 16).ok()?))
+        let port = |field: usize| u16::from_str_radix(fields.get(field)?.rsplit_once(':')?.1, 16).ok();
+        Some(TcpSocket { local: port(1)?, remote: port(2)?, state: u8::from_str_radix(fields.get(3)?, 16).ok()? })
     };
     let file = fs::File::open("/proc/net/tcp").expect("the kernel lists its sockets");
-    let rows = BufReader::new(file).lines().skip(1).map_while(Result::ok).filter_map(|line| row(&line));
-    rows.take_while(|&(_, state)| state == LISTEN).any(|(local, _)| local == port)
+    BufReader::new(file).lines().skip(1).map_while(Result::ok).filter_map(move |line| of_line(&line))
 }
 
 /// The inode of the socket of 127.0.0.1 whose local and remote ports are these. The kernel is asked for that one alone
