@@ -81,7 +81,8 @@ pub struct Ready {
     pub workload: &'static str,
     /// All effective settings.
     pub settings: SettingValues,
-    /// It never sleeps, asked or not: by its design, or as it was told.
+    /// Its loops never sleep, even when nobody asks for anything: by its design, or as it was told (`--wait spin`). Not said of a
+    /// primitive that spins, which does so only in a call that awaits a client's bytes, and not for long.
     pub spins: bool,
     /// Where the CPU time of snapshots comes from.
     pub cpu_source: CpuSource,

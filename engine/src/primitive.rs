@@ -32,7 +32,8 @@ pub struct Primitive {
     pub completes: bool,
     /// Descriptors that each worker with it holds beside those of its connections.
     pub descriptors: usize,
-    /// It never sleeps until there is something to be had: nobody has to be woken for it.
+    /// It spins instead of sleeping until there is something to be had, in the call that awaits it and not for long: nobody has to
+    /// be woken for it. A server with it sleeps while nobody asks.
     pub spins: bool,
     /// The peer reads what it sends from where it lies, as late as it likes: it has to stay there as it is.
     pub lends: bool,

@@ -65,6 +65,8 @@ fn a_loop_that_spins_never_sleeps() {
         }
     }
     serves_and_sleeps_or_not("polling", &[], false);
+    // A primitive spins while a client is awaited, and not for long.
+    serves_and_sleeps_or_not("iterative", &["--receive", "busy_poll"], true);
 }
 
 fn serves_and_sleeps_or_not(design: &str, options: &[&str], sleeps: bool) {
