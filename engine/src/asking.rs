@@ -155,6 +155,7 @@ pub fn ask(plan: &Plan, requests: Requests) -> Result<LoadResult> {
         elapsed_ns: ended - started,
         started_monotonic_ns: started,
         ended_monotonic_ns: ended,
+        boot_id: load_lines::boot_id(),
         counted_from_ns: counted_from,
         counted_to_ns: counted_to,
         window,

@@ -198,6 +198,9 @@ pub struct LoadResult {
     pub started_monotonic_ns: u64,
     /// CLOCK_MONOTONIC after the last reply.
     pub ended_monotonic_ns: u64,
+    /// Which start of which machine these moments are of: the kernel's boot id. Those of loads of one can be compared. Null where
+    /// it cannot be read.
+    pub boot_id: Option<String>,
     /// CLOCK_MONOTONIC before the first reading of what it uses and counts: no later than its beginning.
     pub counted_from_ns: u64,
     /// CLOCK_MONOTONIC after the last such reading. What comes after the last reply (connections that are closed, notices that

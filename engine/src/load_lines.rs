@@ -195,6 +195,12 @@ impl Traffic {
     }
 }
 
+/// The boot id, which the kernel draws when it starts (random(4)): what has another is of another clock.
+pub fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+}
+
 /// What became of the schedule; `None` of a closed loop, and where there was no window.
 pub fn scheduled(
     measured: &Measured,

@@ -18,24 +18,28 @@ from thunderherd.histograms import merged as histograms_merged
 from thunderherd.merged_loads import load_lines, merged_loads
 
 
-def load(address: str, file: Path, *words: str) -> None:
+def load(address: str, file: Path, *words: str) -> subprocess.Popen[bytes]:
     """One load process, as a user on some host starts it."""
     command = [sys.executable, "-m", "thunderherd", "load", "bytes", "--connect", address, "--json", *words]
     with file.open("w") as output:
-        subprocess.run(command, stdout=output, timeout=60, check=False)
+        return subprocess.Popen(command, stdout=output)
 
 
 @pytest.fixture(scope="module")
 def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """An open load of 300 a second and one of 500, of another seed; a closed one."""
+    """An open load of 300 a second and at the same time one of 500, of another seed; then a closed one."""
     folder = tmp_path_factory.mktemp("loads")
     found = [folder / name for name in ("one.jsonl", "other.jsonl", "closed.jsonl")]
     with pytest.MonkeyPatch.context() as patch, engine.Server("epoll", workload="bytes") as server:
         patch.setenv("THUNDERHERD_ENGINE", str(real_engine))
-        common = ("--load", "open", "--milliseconds", "600", "--clients", "8", "--bytes", "9")
-        load(server.ready.address, found[0], *common, "--rate", "300")
-        load(server.ready.address, found[1], *common, "--rate", "500", "--arrival-seed", "2")
-        load(server.ready.address, found[2], "--load", "closed_connections", "--loops", "20")
+        common = ("--load", "open", "--milliseconds", "1200", "--clients", "8", "--bytes", "9")
+        together = [
+            load(server.ready.address, found[0], *common, "--rate", "300"),
+            load(server.ready.address, found[1], *common, "--rate", "500", "--arrival-seed", "2"),
+        ]
+        for each in together:
+            each.wait(60)
+        load(server.ready.address, found[2], "--load", "closed_connections", "--loops", "20").wait(60)
     return found
 
 
@@ -67,7 +71,53 @@ def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:
     assert one.closings and both.closings and both.closings.time_wait == ["load"]
     assert both.closings.closed_by_load == 2 * one.closings.closed_by_load > 0
     assert both.differing == {"arrival_seed": [1, 2], "rate": [300, 500]}
-    assert not any("arrival_seed" in reason for reason in both.reasons)
+    assert not any("arrival_seed" in reason or "the same time" in reason for reason in both.reasons)
+
+
+def moved(result: LoadResult, seconds: float, **more: object) -> LoadResult:
+    """The same so much later."""
+    edges = ("started_monotonic_ns", "ended_monotonic_ns")
+    of_all = {edge: getattr(result, edge) + int(seconds * 1e9) for edge in edges}
+    window = result.window
+    if window is not None:
+        window = window.model_copy(update={e: getattr(window, e) + int(seconds * 1e9) for e in edges})
+    return result.model_copy(update={**of_all, "window": window, **more})
+
+
+def test_a_load_says_of_which_machine_its_clock_is(files: list[Path]) -> None:
+    (found,) = load_lines(files[0])
+    assert found.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
+    files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = load_lines(files[0])
+
+    def told(*others: LoadResult) -> list[str]:
+        found = merged_loads([one, *others])
+        return [reason for reason in found.reasons if "the same time" in reason and found.valid is False]
+
+    (apart,) = told(moved(one, 2))
+    assert apart == (
+        "loads 1 and 2 are of one machine and did not run at the same time (windows overlap for 0% of the "
+        "longer), so that their rates together were never there: start them together"
+    )
+    assert told(moved(one, 0.5)) == []
+    assert "(windows overlap for 42% of the longer)" in told(moved(one, 0.7))[0]
+    assert "loads 1, 2 and 3 are of one machine" in told(moved(one, 0.7), moved(one, 1.5))[0]
+    assert "overlap for 0% of the longer; loads 1 and 3)" in told(moved(one, 0.7), moved(one, 1.5))[0]
+    elsewhere = [moved(one, 2, boot_id=other) for other in (None, "another")]
+    assert told(*elsewhere) == [], "their clocks cannot be compared"
+    assert len(told(moved(one, 2), *(moved(one, at, boot_id="another") for at in (5, 9)))) == 2
+    # Without windows all of a load counts.
+    (closed,) = load_lines(files[2])
+    assert "(they overlap for 0%" in merged_loads([closed, moved(closed, 9)]).reasons[0]
+
+    (tmp_path / "later.jsonl").write_text(moved(one, 2).model_dump_json(by_alias=True))
+    assert cli.run_command(["merge", str(files[0]), str(tmp_path / "later.jsonl")]) == 1
+    said = capsys.readouterr().out
+    assert said.index("NOT VALID") < said.index("start them together")
 
 
 def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:
@@ -127,7 +177,7 @@ def test_one_that_is_not_valid_spoils_all(
 def test_closed_loads_are_told_without_a_schedule(
     files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = json.loads(files[2].read_text().splitlines()[-1]) | {"started_monotonic_ns": 1}
+    other = json.loads(files[2].read_text().splitlines()[-1]) | {"boot_id": "of another machine"}
     (tmp_path / "other.jsonl").write_text(json.dumps(other))
     assert cli.run_command(["merge", str(files[2]), str(tmp_path / "other.jsonl")]) == 0
     said = capsys.readouterr().out

@@ -374,6 +374,10 @@ class LoadResult(Used, Readout):
     elapsed_ns: int
     started_monotonic_ns: int
     ended_monotonic_ns: int
+    boot_id: str | None = Field(
+        default=None,
+        description="which start of which machine these moments are of; null: not known",
+    )
     counted_from_ns: int | None = Field(
         default=None,
         description="before the first reading of what it uses and counts; null: of an older engine",

@@ -26,7 +26,8 @@ def merge(
 ) -> int:
     """Put the results of several loads together: rates added, histograms merged, percentiles of the sum.
 
-    The exit status is 1 where one of the loads was not valid, or had errors.
+    The exit status is 1 where one of the loads was not valid or had errors, or loads of one machine did not
+    run at the same time.
     """
     from thunderherd.merged_loads import load_lines, merged_loads
 

@@ -1,15 +1,16 @@
 """What several loads came to together, each of which has said its own: other processes, on other machines.
 
 The lines are those of `thunderherd load ... --json`. Counts and rates are added, histograms put together; of
-percentiles none is averaged. That the loads ran at the same time nobody can tell from their lines, since the
-clock of one machine is not that of another.
+percentiles none is averaged. Rates that are added have to be of the same time. Of loads of one machine their
+lines tell whether they are; the clock of one machine is not that of another, so of those nobody can tell.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -23,6 +24,9 @@ __all__ = ["MergedLoads", "MergedSchedule", "load_lines", "merged_loads"]
 SEED, RATE, THREADS, ARRIVALS, POISSON = "arrival_seed", "rate", "threads", "arrivals", "poisson"
 OF_SCHEDULE = ("service_time", "send_lag", "connection_wait")
 RECORDING, REQUEST_SEED = "recording", "request_seed"
+
+TOGETHER = 0.5
+"""Of the longer of two windows, the share that both loads must have asked in."""
 
 
 class _Part(BaseModel):
@@ -60,7 +64,8 @@ class MergedLoads(_Part):
     latency: Latency | None = Field(description="null: none was measured")
     scheduled: MergedSchedule | None = Field(description="null: no open loops")
     valid: bool | None = Field(
-        description="false: one of them is not; null: not all of them say so of themselves"
+        description="false: one of them is not, or those of one machine ran one after another; null: not all "
+        "of them say so of themselves"
     )
     reasons: list[str] = Field(description="why not, or what is to be known")
     differing: dict[str, list[bool | int | str]] = Field(
@@ -125,6 +130,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
     windows = [each.window for each in results if each.window is not None]
     tallies = [each.tally for each in results]
     timed = len(windows) == len(results)
+    apart = list(_apart(results, timed))
     errors = Counter[str]()
     for each in results:
         errors.update(each.tally.errors)
@@ -140,8 +146,8 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
         closings=_closings(results),
         latency=_latency(latencies),
         scheduled=_schedule(results),
-        valid=_valid(results),
-        reasons=list(_reasons(results)),
+        valid=False if apart else _valid(results),
+        reasons=[*apart, *_reasons(results)],
         differing=_differing(results),
     )  # fmt: skip
 
@@ -210,6 +216,35 @@ def _valid(results: Sequence[LoadResult]) -> bool | None:
     if False in said or any(each.interrupted for each in results):
         return False
     return True if all(said) else None
+
+
+def _apart(results: Sequence[LoadResult], timed: bool) -> Iterator[str]:
+    """Of each machine that is known, the loads that did not run at the same time for most of it: in their
+    windows, where all have one, else from their first connection to their last reply."""
+    machines = defaultdict[str, dict[int, tuple[int, int]]](dict)
+    for number, each in enumerate(results, start=1):
+        if each.boot_id is not None:
+            edges = each.window if timed and each.window is not None else each
+            machines[each.boot_id][number] = (edges.started_monotonic_ns, edges.ended_monotonic_ns)
+    for of_machine in machines.values():
+        pairs = [(_shared(of_machine[a], of_machine[b]), a, b) for a, b in combinations(of_machine, 2)]
+        apart = [pair for pair in pairs if pair[0] <= TOGETHER]
+        if not apart:
+            continue
+        share, a, b = min(apart)
+        *others, last = sorted({number for pair in apart for number in pair[1:]})
+        of = "" if len(others) == 1 else f"; loads {a} and {b}"
+        yield (
+            f"loads {', '.join(map(str, others))} and {last} are of one machine and did not run at the same "
+            f"time ({'windows' if timed else 'they'} overlap for {share:.0%} of the longer{of}), so that "
+            "their rates together were never there: start them together"
+        )
+
+
+def _shared(one: tuple[int, int], other: tuple[int, int]) -> float:
+    """Of the longer of two stretches of time, the share that lies in both."""
+    longer = max(one[1] - one[0], other[1] - other[0], 1)
+    return max(0, min(one[1], other[1]) - max(one[0], other[0])) / longer
 
 
 def _reasons(results: Sequence[LoadResult]) -> Iterator[str]:
