@@ -123,6 +123,7 @@ def test_a_trial_is_as_long_as_its_percentile_takes(offered: Catalogue) -> None:
         ({"percentiles": {"p50": "1ms"}}, "--p50 and --p99 are given"),
         ({"p99": "2"}, "--p99 2: '' is no unit; allowed: a time above 0 with its unit"),
         ({"p99": "0ms"}, "--p99 0ms; allowed: a time above 0"),
+        ({"p99": "-1ms"}, "--p99 -1ms; allowed: a time above 0 with its unit"),
         ({"p99": "fast"}, "is no number"),
         ({"rates": "1k"}, "it takes LOW..HIGH, such as 1k..50k"),
         ({"rates": "5k..1k"}, "allowed: LOW below HIGH"),

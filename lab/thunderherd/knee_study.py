@@ -109,11 +109,12 @@ def goal_of(asked: Asked) -> Goal:
         raise UserError(f"knee: a search has one goal, and {what} given; give one of {options}: --p99 2ms")
     name, text = given[0]
     allowed = "a time above 0 with its unit (ns, us, ms, s), such as 500us or 2ms"
+    is_negative = text.lstrip().startswith("-")
     try:
-        nanoseconds = in_units(text, TIMES)
+        nanoseconds = in_units(text.lstrip()[is_negative:], TIMES)
     except NoQuantity as error:
         raise UserError(f"knee: --{name} {text}: {error}; allowed: {allowed}") from None
-    if nanoseconds <= 0:
+    if is_negative or nanoseconds <= 0:
         raise UserError(f"knee: --{name} {text}; allowed: {allowed}")
     return Goal(name, text, float(nanoseconds / Fraction(10**9)))
 
