@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from thunderherd import engine
+from thunderherd import cli, engine
 from thunderherd.catalogue import Catalogue
 from thunderherd.drawing import FAMILIES
 from thunderherd.engine_lines import Check
@@ -21,6 +21,7 @@ from thunderherd.knee_plot import knee_chart, write_pictures
 from thunderherd.knee_study import Asked, confirmation_study, goal_of, knee_study, probe_study
 from thunderherd.knee_summary import around, confirmed, knees
 from thunderherd.knee_words import _of_pair, print_knees, sentences
+from thunderherd.made_study import Typed
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial
@@ -161,6 +162,51 @@ def test_mistakes_are_told_before_anything_runs(offered: Catalogue, more: dict[s
     assert words in str(error.value)
     assert str(error.value).startswith("knee: ")
     assert "crossover" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("--clients 100000", "knee: --clients 100000: 0 warm-up and 100000 measured connections to one port"),
+        ("--clients 100000", "; lower --clients or give --set load.settings.source_addresses="),
+        ("--clients 100000 --rates 1k..9k", "knee: --clients 100000: 0 warm-up and 100000 measured"),
+        ("--connections open", 'knee: --connections open: connections = "open"; allowed:'),
+        ("--lab server_cpus=[4000]", "knee: --lab server_cpus=[4000]: server_cpus = [4000] names CPU 4000"),
+        ("--set load.settings.arrivals=odd", '--set load.settings.arrivals=odd: arrivals = "odd"; allowed'),
+        ("--set load.kind=closed", 'knee: --clients: load "closed" has no setting "clients"'),
+        ("--set load.kind=closed", 'knee: epoll: load "closed" has no setting "rate"'),
+        ("--blocks 3", "knee: --blocks 3 are too few"),
+    ],
+)
+@pytest.mark.usefixtures("use_engine")
+def test_what_knee_wrote_itself_is_refused_in_the_words_that_were_typed(
+    typed: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is written, and without a word of its file."""
+    out = tmp_path / "out"
+    assert cli.run_command(["knee", "epoll", "--p99", "2ms", "--out", str(out), *typed.split()]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert ".toml" not in said
+    assert not out.exists()
+
+
+def test_keys_of_a_made_study_are_told_as_options() -> None:
+    typed = Typed("knee", {"load.settings.clients": "--clients 9", "sweeps.epoll": "design=epoll"})
+    assert typed.where("load.settings.clients") == "knee: --clients 9"
+    assert typed.where("load.settings.clients_more") == "knee: --set load.settings.clients_more"
+    assert typed.where("sweeps.epoll.contenders[0].settings.pool") == "knee: design=epoll"
+    assert typed.where("") == "knee"
+    told = {
+        "lower load.settings.clients": "lower --clients",
+        "give load.settings.clients = 5; or": "give --clients 5; or",
+        'load.settings.wait = "spin", or': '--set load.settings.wait="spin", or',
+        "more (lab.client_cpus)": "more (--set lab.client_cpus)",
+        "type --set load.settings.loops=1": "type --set load.settings.loops=1",
+        "(--set 'load.settings.loops=1')": "(--set 'load.settings.loops=1')",
+        "net.ipv4.tcp_tw_reuse of the server.": "net.ipv4.tcp_tw_reuse of the server.",
+    }
+    assert {message: typed.told(message) for message in told} == told
 
 
 def test_a_goal_is_a_time(offered: Catalogue) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +29,8 @@ from thunderherd.knee_study import (
     knee_study,
     probe_study,
     requests_per_second,
+    sketched_study,
+    typed_keys,
 )
 from thunderherd.stages import SIZE, Stages
 
@@ -70,12 +73,15 @@ def find_knees(
     first = "probe" if asked.rates is None else "knee"
     # What the words alone show to be wrong is said before anything runs.
     text = probe_study(asked, offered) if asked.rates is None else knee_study(asked, offered, None)
-    stages = Stages(directory, offered, tuple(fixed), tuple(command), resume, first)
+    stages = Stages(
+        directory, offered, tuple(fixed), tuple(command), resume, first, typed_keys(asked, offered)
+    )
     stages.check_place()
+    stages.check("knee", sketched_study(asked, offered) if asked.rates is None else text)
     capacities = None
     if asked.rates is None:
-        alone = tuple(each for each in fixed if _is_of_both(each, offered))
-        probe = Stages(directory, offered, alone, tuple(command), resume, first)
+        probe = replace(stages, fixed=tuple(each for each in fixed if _is_of_both(each, offered)))
+        probe.check("probe", text)
         summary = probe.stage("probe", text, seed)
         seed, capacities = summary.study.seed, _capacities(directory / "probe")
         text = knee_study(asked, offered, capacities)

@@ -17,13 +17,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, by_name, defaults
+from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Setting, by_name, defaults
 from thunderherd.crossover import grid
 from thunderherd.crossover_contenders import Common, contender
 from thunderherd.engine_lines import LoadResult
 from thunderherd.errors import UserError
 from thunderherd.lab_option import read as read_lab
+from thunderherd.lab_words import OPTION
 from thunderherd.labs import USUAL
+from thunderherd.made_study import Typed
 from thunderherd.metrics import METRICS
 from thunderherd.quantity import NoQuantity, in_units, parse_quantity
 from thunderherd.study_file import unknown
@@ -41,6 +43,8 @@ __all__ = [
     "knee_study",
     "probe_study",
     "requests_per_second",
+    "sketched_study",
+    "typed_keys",
 ]
 
 TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -155,6 +159,14 @@ def knee_study(asked: Asked, catalogue: Catalogue, capacities: Mapping[str, floa
     return _study(asked, catalogue, tables, rates, "knee")
 
 
+def sketched_study(asked: Asked, catalogue: Catalogue) -> str:
+    """The same before anybody knows what the designs can do, at the highest rates that a load takes: what is
+    wrong with it would be wrong at any others."""
+    rate = _rate_setting(catalogue)
+    most = (rate.maximum if isinstance(rate, IntegerSetting) else 1e6) / FARTHEST
+    return knee_study(asked, catalogue, {each["name"]: most for each in _contenders(asked, catalogue)})
+
+
 def confirmation_study(asked: Asked, catalogue: Catalogue, around: Mapping[str, tuple[int, int]]) -> str:
     """The designs for which a knee was found, at rates between these two, which lie to both sides of it."""
     tables = [each for each in _contenders(asked, catalogue) if each["name"] in around]
@@ -205,6 +217,26 @@ def _study(
         ],
     }
     return toml_text({key: value for key, value in study.items() if value})
+
+
+def typed_keys(asked: Asked, catalogue: Catalogue) -> Typed:
+    """The options of these studies' keys."""
+    goal = goal_of(asked)
+    options = {
+        "server.workload": ("--workload", asked.workload),
+        "load.settings.clients": ("--clients", asked.clients),
+        "load.settings.connections": ("--connections", asked.connections),
+        "load.settings.milliseconds": ("--milliseconds", asked.milliseconds),
+        "measure.metric": (f"--{goal.option}", goal.text),
+        "sizes.quick.repetitions": ("--blocks", asked.blocks),
+    }
+    keys = {key: option if value is None else f"{option} {value}" for key, (option, value) in options.items()}
+    keys |= {f"lab.{key}": f"{OPTION} {text}" for text in asked.lab for key in read_lab([text])}
+    for typed, table in zip(asked.designs, _contenders(asked, catalogue), strict=True):
+        keys |= dict.fromkeys((f"contenders.{table['name']}", f"sweeps.{table['name']}"), typed)
+        if asked.rates is not None:
+            keys[f"sweeps.{table['name']}.values"] = f"--rates {asked.rates}"
+    return Typed("knee", keys)
 
 
 def requests_per_second(loads: Sequence[LoadResult]) -> float:
@@ -299,8 +331,7 @@ def _rates(asked: Asked, catalogue: Catalogue, points: int, capacity: float | No
         if not dots:
             raise UserError(f"{option}: it takes LOW..HIGH, such as 1k..50k")
         low, high = (parse_quantity(each, option) for each in (first, last))
-        load = catalogue.load(OPEN)
-        setting = next((each for each in load.settings if each.name == "rate"), None) if load else None
+        setting = _rate_setting(catalogue)
         if low >= high or (setting and not (setting.accepts(low) and setting.accepts(high))):
             allowed = setting.allowed() if setting else "a whole number above 0"
             raise UserError(f"{option}: allowed: LOW below HIGH, each {allowed}, such as 1k..50k")
@@ -308,6 +339,11 @@ def _rates(asked: Asked, catalogue: Catalogue, points: int, capacity: float | No
     assert capacity is not None, "either the rates are given, or each design was probed"
     shares = [FARTHEST - (FARTHEST - NEAREST) * (1 - each / (points - 1)) ** DENSER for each in range(points)]
     return sorted({max(1, _rounded(capacity * share)) for share in shares})
+
+
+def _rate_setting(catalogue: Catalogue) -> Setting | None:
+    load = catalogue.load(OPEN)
+    return next((each for each in load.settings if each.name == "rate"), None) if load else None
 
 
 def _rounded(rate: float) -> int:

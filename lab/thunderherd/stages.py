@@ -19,8 +19,10 @@ from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
     from thunderherd.catalogue import Catalogue
+    from thunderherd.made_study import Typed
     from thunderherd.records import Summary
     from thunderherd.study import Study
+    from thunderherd.study_file import TomlFile
 
 SIZE = "quick"
 """The one size of the studies of a search."""
@@ -39,6 +41,8 @@ class Stages:
     command: tuple[str, ...]
     resume: bool
     first: str
+    typed: Typed | None = None
+    """In which words its studies are refused; None: with the file and the line."""
 
     def check_place(self) -> None:
         """Refuses, as `UserError`, a directory that is taken, unless the search there is to go on.
@@ -58,6 +62,12 @@ class Stages:
         if inside - {f"{self.first}.toml"}:
             raise UserError(f"{self.directory} exists and is not empty; choose another directory with --out")
 
+    def check(self, name: str, text: str) -> None:
+        """Refuses, as `UserError`, what a stage could not run, before anything is written."""
+        from thunderherd.study import load_study
+
+        load_study(self._study_file(self.directory / f"{name}.toml", text), SIZE, self.fixed, self.catalogue)
+
     def stage(self, name: str, text: str, seed: int | None) -> Summary:
         """The summary of a stage, which is run as far as it has not been run yet."""
         from thunderherd.results import is_begun, write_text
@@ -71,12 +81,18 @@ class Stages:
         else:
             self.directory.mkdir(parents=True, exist_ok=True)
             write_text(file, text)
-        study = load_study(str(file), SIZE, self.fixed, self.catalogue)
+        study = load_study(self._study_file(file, text), SIZE, self.fixed, self.catalogue)
         if begun and (ended := _ended(run, study, seed)):
             return ended
         return run_study(
             study, run, seed=seed, resume=begun, command=self.command, go_on=self._words_to_go_on()
         )
+
+    def _study_file(self, path: Path, text: str) -> TomlFile:
+        from thunderherd.made_study import MadeFile
+        from thunderherd.study_file import TomlFile
+
+        return TomlFile(path, text) if self.typed is None else MadeFile(path, text, self.typed)
 
     def _check_same_words(self, file: Path, run: Path, text: str) -> None:
         from thunderherd.results import read_run

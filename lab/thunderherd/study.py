@@ -44,7 +44,7 @@ def asked_for(study: Study) -> str:
 
 
 def load_study(
-    name_or_path: str,
+    study: str | TomlFile,
     size: str,
     overrides: Sequence[str],
     catalogue: Catalogue,
@@ -54,8 +54,8 @@ def load_study(
 
     Parameters
     ----------
-    name_or_path
-        The name of a bundled study, or the path of a .toml file.
+    study
+        The name of a bundled study, the path of a .toml file, or what is in one.
     size
         One of the sizes that the study declares; `study_names.DEFAULT_SIZE` where the user named none.
     overrides
@@ -71,14 +71,14 @@ def load_study(
         One line for each mistake. The other sizes are checked too, except for what depends on this machine,
         and except in a study that comes with the program: the tests hold each of its sizes.
     """
-    file = TomlFile(find_study(name_or_path))
+    file = study if isinstance(study, TomlFile) else TomlFile(find_study(study))
     is_bundled = file.path in bundled_studies().values()
     problems = Problems(file)
     form, data, whole = shaped(file.data, problems)
     if size not in form.sizes:
         problems.add(("sizes",), unknown("size", size, form.sizes))
         problems.raise_any()
-    study = None
+    found = None
     for each in [size] if is_bundled else form.sizes:
         pass_ = Problems(file)
         pass_.settled |= problems.settled
@@ -87,12 +87,12 @@ def load_study(
         resolver = Resolver(form, data, each, given, typed_as, catalogue, pass_, whole)
         resolved = resolver.study(on_this_machine=chosen)
         problems.absorb(pass_)
-        study = resolved if chosen else study
+        found = resolved if chosen else found
     problems.raise_any()
-    if study is None:
+    if found is None:
         raise UserError(f"{file.path}: could not be resolved")
-    text = json.dumps(study.model_dump(mode="json", exclude={"digest"}), sort_keys=True)
-    return study.model_copy(update={"digest": hashlib.sha256(text.encode()).hexdigest()})
+    text = json.dumps(found.model_dump(mode="json", exclude={"digest"}), sort_keys=True)
+    return found.model_copy(update={"digest": hashlib.sha256(text.encode()).hexdigest()})
 
 
 def load_sizes(name_or_path: str, catalogue: Catalogue) -> dict[str, Study | list[str]]:

@@ -467,33 +467,3 @@ def _allowed_cpus() -> str:
 def ports_allowed(local_ports: int) -> int:
     """How many connections to one port may stand or be planned at once, of so many local ports."""
     return int(local_ports * SHARE_OF_PORTS)
-
-
-def check_ports(
-    each: Configuration,
-    factors: Sequence[str],
-    connections: int | None,
-    local_ports: int | None,
-    problems: Problems,
-) -> None:
-    """A trial's connections to its one destination take at most half of the kernel's ports.
-
-    `connections` are those of the window, None where that is not known beforehand; `factors` names the
-    settings that make them up. `local_ports` are None where connections take none.
-    """
-    if not factors or connections is None or local_ports is None:
-        return
-    allowed = ports_allowed(local_ports)
-    warm_up = 0 if each.trial == "whole_life" else each.load.warm_up_connections
-    if warm_up + connections <= allowed:
-        return
-    keys = [each.where("load", "settings", name) for name in reversed(factors)]
-    keys += [each.where("load", "processes"), each.where("load", "warm_up_connections")]
-    key = problems.blame(*(keys if warm_up <= connections else keys[::-1]))
-    lower = [f"load.settings.{factors[-1]}", *(["load.warm_up_connections"] if warm_up else [])]
-    problems.add(
-        key,
-        f"{warm_up} warm-up and {connections} measured connections to one port; allowed: {allowed}, half of "
-        f"the local ports (net.ipv4.ip_local_port_range), since each stays in TIME_WAIT; "
-        f"lower {' or '.join(lower)}",
-    )

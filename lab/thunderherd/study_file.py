@@ -28,12 +28,12 @@ Form = TypeVar("Form", bound=BaseModel)
 class TomlFile:
     """One TOML file as read: its data, and the line of each key.
 
-    Raises UserError when the file cannot be read or is no TOML.
+    Where its `text` is given it need not be there. Raises UserError when it cannot be read or is no TOML.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, text: str | None = None) -> None:
         self.path = path
-        self._text = text = read_text(path)
+        self._text = text = read_text(path) if text is None else text
         try:
             self.data: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -49,6 +49,10 @@ class TomlFile:
         while key and key not in self.lines:
             key = key[:-1]
         return f"{self.path}:{self.lines.get(key, 1)}"
+
+    def told(self, message: str) -> str:
+        """A problem in the words of whoever is to mend it."""
+        return message
 
 
 def read_text(path: Path) -> str:
@@ -90,7 +94,7 @@ class Problems:
         """Notes a problem with a key; the same problem is noted once."""
         if key in self.settled:
             return
-        self.note(f"{self.where(key)}: {message}")
+        self.note(f"{self.where(key)}: {self.file.told(message)}")
 
     def note(self, line: str) -> None:
         """Notes a problem that says by itself where it is."""

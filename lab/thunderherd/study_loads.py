@@ -1,9 +1,11 @@
 """Loads of a study that the engine would refuse at the first trial, refused before it."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from thunderherd.catalogue import USUAL_WAY, WARM_UP, Catalogue
 from thunderherd.labs import KINDS
+from thunderherd.study_checks import ports_allowed
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_file import KeyPath, Problems, show
 from thunderherd.study_resolved import CONNECTIONS, KEPT, PIPELINE, SOURCES, Contender, LoadPlan
@@ -81,3 +83,43 @@ def _starved(made: Contender, catalogue: Catalogue) -> Iterator[tuple[list[tuple
         connections = made.load.processes * int(made.load.settings["clients"])
         if why := design.starved(connections, made.settings):
             yield [("settings", "clients"), ("settings", CONNECTIONS)], why
+
+
+def check_ports(
+    each: Configuration, plan: LoadPlan, local_ports: int | None, catalogue: Catalogue, problems: Problems
+) -> None:
+    """A trial's connections to its one destination take at most half of the kernel's ports.
+
+    `local_ports` are those of one local address; None where connections take none.
+    """
+    factors, connections = plan.connections_by, plan.connections_per_trial
+    if not factors or connections is None or local_ports is None:
+        return
+    allowed = ports_allowed(local_ports * plan.sources)
+    warm_up = 0 if each.trial == "whole_life" else each.load.warm_up_connections
+    if warm_up + connections <= allowed:
+        return
+    keys = [each.where("load", "settings", name) for name in reversed(factors)]
+    keys += [each.where("load", "processes"), each.where("load", "warm_up_connections")]
+    key = problems.blame(*(keys if warm_up <= connections else keys[::-1]))
+    change = [f"lower load.settings.{factors[-1]}", *(["load.warm_up_connections"] if warm_up else [])]
+    if addresses := _addresses(each, plan, local_ports, warm_up + connections, catalogue):
+        change.append(f"give load.settings.{SOURCES} = {addresses}")
+    problems.add(
+        key,
+        f"{warm_up} warm-up and {connections} measured connections to one port; allowed: {allowed}, half of "
+        f"the local ports (net.ipv4.ip_local_port_range), since each stays in TIME_WAIT; "
+        f"{' or '.join(change)}",
+    )
+
+
+def _addresses(
+    each: Configuration, plan: LoadPlan, local_ports: int, connections: int, catalogue: Catalogue
+) -> int | None:
+    """From how many local addresses there are ports for so many connections; None where it has one alone."""
+    settings = catalogue.settings_of_load(plan.kind, each.load.way, plan.workload)
+    one = ports_allowed(local_ports)
+    if SOURCES not in settings or KINDS[each.lab.kind].has_namespaces or not one:
+        return None
+    needed = math.ceil(connections / one)
+    return needed if settings[SOURCES].accepts(needed) else None

@@ -35,7 +35,7 @@ from thunderherd.study_lab import (
     of_sockets,
     unavailable_lab,
 )
-from thunderherd.study_loads import check_loads
+from thunderherd.study_loads import check_loads, check_ports
 from thunderherd.study_overrides import SettableKeys, check_counts, check_used, parse_override
 from thunderherd.study_paper import Paper
 from thunderherd.study_resolved import (
@@ -204,9 +204,7 @@ class Resolver:
         """Whether this machine has the ports that each contender's clients take, and runs anything at all."""
         problems = self.problems
         for each, made in resolved:
-            load, ports = made.load, local_ports(each.lab, self.catalogue)
-            ports = ports and ports * load.sources
-            checks.check_ports(each, load.connections_by, load.connections_per_trial, ports, problems)
+            check_ports(each, made.load, local_ports(each.lab, self.catalogue), self.catalogue, problems)
         if not resolved and not len(problems):
             problems.add(("sizes", self.size), f"nothing of size {show(self.size)} can run on this machine")
 
