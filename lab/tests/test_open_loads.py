@@ -21,6 +21,7 @@ from thunderherd.load_validity import (
     FOLLOWS,
     OUTPACED,
     OVERLOADED,
+    in_words,
     validity_faults,
     validity_warnings,
 )
@@ -246,3 +247,15 @@ def test_a_study_may_want_trials_that_the_server_did_not_keep_up_with(
         "load: achieved_rate",
         "load: send_lag",
     ]
+
+
+def test_a_reason_has_times_as_times_and_shares_as_shares() -> None:
+    def said(name: str, value: float, limit: float, words: str) -> str:
+        return in_words(Check(name=name, value=value, limit=limit, holds=False, words=words))
+
+    late = "nanoseconds by which one request in a hundred was sent too late, or more: more --threads"
+    assert said("send_lag", 1.697e7, 5.435e5, late) == (
+        "load: send_lag = 17 ms, allowed: at most 544 µs: time by which one request in a hundred was sent "
+        "too late, or more: more load.settings.threads"
+    )
+    assert "gap_mean = 0.3, allowed: at most 0.05: " in said("gap_mean", 0.3, 0.05, "share by which")

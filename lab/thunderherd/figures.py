@@ -81,6 +81,12 @@ def unit_of_seconds(largest: float) -> Unit:
     return next(found, Unit(1, "s"))
 
 
+def seconds_in_words(seconds: float) -> str:
+    """`2 ms`, `1.85 ms`: three digits in the largest unit of which there is one."""
+    unit = unit_of_seconds(seconds)
+    return f"{unit.of(seconds):.3g} {unit.name}"
+
+
 def seconds_per(connections: int) -> str:
     """`s per 5,000 connections`: the unit of CPU time per connection, and of process control."""
     return f"s per {connections:,} connections"

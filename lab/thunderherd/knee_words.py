@@ -7,17 +7,11 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from thunderherd.figures import count, percent, unit_of_seconds
+from thunderherd.figures import count, percent, seconds_in_words
 from thunderherd.knee_form import DesignKnee, KneePair, KneeSummary
 from thunderherd.metrics import METRICS
 
 __all__ = ["goal_in_words", "print_knees", "sentences"]
-
-
-def seconds_in_words(seconds: float) -> str:
-    """`2 ms`, `1.85 ms`: three digits in the largest unit of which there is one."""
-    unit = unit_of_seconds(seconds)
-    return f"{unit.of(seconds):.3g} {unit.name}"
 
 
 def goal_in_words(summary: KneeSummary) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from thunderherd.engine_lines import Check, LoadResult
+from thunderherd.figures import seconds_in_words
 from thunderherd.metrics import is_of_clients
 from thunderherd.observation import Observation, counted_seconds
 
@@ -26,6 +27,9 @@ FOLLOWS = {"little"}
 
 OVERLOADED = "the server did not keep up with the rate: its times grow for as long as one measures"
 """The warning of a trial that counts all the same."""
+
+NANOSECONDS = {"send_lag"}
+"""Checks that are of times; all others are of shares and of counts."""
 
 BUSIEST_CLIENTS = 0.95
 """Of the CPUs that clients are pinned to, the share that leaves them nothing to wait with."""
@@ -68,9 +72,15 @@ def was_overloaded(loads: Iterable[LoadResult]) -> bool:
 
 def in_words(check: Check) -> str:
     """A check that does not hold, as the reason of an invalid trial."""
-    value = "unknown" if check.value is None else f"{check.value:.4g}"
+    value = "unknown" if check.value is None else _figure(check, check.value)
     words = OPTION.sub(_key, check.words)
-    return f"load: {check.name} = {value}, allowed: at most {check.limit:.4g}: {words}"
+    if check.name in NANOSECONDS:
+        words = words.replace("nanoseconds by which", "time by which", 1)
+    return f"load: {check.name} = {value}, allowed: at most {_figure(check, check.limit)}: {words}"
+
+
+def _figure(check: Check, value: float) -> str:
+    return seconds_in_words(value / 1e9) if check.name in NANOSECONDS else f"{value:.4g}"
 
 
 def _key(option: re.Match[str]) -> str:
