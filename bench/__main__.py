@@ -20,7 +20,7 @@ import reach
 import round_trips
 import streams
 import transactions
-from common import two_places, unavailable_designs
+from common import duration, two_places, unavailable_designs
 from thunderherd.engine import EngineError
 from thunderherd.errors import UserError
 
@@ -67,10 +67,10 @@ def main() -> None:
 def announce(chosen: dict[str, argparse.Namespace]) -> None:
     """Says how long it will take, and what will be missing. `UserError`: nothing can be measured here."""
     two_places()
-    minutes = {name: PARTS[name].seconds(each) / 60 for name, each in chosen.items()}
-    lengths = ", ".join(f"{name} {length:.1f}" for name, length in minutes.items())
-    total = f"{sum(minutes.values()):.1f} minutes"
-    print(f"bench: about {total} ({lengths}), more where others keep the CPUs busy")
+    seconds = {name: PARTS[name].seconds(each) for name, each in chosen.items()}
+    lengths = ", ".join(f"{name} {duration(length)}" for name, length in seconds.items())
+    total = duration(sum(seconds.values()))
+    print(f"bench: about {total} ({lengths}), more where others keep the CPUs busy", flush=True)
     missing = [PEERS[name].not_here() if name in PEERS else unavailable_designs() for name in chosen]
     for reason in dict.fromkeys(reason for each in missing for reason in each):
         print(f"bench: not here: {reason}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import statistics
@@ -136,6 +137,12 @@ def measure(server: Server, load: LoadProcess, clients: Mapping[str, SettingValu
         cpu = (after.cpu_ns - before.cpu_ns) / answered / 1000
     clients_cpu = (result.user_ns + result.system_ns) / result.tally.requests / 1000
     return Figures(window.requests_per_second, cpu, clients_cpu)
+
+
+def duration(seconds: float) -> str:
+    """`3.2 minutes`; of less than one `48 seconds`."""
+    whole = math.ceil(seconds)
+    return f"{seconds / 60:.1f} minutes" if whole >= 60 else f"{whole} second{'' if whole == 1 else 's'}"
 
 
 def show_lost(reasons: Mapping[str, str]) -> None:

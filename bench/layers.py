@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -119,6 +120,8 @@ def built() -> Path:
     """The program with the layers, as cargo has built it. `UserError`: there is no cargo, or it failed."""
     if reason := missing():
         raise UserError(reason)
+    # Where it is built already that is a moment, else minutes in which nothing else would be seen.
+    print("bench: cargo builds engine/benches/layers.rs: minutes, the first time", file=sys.stderr)
     command = ["cargo", "build", "--release", "--locked", "--bench", "layers", "--manifest-path", str(CRATE)]
     done = subprocess.run(
         [*command, "--message-format", "json-render-diagnostics"],

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
 import layers
+from common import duration
 from layers import Cost
 from thunderherd.engine import EngineError, Server
 
@@ -55,3 +59,22 @@ def test_an_open_load_costs_what_it_does_at_its_rate(use_engine: object) -> None
         pytest.raises(EngineError, match=r"never_sent|achieved_rate"),
     ):
         layers.of_the_load("open", slow.ready.address, cpus, given, 1000)
+
+
+def test_that_cargo_builds_is_said_before_it_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cargo(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
+        assert "cargo builds engine/benches/layers.rs" in capsys.readouterr().err
+        line = {"executable": "/built", "target": {"name": "layers"}}
+        return subprocess.CompletedProcess(command, 0, json.dumps(line), "")
+
+    monkeypatch.setattr(layers, "missing", lambda: None)
+    monkeypatch.setattr(layers.subprocess, "run", cargo)
+    assert layers.built.__wrapped__() == Path("/built")
+
+
+def test_less_than_a_minute_is_told_in_seconds() -> None:
+    assert [duration(each) for each in (0.4, 2.2, 59.2, 150)] == [
+        "1 second", "3 seconds", "1.0 minutes", "2.5 minutes"
+    ]  # fmt: skip
