@@ -256,9 +256,10 @@ fn rate(evidence: &Evidence, schedule: &ScheduleEvidence) -> Check {
     let change = if !evidence.errors.is_empty() {
         "some requests failed, see the errors"
     } else if schedule.waited > 0 {
-        "the server does not keep up with the --rate, or not over so few --clients"
+        "the server does not keep up, or not over so few connections: a lower --rate, or more --clients"
     } else {
-        "the server does not keep up with the --rate, or warm-up or window are short beside its latency"
+        "the server does not keep up: a lower --rate; or its latency is long beside them: longer --warm-up-milliseconds and \
+         --milliseconds"
     };
     let change = format!(
         "{} replies came while {} requests were due, of which {} waited for a connection; {change}",
