@@ -292,10 +292,8 @@ def test_what_no_completion_tells_is_shown_wherever_figures_are(unknown: Summary
 
 def test_a_cell_that_no_completion_tells_says_why_it_is_empty(unknown: Summary) -> None:
     found = {each.name: each for each in unknown.contenders}
-    assert (
-        why_none(unknown, "server.copied_share", found["prefork@size=100"])
-        == f"copied share of the server not known: {NONE_READ}"
-    )
+    why = why_none(unknown, "server.copied_share", found["prefork@size=100"])
+    assert why == f"not known: {NONE_READ}"
     assert why_none(unknown, "server.copied_share", found["iterative"]) == "nothing was sent without copying"
     assert why_none(unknown, "client.copied_share", found["prefork"]) == "nothing was sent without copying"
 

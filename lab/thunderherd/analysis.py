@@ -13,6 +13,7 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
+from thunderherd.awake import not_of_load
 from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
@@ -149,7 +150,7 @@ def _contender(
         connections=connections_of(trials[-1]) if trials else {},
         blocks=len(next(iter(columns.values()), [])),
         metrics=intervals,
-        unknown=unknown_shares(contender, values),
+        unknown=unknown_shares(contender, values) | not_of_load(trials, study.measure.states),
         runs=[trial.metrics or {} for trial in runs],
         spread=_spread(runs) if study.repetitions is not None else {},
         cpu_seconds=_interval(

@@ -7,6 +7,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from thunderherd.awake import beyond_load
 from thunderherd.counting_form import (
     ContenderCounts,
     Count,
@@ -117,6 +118,11 @@ def _side(
         for side_of, shares in scaled_of_sides(trial).items():
             for name, share in shares.items() if side_of in sides else ():
                 scaled[name] = min(share, scaled.get(name, 1.0))
+    for name in _names(side, metrics):
+        whole = name.partition(".")[0]
+        more = None if name in counts else beyond_load(f"{side}.{whole}{PER_REQUEST}", trials[0], states)
+        if more:
+            reasons.setdefault(whole, more)
     told = _states(side, metrics, states)
     for name in states if side != "both" else ():
         # A counter that tells parts alone has no figure of its own name.

@@ -296,10 +296,12 @@ def _paired(
             yield block.trials[a].metrics or {}, block.trials[b].metrics or {}
 
 
+SERVER_CPU = "server_cpu_per_request"
+
 CPU_TIMES: Mapping[tuple[ExplainedSide, Per], tuple[str, ...]] = {
-    ("server", "request"): ("server_cpu_per_request",),
+    ("server", "request"): (SERVER_CPU,),
     ("client", "request"): ("client_cpu_per_request",),
-    ("both", "request"): ("server_cpu_per_request", "client_cpu_per_request"),
+    ("both", "request"): (SERVER_CPU, "client_cpu_per_request"),
     ("server", "byte"): ("server_cpu_per_byte",),
     ("client", "byte"): ("client_cpu_per_byte",),
     ("both", "byte"): ("cpu_per_byte",),
@@ -378,6 +380,8 @@ def why_no_difference(summary: Summary, a: str, b: str, per: Per) -> str:
     for each in summary.contenders:
         if each.name in (a, b) and not each.blocks:
             return f"{each.name} has no valid trial in the blocks that count"
+        if each.name in (a, b) and (why := each.unknown.get(SERVER_CPU)):
+            return f"the CPU time of {each.name} is not known: {why}"
     if per == "byte":
         return f"no block that counts has the CPU time of a byte of both {a} and {b}; try --per request"
     if per == "connection":

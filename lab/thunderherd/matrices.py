@@ -397,7 +397,7 @@ def why_none(summary: Summary, name: str, contender: ContenderSummary) -> str:
     if name in METRICS and (fewest := METRICS[name].fewest_requests):
         return f"too few requests: the {words_of(name)} takes {fewest:,} in each trial"
     if name in contender.unknown:
-        return f"{words_of(name)} not known: {contender.unknown[name]}"
+        return f"not known: {contender.unknown[name]}"
     if because := NONE_BECAUSE.get(name.partition(".")[2] or name):
         return because
     return f"has no {words_of(name)} in each of its trials"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from thunderherd import noise
+from thunderherd.awake import beyond_load
 from thunderherd.engine_lines import (
     Connection,
     Counters,
@@ -31,7 +32,6 @@ from thunderherd.metrics import (
     is_of_clients,
 )
 from thunderherd.readouts import (
-    awake,
     none_came,
     not_available,
     scaled_in_words,
@@ -213,7 +213,8 @@ class Observation:
         if server[OF_SERVER_COPIED] is None or read_late(self):
             server[OF_SERVER_COPIED] = self._copied_share_of_life()
         found: TrialMetrics = {**measured.metrics(), **server, **client, **of_both(server, client)}
-        return {name: None if left_out(name, self) else value for name, value in found.items()}
+        not_told = [name for name in found if left_out(name, self) or beyond_load(name, self, self.states)]
+        return found | dict.fromkeys(not_told)
 
     def _server_seconds(self) -> float:
         """The time in which the server's counters came to what they are: its life; of a load that ends by
@@ -356,7 +357,6 @@ class Observation:
         }
         said += not_available(of_clients, " of the clients")
         said += [*scaled_in_words(scaled_of_sides(self)), *none_came(self)]
-        said += awake(self) if not self.contender.load.is_timed else []
         if any(read_late(self)) and stands_late(self.contender.metric):
             said.append(READ_LATE)
         return said

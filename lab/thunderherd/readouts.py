@@ -102,13 +102,6 @@ def none_came(seen: Seen) -> Iterator[str]:
                 yield f"of the {side}, {told}: 0 is not certain"
 
 
-def awake(seen: Seen) -> Iterator[str]:
-    """In words, that the CPU time of a server is no measure of its work."""
-    if seen.ready and seen.ready.spins:
-        used = "which never sleeps, used its CPU before its clients came and after they had gone, too"
-        yield f"CPU time of the server: {used}; a load that ends by time (milliseconds) leaves that out"
-
-
 TOO_FEW = "the CPU has too few counters for all events at once: "
 """How the warning begins that some were counted for a part of the time."""
 

@@ -238,7 +238,7 @@ class ContenderSummary(Record):
     spread: dict[str, Spread] = Field(
         default_factory=dict, description="with repetitions: of every metric that each of these runs has"
     )
-    cpu_seconds: Interval | None = Field(description="null: no valid trial")
+    cpu_seconds: Interval | None = Field(description="null: no valid trial, or not known")
     process_control_seconds: Interval | None = Field(
         description="minus the baseline, paired by block; of the baseline itself 0 without an interval"
     )

@@ -21,6 +21,7 @@ from thunderherd.counter_tables import asks_for_counters
 from thunderherd.counting_cost_words import about_metrics
 from thunderherd.figures import (
     ABSENT,
+    capital,
     count,
     extrapolated,
     interval_span,
@@ -368,6 +369,14 @@ def _about_counts(summary: Summary) -> Iterator[str]:
             each.scaled.get(name) for each in summary.contenders if each.name in compared
         ):
             yield f"Ratios of {words_of(name)} are {said}."
+        unknown = {
+            each.name: each.unknown[name]
+            for each in summary.contenders
+            if each.name in compared and name in each.unknown
+        }
+        for why in dict.fromkeys(unknown.values()):
+            names = ", ".join(each for each in unknown if unknown[each] == why)
+            yield f"{capital(words_of(name))} of {names} not known: {why}."
 
 
 def pairs_legend(summary: Summary) -> list[str]:
