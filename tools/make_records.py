@@ -20,7 +20,7 @@ from pathlib import Path
 
 from handbook import recording, strace_counts
 from handbook.catalogued import catalogue
-from handbook.kept import CALLS, DATE, FOLDER, TABLE, kept_calls, kept_studies
+from handbook.kept import CALLS, DATE, ERRATA, FOLDER, TABLE, kept_calls, kept_studies
 from handbook.markdown import ROOT, page, plain, table
 from thunderherd.errors import UserError
 
@@ -126,6 +126,12 @@ def contents() -> str:
         "*Written by `make records`; change nothing here.*",
         ABOUT,
         table(["study", "date", "title", "", "machine"], rows),
+        *(
+            f"Known to be wrong, and left out of docs/: what `{wrong.contender}` has in "
+            f"[{each.figures.study}]({each.folder.relative_to(FOLDER)}/{ERRATA}): {plain(wrong.why)}."
+            for each in studies
+            for wrong in each.errata
+        ),
         told,
         "`make records` makes all of them anew, on a machine that has nothing else to do; `make records "
         'PARTS="unp-ch30 calls"` some, and `.venv/bin/python tools/make_records.py --from '

@@ -124,6 +124,17 @@ def test_every_design_and_primitive_is_in_a_study_that_records_keep() -> None:
     assert moved == {each["name"] for each in catalogue()["primitives"]}
 
 
+def test_no_record_compares_what_is_not_told_of_a_server_that_never_sleeps() -> None:
+    told = Catalogue.model_validate(catalogue())
+    study = load_study(str(ROOT / make_records.EVERY_ENTRY["every-design"]), "quick", [], told)
+    awake = {each.name for each in study.contenders if each.spins}
+    assert awake and not study.load.is_timed
+    assert [pair for pair in study.comparisons if awake & {pair.a, pair.b}] == []
+    page = (ROOT / "docs/designs/polling.md").read_text()
+    assert "| `polling` | - |  | - | left out, as it is known to be wrong: the server never sleeps, " in page
+    assert "`polling`" not in (ROOT / "docs/designs/prefork.md").read_text()
+
+
 def test_what_a_page_rests_on_is_told_apart() -> None:
     """A name of a feature may have a comma."""
     page = (ROOT / "docs/primitives/zerocopy.md").read_text()

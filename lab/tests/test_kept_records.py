@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import make_records
 from handbook import entry_pages, recording
 from handbook.kept import (
     ARCHIVE,
+    ERRATA,
     FIGURES,
     TABLE,
     Kept,
@@ -184,6 +186,52 @@ def test_a_verdict_is_told_from_the_entrys_side() -> None:
     more = shown.model_copy(update={"better": "more", "remarks": ("all was copied",)})
     assert "CPU; more is better. To know: all was copied. From the record" in on_page(more, "a")
     assert "| 3 of 3 | better than `b` |" in on_page(more, "a")
+
+
+def test_why_there_is_no_figure_stands_in_its_place() -> None:
+    rows = (
+        row("a", 1.0),
+        row("b", None, shown="-", span="", why="not known: it never sleeps"),
+        row("c", 2.0),
+    )
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=())
+    assert "| `b` | - |  | - | not known: it never sleeps |" in on_page(shown, "b")
+    assert "| 2 of 2 | not compared |" in on_page(shown, "c")
+
+
+def test_what_is_known_to_be_wrong_is_on_no_page(tmp_path: Path) -> None:
+    record = next(each for each in KEPT if each.figures.study == "unp-ch30")
+    rows, pairs = (row("a", 1.0), row("b", 2.0), row("c", 3.0)), (pair("a", "b", "faster"),)
+    shown = KeptTable(sweep=None, title="", caption="CPU", better="less", remarks=(), rows=rows, pairs=pairs)
+    figures = record.figures.model_copy(update={"tables": (shown,)})
+    folder = tmp_path / record.folder
+    folder.mkdir(parents=True)
+    (folder / FIGURES).write_text(figures.model_dump_json())
+    assert kept_studies(tmp_path)[0].tables == (shown,)
+
+    (folder / ERRATA).write_text('[[errata]]\ncontender = "b"\nwhy = "it never sleeps"\n')
+    (kept,) = kept_studies(tmp_path)
+    pages = {
+        name: recorded([kept], name, {"": lambda each: each.design}, Path("docs/designs/x.md"))
+        for name in "abc"
+    }
+    assert "| `b` | - |  | - | left out, as it is known to be wrong: it never sleeps |" in pages["b"]
+    assert "| 1 of 2 | not compared |" in pages["a"] and "| 2 of 2 | not compared |" in pages["c"]
+    assert kept.figures == figures, "the record itself stays as it is"
+
+    (folder / ERRATA).write_text('[[errata]]\ncontender = "d"\nwhy = "?"\n')
+    with pytest.raises(UserError, match=r"d\? the record has a, b, c"):
+        kept_studies(tmp_path)
+    (folder / ERRATA).write_text("[[errata]]\n")
+    with pytest.raises(UserError, match="contender"):
+        kept_studies(tmp_path)
+
+
+def test_the_list_of_records_tells_of_what_is_wrong() -> None:
+    told = make_records.contents()
+    assert told == (ROOT / "records/README.md").read_text()
+    wrong = [each for kept in KEPT for each in kept.errata]
+    assert [told.count(f"what `{each.contender}` has in") for each in wrong] == [1] * len(wrong)
 
 
 def test_points_of_a_sweep_are_compared_at_the_same_point() -> None:

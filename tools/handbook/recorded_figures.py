@@ -37,7 +37,7 @@ def recorded(kept: Sequence[Kept], name: str, ends: Mapping[str, Kind], page: Pa
     parts = [
         _part(record, each, remark, _told_of(of, name), page)
         for record in kept
-        for each in record.figures.tables
+        for each in record.tables
         for remark, of in ends.items()
         if len({of(row) for row in each.rows} - {None}) > 1 and any(of(row) == name for row in each.rows)
     ]
@@ -96,7 +96,7 @@ def _place(row: KeptRow, shown: KeptTable) -> str:
 
 
 def _against(row: KeptRow, shown: KeptTable) -> str:
-    """`better than A, B; not separated from C`, as the verdicts of the run are."""
+    """`better than A, B; not separated from C`, as the verdicts of the run are; or why it has no figure."""
     groups: dict[str, list[str]] = {}
     for verdict, other in _verdicts(row, shown.pairs):
         groups.setdefault(verdict, []).append(f"`{other.partition('@')[0]}`")
@@ -106,7 +106,7 @@ def _against(row: KeptRow, shown: KeptTable) -> str:
         for verdict, word in WORDS.items()
         if verdict in groups
     ]
-    return "; ".join(texts) or "not compared"
+    return "; ".join(texts) or plain(row.why or "not compared")
 
 
 def _verdicts(row: KeptRow, pairs: Sequence[KeptPair]) -> Iterator[tuple[str, str]]:

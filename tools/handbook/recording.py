@@ -32,7 +32,7 @@ from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.layout import make_console
-from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
+from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for, why_none
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
 from thunderherd.results import (
     COUNTED,
@@ -202,6 +202,7 @@ def _row(each: ContenderSummary, summary: Summary, metric: str, text: tuple[str,
         span=text[1],
         rank=each.rank,
         letters=each.letters,
+        why=None if figure else why_none(summary, metric, each),
     )
 
 
