@@ -38,6 +38,7 @@ LIMIT, CHECK = FORM | {"name": "limit"}, FORM | {"name": "check"}
 CATALOGUE = {
     "schema": 4,
     "version": "0.1.0",
+    "never_sleeps": {"wait": "spin"},
     "designs": [
         {
             "name": "iterative",

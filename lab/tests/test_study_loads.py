@@ -6,10 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from small_studies import head
 
 from thunderherd import engine
+from thunderherd.catalogue import Catalogue
 from thunderherd.errors import UserError
+from thunderherd.knee_study import WAIT
 from thunderherd.load_requirements import Requirement
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study, load_study
@@ -145,6 +148,16 @@ def test_an_end_that_never_sleeps_is_known(
     contenders = CONTENDERS.replace('design = "epoll"\n', f'design = "epoll"\n{of_server}')
     study = written(tmp_path, kind, settings, contenders=contenders)
     assert [contender.spins for contender in study.contenders] == spins
+
+
+def test_a_catalogue_says_what_never_sleeps(some_catalogue: Catalogue, real_engine: Path) -> None:
+    """A search for the knee takes the word of a setting from it, which nothing can stand in for."""
+    told = some_catalogue.model_dump(by_alias=True)
+    del told["never_sleeps"]
+    with pytest.raises(ValidationError, match="never_sleeps"):
+        Catalogue.model_validate(told)
+    for catalogue in (some_catalogue, engine.catalogue(real_engine)):
+        assert WAIT in catalogue.never_sleeps
 
 
 def test_a_load_that_polls_is_run_and_its_cpu_is_not_held_against_it(

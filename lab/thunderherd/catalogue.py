@@ -363,6 +363,8 @@ class Catalogue(_Part):
     primitives: tuple[Primitive, ...]
     workloads: tuple[Workload, ...]
     loads: tuple[Load, ...]
+    never_sleeps: Mapping[str, str]
+    """Settings of designs and loads by which an end never sleeps, and their words."""
     counters: tuple[Counter, ...] = ()
     events_of_perf: tuple[str, ...] = ()
     """Names that perf-list(1) has for further events: any of them may be asked for, as a counter may."""
@@ -371,8 +373,6 @@ class Catalogue(_Part):
     server_settings: tuple[Setting, ...] = ()
     load_settings: tuple[Setting, ...] = ()
     holes: tuple[Hole, ...] = ()
-    never_sleeps: Mapping[str, str] = {}
-    """Settings of designs and loads by which an end never sleeps, and their words."""
     tcp_settings: tuple[str, ...] = ()
     congestion_controls: CongestionControls | None = None
     namespace: Namespace | None = None
