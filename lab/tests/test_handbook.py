@@ -55,6 +55,24 @@ def test_designs_are_held_against_designs() -> None:
         assert notes is not None and set(notes.beside) <= names - {name}, name
 
 
+def test_what_is_done_instead_of_waiting_is_said_of_the_design_that_does_it(tmp_path: Path) -> None:
+    for entry in catalogue()["designs"]:
+        notes = read_notes("designs", entry["name"], DesignNotes)
+        assert notes is not None and (notes.instead is not None) == entry["spins"], entry["name"]
+    polling = next(each for each in catalogue()["designs"] if each["name"] == "polling")
+    other = {**polling, "name": "other"}
+    (tmp_path / "engine/src/designs").mkdir(parents=True)
+    (tmp_path / "engine/src/designs/other.rs").write_text("pub static ENTRY")
+    assert " Never waits. Rests on " in entry_pages.design_page(other, NOTHING_KEPT, tmp_path)
+    file = tmp_path / notes_file("designs", "other")
+    file.parent.mkdir(parents=True)
+    file.write_text("wins = 'x'\ncosts = 'y'\ninstead = 'it guesses'\n")
+    assert " Never waits: it guesses. Rests on " in entry_pages.design_page(other, NOTHING_KEPT, tmp_path)
+    assert {entry_pages.waits_of(each) for each in catalogue()["designs"]} == {
+        "in the call", "for readiness", "for completion", "never",
+    }  # fmt: skip
+
+
 def test_what_is_said_of_copies_is_what_the_engine_says() -> None:
     """An entry that asks the kernel not to copy has a way without a copy; one that does not has none from or
     into the program's memory."""

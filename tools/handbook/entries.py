@@ -78,10 +78,12 @@ class Journey(_Part):
 
 
 class DesignNotes(_Part):
-    """Of a design: when it wins, what it costs, and which others to hold it against."""
+    """Of a design: when it wins, what it costs, and which others to hold it against; of one that never sleeps
+    also what it does instead of waiting."""
 
     wins: str
     costs: str
+    instead: str | None = None
     beside: tuple[str, ...] = ()
 
 

@@ -27,13 +27,15 @@ Calls = tuple[Path, dict[str, Any]] | None
 
 DESIGNS, PRIMITIVES = Path("docs/designs"), Path("docs/primitives")
 
-WAITS = {
-    "in_the_call": "in the call: a process or a thread sleeps in accept, receive or send",
-    "for_readiness": "for readiness: it is told which sockets would not block",
-    "for_completion": "for completion: it asks for operations and is told when they are done",
+WAITS: Mapping[str, str] = {
+    "in_the_call": "a process or a thread sleeps in accept, receive or send",
+    "for_readiness": "it is told which sockets would not block",
+    "for_completion": "it asks for operations and is told when they are done",
 }
+"""What each way of waiting is."""
 
-NEVER = "Never waits: its sockets do not block, and it tries them all."
+NEVER = "never"
+"""How a design waits that never sleeps: what it does instead stands in its notes."""
 
 USUAL = {"primitive": "send_each", "receive": "recv"}
 
@@ -84,7 +86,7 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         f"# {name}",
         made_from(str(code), str(notes_file("designs", name)), "records/"),
         f"**{plain(entry['summary'])}.** {module_words(root / code)}",
-        _facts(entry, [NEVER if entry["spins"] else f"Waits {WAITS[entry['waits']]}.", _makes(entry)]),
+        _facts(entry, [_waiting(entry, notes), _makes(entry)]),
         "## When it wins",
         notes.wins if notes else _unwritten("designs", name),
         "## What it costs",
@@ -101,6 +103,19 @@ def design_page(entry: Entry, kept: Recorded, root: Path = ROOT) -> str:
         settings_table(entry["settings"]) if entry["settings"] else "None of its own.",
         "Those of every server are [here](../reference/settings.md#every-server).",
     )
+
+
+def waits_of(entry: Entry) -> str:
+    """How a design waits for its sockets, in words."""
+    return NEVER if entry["spins"] else entry["waits"].replace("_", " ")
+
+
+def _waiting(entry: Entry, notes: DesignNotes | None) -> str:
+    """The same as a sentence, with what that is."""
+    word = waits_of(entry)
+    if entry["spins"]:
+        return f"{word.capitalize()} waits{f': {notes.instead}' if notes and notes.instead else ''}."
+    return f"Waits {word}: {WAITS[entry['waits']]}."
 
 
 def _usual(row: KeptRow) -> bool:
@@ -135,7 +150,7 @@ def _designs_list(entries: Sequence[Entry]) -> str:
                 [
                     f"[{each['name']}]({each['name']}.md)",
                     plain(each["summary"]),
-                    "never" if each["spins"] else each["waits"].replace("_", " "),
+                    waits_of(each),
                 ]
                 for each in entries
             ],
