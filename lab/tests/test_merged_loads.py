@@ -12,9 +12,10 @@ import pytest
 
 import thunderherd
 from thunderherd import cli, engine
-from thunderherd.engine_lines import LoadResult
+from thunderherd.engine_lines import Closings, LoadResult
 from thunderherd.errors import UserError
 from thunderherd.histograms import merged as histograms_merged
+from thunderherd.merge_command import _in_words
 from thunderherd.merged_loads import load_lines, merged_loads
 
 
@@ -118,6 +119,25 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
     assert cli.run_command(["merge", str(files[0]), str(tmp_path / "later.jsonl")]) == 1
     said = capsys.readouterr().out
     assert said.index("NOT VALID") < said.index("start them together")
+
+
+def test_how_connections_ended_is_added_and_who_keeps_them_follows() -> None:
+    counts = {name: place for place, name in enumerate(Closings.model_fields, start=1)}
+    both = Closings.together([Closings(**counts)] * 2)
+    assert both.model_dump() == {name: 2 * count for name, count in counts.items()} | {
+        "time_wait": ["load", "server"]
+    }
+    said = {"closed_by_load": 0, "time_wait": ["load"]}
+    assert Closings.model_validate({**both.model_dump(), **said}).time_wait == ["server"], "by the counts"
+
+
+def test_where_connections_stay_is_said_by_their_shares(files: list[Path]) -> None:
+    found = merged_loads(load_lines(files[0]))
+    assert found.closings is not None
+    for at_server, said in ((1, "at the clients"), (1000, "50 % at the clients, 50 % at the server")):
+        own = found.closings.model_copy(update={"closed_by_load": 1000, "closed_by_server": at_server})
+        told = [*_in_words(found.model_copy(update={"closings": own}))]
+        assert f"ended connections stay in TIME_WAIT {said}" in told
 
 
 def test_a_load_beside_itself_is_no_poisson_process(files: list[Path]) -> None:

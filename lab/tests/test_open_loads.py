@@ -11,7 +11,7 @@ from small_studies import head
 import layers
 from thunderherd import engine
 from thunderherd.closings import closing_notes
-from thunderherd.engine_lines import Check, LoadResult, Validity
+from thunderherd.engine_lines import Check, Closings, LoadResult, Validity
 from thunderherd.histograms import merged, percentile_ns
 from thunderherd.latency_label import latency_notes
 from thunderherd.load_validity import (
@@ -159,21 +159,28 @@ def test_where_ended_connections_stay_is_said_unless_it_is_at_the_clients(
 ) -> None:
     assert closing_notes(study, [overloaded, closed]) == []
 
-    def kept(trial: TrialRecord, *ends: str) -> TrialRecord:
+    def kept(trial: TrialRecord, at_clients: int = 0, at_server: int = 0, reset: int = 0) -> TrialRecord:
         (load,) = trial.loads
         assert load.closings is not None
-        own = load.closings.model_copy(update={"time_wait": list(ends)})
+        own = Closings(
+            closed_by_load=at_clients, closed_by_server=at_server, reset_by_load=reset, reset_by_server=0
+        )
         return trial.model_copy(update={"loads": [load.model_copy(update={"closings": own})]})
 
     said = "ended connections stay in TIME_WAIT"
-    both_alike = [kept(overloaded, "server"), kept(closed, "server")]
+    both_alike = [kept(overloaded, at_server=1), kept(closed, at_server=16)]
     assert closing_notes(study, both_alike) == [f"{said} at the server"]
-    differing = [overloaded, kept(closed)]
+    differing = [overloaded, kept(closed, reset=3)]
     assert closing_notes(study, differing) == [
         f"{said} at the clients (slow); at neither end, being reset (closed)"
     ]
-    now_and_then = [kept(overloaded, "load"), kept(overloaded, "server"), closed]
-    assert closing_notes(study, now_and_then) == [f"{said} at both ends (slow); at the clients (closed)"]
+    now_and_then = [kept(overloaded, 600), kept(overloaded, at_server=300, reset=100), closed]
+    assert closing_notes(study, now_and_then) == [
+        f"{said} 60 % at the clients, 30 % at the server, 10 % at neither end, being reset (slow); "
+        "at the clients (closed)"
+    ]
+    assert closing_notes(study, [kept(overloaded, 1000, 1, 1), closed]) == [], "some of thousands"
+    assert closing_notes(study, [kept(overloaded, 1, 1000)]) == [f"{said} at the server"]
     of_an_older_engine = closed.loads[0].model_copy(update={"closings": None})
     assert closing_notes(study, [closed.model_copy(update={"loads": [of_an_older_engine]})]) == []
 

@@ -9,9 +9,10 @@ engine says of itself.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 SchemaNumber = Literal[4]
 SCHEMA: SchemaNumber = 4
@@ -73,9 +74,23 @@ class Closings(EngineLine):
     closed_by_server: int = Field(description="the server did")
     reset_by_load: int = Field(description="by RST, with something unread or as it was told")
     reset_by_server: int = Field(description="by RST")
-    time_wait: list[Literal["load", "server"]] = Field(
+
+    @computed_field(  # type: ignore[prop-decorator]
         description="who keeps ended connections in TIME_WAIT; nobody, where all were reset"
     )
+    @property
+    def time_wait(self) -> list[Literal["load", "server"]]:
+        """Which ends keep some of them; the engine's line has it, too."""
+        ends: dict[Literal["load", "server"], int] = {
+            "load": self.closed_by_load,
+            "server": self.closed_by_server,
+        }
+        return [end for end, count in ends.items() if count]
+
+    @classmethod
+    def together(cls, parts: Sequence[Closings]) -> Closings:
+        """Those of several loads."""
+        return cls(**{name: sum(getattr(each, name) for each in parts) for name in cls.model_fields})
 
 
 class Multiplexing(EngineLine):

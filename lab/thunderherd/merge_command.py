@@ -37,6 +37,8 @@ def merge(
 
 
 def _in_words(found: MergedLoads) -> Iterator[str]:
+    from thunderherd.closings import where_kept
+
     loads = f"{found.loads} loads" if found.loads > 1 else "1 load"
     yield (
         f"{loads} ({found.load}) of {found.workload}: {found.requests:,} replies, "
@@ -63,9 +65,7 @@ def _in_words(found: MergedLoads) -> Iterator[str]:
     if found.errors:
         yield "errors: " + ", ".join(f"{kind} {number:,}" for kind, number in found.errors.items())
     if found.closings is not None:
-        where = {"load": "the loads", "server": "the server"}
-        ends = " and ".join(where[end] for end in found.closings.time_wait) or "nobody"
-        yield f"ended connections are in TIME_WAIT at {ends}"
+        yield f"ended connections stay in TIME_WAIT {where_kept(found.closings)}"
     for name, values in found.differing.items():
         yield f"not alike in all: {name} ({', '.join(map(str, values))})"
     if found.valid is not None:

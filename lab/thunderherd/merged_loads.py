@@ -154,14 +154,7 @@ def merged_loads(results: Sequence[LoadResult]) -> MergedLoads:
 
 def _closings(results: Sequence[LoadResult]) -> Closings | None:
     parts = [each.closings for each in results if each.closings is not None]
-    if len(parts) < len(results):
-        return None
-    counts = {
-        name: sum(getattr(each, name) for each in parts)
-        for name in ("closed_by_load", "closed_by_server", "reset_by_load", "reset_by_server")
-    }
-    ends = sorted({end for each in parts for end in each.time_wait})
-    return Closings.model_validate(counts | {"time_wait": ends})
+    return Closings.together(parts) if len(parts) == len(results) else None
 
 
 def _latency(parts: Sequence[Latency]) -> Latency | None:
