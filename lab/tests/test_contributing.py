@@ -46,6 +46,16 @@ def add_to_folder(registry: Path, name: str) -> None:
     registry.write_text(text)
 
 
+@pytest.mark.parametrize(("kind", "title"), [("design", "A design"), ("primitive", "A primitive")])
+def test_all_that_an_entry_says_of_itself_is_named(kind: str, title: str) -> None:
+    source = (ROOT / "engine" / "src" / f"{kind}.rs").read_text()
+    entry = source.partition(f"pub struct {kind.capitalize()} {{\n")[2].partition("\n}\n")[0]
+    facts = re.findall(r"^    pub (\w+):", entry, re.MULTILINE)
+    section = GUIDE.read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
+    assert {"about", "spins", "rests_on"} <= set(facts)
+    assert [name for name in facts if not re.search(rf"`{name}\b", section)] == []
+
+
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the guide's files, and the engine built with its entries."""
