@@ -24,7 +24,7 @@ use crate::gate;
 use crate::holes;
 use crate::limits::LIMITS;
 use crate::lines;
-use crate::load::{self, Load};
+use crate::load::Load;
 use crate::load_words;
 use crate::loads::LOADS;
 use crate::mistake::mistake;
@@ -135,11 +135,7 @@ fn parsed(matches: &ArgMatches, declared: &[Setting]) -> Result<BTreeMap<&'stati
     let mut given = BTreeMap::new();
     for setting in declared {
         if let Some(text) = matches.try_get_one::<String>(setting.name).ok().flatten() {
-            let value = setting.parse(text).map_err(|error| match load::more_than_one_has(setting, text) {
-                Some(help) => mistake(format!("{error}; {help}")),
-                None => error,
-            })?;
-            given.insert(setting.name, value);
+            given.insert(setting.name, setting.parse(text)?);
         }
     }
     Ok(given)

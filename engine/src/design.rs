@@ -85,6 +85,7 @@ pub const POOL: Setting = Setting {
     help: "Processes or threads made beforehand",
     unit: Some("workers"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default: 15 },
+    for_more: None,
 };
 
 /// How long to wait where something has run out.

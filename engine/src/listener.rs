@@ -21,6 +21,7 @@ pub const BACKLOG: Setting = Setting {
     help: "Connections that may wait to be accepted (listen(2)); net.core.somaxconn bounds it",
     unit: Some("connections"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 20, default: 1024 },
+    for_more: None,
 };
 
 /// Listens on the first of the addresses that can be had, with as many sockets as wanted and the server's options.

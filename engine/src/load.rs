@@ -15,8 +15,8 @@ use crate::output::warn;
 use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
 use crate::requirement::Requirement;
-use crate::schedule::{RATE, Schedule};
-use crate::setting::{Kind, Setting, Settings};
+use crate::schedule::Schedule;
+use crate::setting::{Kind, SEVERAL_LOADS, Setting, Settings};
 use crate::show::Show;
 use crate::source_addresses::{self, SOURCE_ADDRESSES};
 use crate::sys::process;
@@ -128,6 +128,7 @@ pub const TIMEOUT: Setting = Setting {
            as long",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 10_000 },
+    for_more: Some("for replies that take longer, a server that sends some of each at least once an hour"),
 };
 
 /// How many clients there are, in loads whose clients are not processes.
@@ -136,17 +137,8 @@ pub const CLIENTS: Setting = Setting {
     help: "Clients that ask at the same time, each on a connection of its own",
     unit: Some("clients"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000, default: 4 },
+    for_more: Some(SEVERAL_LOADS),
 };
-
-/// What helps whoever wants more of something than one load has.
-pub fn more_than_one_has(setting: &Setting, text: &str) -> Option<&'static str> {
-    let Kind::Integer { maximum, .. } = setting.kind else { return None };
-    let adds_up = [CLIENTS.name, RATE.name].contains(&setting.name);
-    let is_more = text.parse::<u128>().is_ok_and(|number| number > maximum.into());
-    (adds_up && is_more).then_some(
-        "for more, several loads beside each other, of several machines too: `thunderherd merge` adds them up",
-    )
-}
 
 /// Whether a client keeps its connection.
 pub const CONNECTIONS: Setting = Setting {
@@ -154,6 +146,7 @@ pub const CONNECTIONS: Setting = Setting {
     help: "A connection for every request, or one kept for all requests of a client (as far as the protocol allows)",
     unit: None,
     kind: Kind::Choice { choices: &["per_request", KEPT], default: "per_request" },
+    for_more: None,
 };
 
 /// The word of [`CONNECTIONS`] for one that is kept.
@@ -165,6 +158,9 @@ pub const LOOPS: Setting = Setting {
     help: "Requests that each client makes, unless the load ends by time",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 500 },
+    for_more: Some(
+        "for more, a load that ends by time (--milliseconds; not --load closed), or several one after another",
+    ),
 };
 
 /// How long the measured window is.
@@ -173,6 +169,7 @@ pub const MILLISECONDS: Setting = Setting {
     help: "Length of the measured window, after which the load ends; 0, where it may be: when every client has made its loops",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 86_400_000, default: 0 },
+    for_more: Some("for more than a day, several loads one after another"),
 };
 
 /// How long clients ask before the window begins.
@@ -181,6 +178,7 @@ pub const WARM_UP: Setting = Setting {
     help: "Time from the first request, every kept connection made, to the beginning of the measured window",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+    for_more: Some("for more than an hour, a load before this one, whose result nobody looks at"),
 };
 
 /// Over which time the load grows.
@@ -189,6 +187,7 @@ pub const RAMP_UP: Setting = Setting {
     help: "Time before the warm-up, every kept connection made, over which clients begin one after another, or the rate rises",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000, default: 0 },
+    for_more: Some("for more than an hour, several loads one after another, each larger than the one before"),
 };
 
 /// How long a client waits between two requests.
@@ -197,6 +196,7 @@ pub const THINK: Setting = Setting {
     help: "Pause of a client between a reply and its next request",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 3_600_000_000, default: 0 },
+    for_more: Some("for more than an hour, a load anew for every request"),
 };
 
 /// For [`Load::workers`] of a load with the setting [`CLIENTS`], and for the load itself.

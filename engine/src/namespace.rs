@@ -34,6 +34,7 @@ const MTU: Setting = Setting {
     help: "The most that a packet has, its IP header included",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 68, maximum: 65_535, default: 1500 },
+    for_more: None,
 };
 
 const RATE: Setting = Setting {
@@ -41,6 +42,7 @@ const RATE: Setting = Setting {
     help: "What either end sends at most (tbf), frames counted with their Ethernet headers; 0: no limit",
     unit: Some("bits a second"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000_000, default: 0 },
+    for_more: None,
 };
 
 /// A rate below would be a byte a millisecond.
@@ -51,6 +53,7 @@ const DELAY: Setting = Setting {
     help: "How long either end holds what it sends (netem), so that a round trip takes twice as long more",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 10_000_000, default: 0 },
+    for_more: None,
 };
 
 const LOSS: Setting = Setting {
@@ -58,6 +61,7 @@ const LOSS: Setting = Setting {
     help: "Packets that either end loses of a million that it sends (netem)",
     unit: Some("packets"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+    for_more: None,
 };
 
 /// The ports that a client's connection may have in these namespaces, nearly all that need no privilege: each connection

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::{SplitMix64, Xoshiro256PlusPlus};
 
-use crate::setting::{Kind, Setting, Settings};
+use crate::setting::{A_NUMBER_OF_64_BITS, Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
 
 /// What sizes and kinds of requests follow from.
@@ -17,6 +17,7 @@ pub const REQUEST_SEED: Setting = Setting {
            from its number; several loads beside each other need different ones",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
+    for_more: Some(A_NUMBER_OF_64_BITS),
 };
 
 /// One request, before it is made.

@@ -13,6 +13,7 @@ pub const BYTES: Setting = Setting {
     help: "Bytes of every reply",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: 4000 },
+    for_more: Some("for more bytes in one reply, the workload stream"),
 };
 
 /// How strictly a client looks at a reply.
@@ -21,6 +22,7 @@ pub const CHECK: Setting = Setting {
     help: "Compare replies with the bytes that our servers send, or only count them (for other servers)",
     unit: None,
     kind: Kind::Choice { choices: &["pattern", "count"], default: "pattern" },
+    for_more: None,
 };
 
 /// The bytes that our servers send. The period is a prime, so that a piece that is lost, repeated or out of place does

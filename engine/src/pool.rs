@@ -20,6 +20,7 @@ pub const RESPAWN: Setting = Setting {
     help: "Fork a new worker in place of one that a signal ended",
     unit: None,
     kind: Kind::Boolean { default: false },
+    for_more: None,
 };
 
 /// Forks a pool, lets every child do `serve`, and waits for all of them.

@@ -103,6 +103,7 @@ pub const MESSAGES_AT_ONCE: Setting = Setting {
     unit: Some("messages"),
     // UIO_MAXIOV of linux/uio.h.
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
+    for_more: Some("the kernel takes no more pieces in one call (UIO_MAXIOV)"),
 };
 
 /// The direction of a primitive, and how a worker prepares for it.
@@ -329,6 +330,7 @@ mod tests {
         help: "Its own",
         unit: None,
         kind: Kind::Integer { minimum: 0, maximum: 9, default: 3 },
+        for_more: None,
     };
 
     #[test]

@@ -19,6 +19,7 @@ const MILLISECONDS: Setting = Setting {
     help: "How long all of it takes, about: the rounds are as long as this allows",
     unit: Some("ms"),
     kind: Kind::Integer { minimum: 1, maximum: 600_000, default: 10_000 },
+    for_more: None,
 };
 
 const ROUNDS: Setting = Setting {
@@ -26,6 +27,7 @@ const ROUNDS: Setting = Setting {
     help: "Rounds; the fewer, the longer each is",
     unit: None,
     kind: Kind::Integer { minimum: 1, maximum: 10_000, default: 31 },
+    for_more: None,
 };
 
 const SEED: Setting = Setting {
@@ -33,6 +35,7 @@ const SEED: Setting = Setting {
     help: "What the order within the rounds follows from",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
+    for_more: None,
 };
 
 /// Settings of the measurement.

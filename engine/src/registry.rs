@@ -266,7 +266,8 @@ mod tests {
         // A workload may take less of it than another, and a load begin with more clients, or keep their connections.
         let of_any_size = |setting: &Setting| match setting.kind {
             Kind::Integer { .. } => {
-                Setting { kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 0 }, ..*setting }
+                let kind = Kind::Integer { minimum: 0, maximum: u64::MAX, default: 0 };
+                Setting { kind, for_more: None, ..*setting }
             }
             Kind::Choice { choices, .. } => Setting { kind: Kind::Choice { choices, default: "" }, ..*setting },
             _ => *setting,

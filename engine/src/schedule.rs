@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::mistake::mistake;
 use crate::recording::RecordedGaps;
-use crate::setting::{Form, Kind, NONE, Setting, Settings};
+use crate::setting::{A_NUMBER_OF_64_BITS, Form, Kind, NONE, SEVERAL_LOADS, Setting, Settings};
 
 /// How many requests are due.
 pub const RATE: Setting = Setting {
@@ -12,6 +12,7 @@ pub const RATE: Setting = Setting {
     help: "Requests that are due each second, all threads together; recorded ones come at their own rate unless this is given",
     unit: Some("requests a second"),
     kind: Kind::Integer { minimum: 1, maximum: 10_000_000, default: 1000 },
+    for_more: Some(SEVERAL_LOADS),
 };
 
 /// How they follow each other.
@@ -20,6 +21,7 @@ pub const ARRIVALS: Setting = Setting {
     help: "Requests become due independently of each other (a Poisson process), evenly, or as they were recorded (--recording)",
     unit: None,
     kind: Kind::Choice { choices: &["poisson", "constant", RECORDED], default: "poisson" },
+    for_more: None,
 };
 
 /// The word of [`ARRIVALS`] for those of a file.
@@ -32,6 +34,7 @@ pub const RECORDING: Setting = Setting {
            is due, from the start again when the file ends",
     unit: None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::File },
+    for_more: None,
 };
 
 /// What the moments follow from.
@@ -41,6 +44,7 @@ pub const ARRIVAL_SEED: Setting = Setting {
            other need different ones",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u64::MAX, default: 1 },
+    for_more: Some(A_NUMBER_OF_64_BITS),
 };
 
 /// How arrivals follow each other.

@@ -29,10 +29,17 @@ const MAINTENANCE: Setting = Setting {
     help: "How often the excess of free workers is ended, and what could not be made is tried again",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 10, maximum: 600_000, default: 1000 },
+    for_more: None,
 };
 
 const fn workers(name: &'static str, help: &'static str, default: u64) -> Setting {
-    Setting { name, help, unit: Some("workers"), kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default } }
+    Setting {
+        name,
+        help,
+        unit: Some("workers"),
+        kind: Kind::Integer { minimum: 1, maximum: MOST_WORKERS, default },
+        for_more: None,
+    }
 }
 
 /// For `Design::workers`: as many as there may be at once.

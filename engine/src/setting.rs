@@ -22,7 +22,17 @@ pub struct Setting {
     /// Type, bounds and default.
     #[serde(flatten)]
     pub kind: Kind,
+    /// What helps whoever wants more than the largest value, in words that follow the values allowed. Every number that a load can
+    /// be told has it.
+    pub for_more: Option<&'static str>,
 }
+
+/// For [`Setting::for_more`], of what loads have together.
+pub const SEVERAL_LOADS: &str =
+    "for more, several loads beside each other, of several machines too: `thunderherd merge` adds them up";
+
+/// For [`Setting::for_more`], of seeds.
+pub const A_NUMBER_OF_64_BITS: &str = "a seed has 64 bits, and any other does as well";
 
 /// The type of a setting with its bounds and its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -138,7 +148,18 @@ impl Setting {
                 allowed.then(|| Value::Word(text.to_owned()))
             }
         };
-        value.ok_or_else(|| mistake(format!("--{} is '{text}', but it takes {}", self.option(), self.allowed())))
+        value.ok_or_else(|| {
+            let help = self.for_more.filter(|_| self.is_exceeded_by(text));
+            let help = help.map(|help| format!("; {help}")).unwrap_or_default();
+            mistake(format!("--{} is '{text}', but it takes {}{help}", self.option(), self.allowed()))
+        })
+    }
+
+    /// Whether that is a number larger than the largest; one of any length is.
+    fn is_exceeded_by(&self, text: &str) -> bool {
+        let Kind::Integer { maximum, .. } = self.kind else { return false };
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number && text.parse::<u64>().map_or(true, |number| number > maximum)
     }
 }
 
@@ -200,8 +221,13 @@ impl Settings {
 mod tests {
     use super::*;
 
-    const POOL: Setting =
-        Setting { name: "pool_size", help: "", unit: None, kind: Kind::Integer { minimum: 1, maximum: 8, default: 4 } };
+    const POOL: Setting = Setting {
+        name: "pool_size",
+        help: "",
+        unit: None,
+        kind: Kind::Integer { minimum: 1, maximum: 8, default: 4 },
+        for_more: Some("two pools"),
+    };
 
     #[test]
     fn bounds_are_included_and_all_else_is_refused_with_the_bounds() {
@@ -213,6 +239,8 @@ mod tests {
                 message.contains("--pool-size") && message.contains(wrong) && message.contains("1 to 8"),
                 "{message}"
             );
+            let is_more = ["9", "99999999999999999999"].contains(&wrong);
+            assert_eq!(message.ends_with("1 to 8; two pools"), is_more, "{message}");
         }
     }
 
@@ -223,6 +251,7 @@ mod tests {
             help: "",
             unit: None,
             kind: Kind::Text { longest: 8, default: "/", form: Form::Plain },
+            for_more: None,
         };
         for right in ["/", "/a?b=%20", "12345678"] {
             assert_eq!(path.parse(right).unwrap(), Value::Word(right.to_owned()));

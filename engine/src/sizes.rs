@@ -25,6 +25,7 @@ pub const SIZES: Setting = Setting {
            CSV file, one row a request, from the start again when it ends)",
     unit: None,
     kind: Kind::Text { longest: 4096, default: NONE, form: Form::Sizes },
+    for_more: None,
 };
 
 /// What may be given, in short.

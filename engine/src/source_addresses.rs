@@ -21,6 +21,7 @@ pub const SOURCE_ADDRESSES: Setting = Setting {
            those that the machine has on the way to the server; 1: the kernel's choice",
     unit: Some("addresses"),
     kind: Kind::Integer { minimum: 1, maximum: LOOPBACK as u64, default: 1 },
+    for_more: Some("for more connections than these have ports, a server at several ports, and a load for each"),
 };
 
 /// Of 127.0.0.0/8, those of which the last byte says the number.

@@ -11,6 +11,7 @@ pub const SPIN: Setting = Setting {
     help: "CPU time to burn before every answer: a slowdown of known size, by which the measuring itself is tested",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+    for_more: None,
 };
 
 /// CPU time to be burnt.

@@ -16,6 +16,7 @@ pub const STALL: Setting = Setting {
            computed, the measuring itself is tested",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 60_000, default: 0 },
+    for_more: None,
 };
 
 /// How often.
@@ -24,6 +25,7 @@ pub const STALL_EVERY: Setting = Setting {
     help: "Time from the beginning of one stall to that of the next",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 3_600_000, default: 1000 },
+    for_more: None,
 };
 
 /// When a server stands still, by the clock that all of its processes share (CLOCK_MONOTONIC, nanoseconds). So its workers do so

@@ -30,6 +30,7 @@ pub const STEER: Setting = Setting {
            too where that worker is lost and not replaced)",
     unit: None,
     kind: Kind::Choice { choices: &["none", "cpu"], default: "none" },
+    for_more: None,
 };
 
 fn is_by_cpu(settings: &Settings) -> bool {

@@ -40,6 +40,7 @@ pub const DRAIN: Setting = Setting {
     help: "How long connections in flight may take to end when the server is stopped; then they are reset",
     unit: Some("milliseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 600_000, default: 2000 },
+    for_more: None,
 };
 
 /// What to serve, and how.

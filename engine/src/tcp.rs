@@ -24,6 +24,7 @@ pub const NODELAY: Setting = Setting {
     help: "Send small segments at once (TCP_NODELAY); without it they may wait for an acknowledgement",
     unit: None,
     kind: Kind::Boolean { default: true },
+    for_more: None,
 };
 
 /// Who says how fast may be sent, for both ends.
@@ -32,6 +33,7 @@ pub const CONGESTION: Setting = Setting {
     help: "Congestion control of every connection (TCP_CONGESTION), such as cubic; `default` is the system's",
     unit: None,
     kind: Kind::Text { longest: NAME - 1, default: "default", form: Form::Plain },
+    for_more: None,
 };
 
 /// Bytes of a name with its zero byte (TCP_CA_NAME_MAX).

@@ -9,6 +9,7 @@ pub const WAIT: Setting = Setting {
            for each thread",
     unit: None,
     kind: Kind::Choice { choices: &["sleep", SPIN], default: "sleep" },
+    for_more: None,
 };
 
 /// How a load's event loop waits for its sockets.
@@ -19,6 +20,7 @@ pub const BACK_END: Setting = Setting {
            each thread",
     unit: None,
     kind: Kind::Choice { choices: &["epoll", COMPLETIONS, POLLING], default: "epoll" },
+    for_more: None,
 };
 
 /// The word of [`BACK_END`] for a ring of submissions and completions.

@@ -142,6 +142,7 @@ pub const KEEP: Setting = Setting {
     help: "Another request may follow a reply on its connection; the source's server closes",
     unit: None,
     kind: Kind::Boolean { default: false },
+    for_more: None,
 };
 
 /// What of a load is counted in its window.

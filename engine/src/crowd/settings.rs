@@ -2,7 +2,7 @@
 
 use crate::load::{CLIENTS, CONNECTIONS, KEPT, LoadRun};
 use crate::requirement::{Needs, Requirement};
-use crate::setting::{Kind, Setting};
+use crate::setting::{Kind, SEVERAL_LOADS, Setting};
 
 /// How many event loops there are.
 pub const THREADS: Setting = Setting {
@@ -10,6 +10,7 @@ pub const THREADS: Setting = Setting {
     help: "Threads that ask, each with an event loop and its share of the clients; all begin together",
     unit: Some("threads"),
     kind: Kind::Integer { minimum: 1, maximum: 256, default: 1 },
+    for_more: Some(SEVERAL_LOADS),
 };
 
 /// Whether threads stay on a CPU.
@@ -19,6 +20,7 @@ pub const PIN_THREADS: Setting = Setting {
            loads that may use the same CPUs pin their first threads to the same one: give each CPUs of its own (--cpus)",
     unit: None,
     kind: Kind::Boolean { default: false },
+    for_more: None,
 };
 
 /// How many requests a connection has under way.
@@ -28,6 +30,7 @@ pub const PIPELINE: Setting = Setting {
            due together leave by one call where the primitive gathers (--primitive writev --messages-at-once N)",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 1, maximum: 1024, default: 1 },
+    for_more: Some("for more requests under way, more --clients"),
 };
 
 /// After how many requests a kept connection is closed.
@@ -36,6 +39,7 @@ pub const REQUESTS_PER_CONNECTION: Setting = Setting {
     help: "Requests after which a kept connection is closed and another made; 0: it is kept to the end",
     unit: Some("requests"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000_000, default: 0 },
+    for_more: Some("for more, 0: connections are kept to the end"),
 };
 
 /// How a client ends its connections.
@@ -45,6 +49,7 @@ pub const CLOSING: Setting = Setting {
            (SO_LINGER of 0), which leaves none; what ends a stream of no fixed length is FIN in either case",
     unit: None,
     kind: Kind::Choice { choices: &["fin", "reset"], default: "fin" },
+    for_more: None,
 };
 
 /// Requests under way at a time, all clients together: each takes memory from the beginning on, some hundred bytes.

@@ -46,6 +46,7 @@ const RECEIVE_BUFFERS: Setting = Setting {
     help: "Receive buffers that all connections share",
     unit: Some("buffers"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 15, default: 1024 },
+    for_more: None,
 };
 
 const RECEIVE_BUFFER_BYTES: Setting = Setting {
@@ -53,6 +54,7 @@ const RECEIVE_BUFFER_BYTES: Setting = Setting {
     help: "Size of each of the receive buffers",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 64, maximum: 1 << 20, default: 4096 },
+    for_more: None,
 };
 
 fn serve(run: &'static Run) -> Result<()> {

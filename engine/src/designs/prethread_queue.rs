@@ -32,6 +32,7 @@ const RING: Setting = Setting {
     help: "Accepted connections that may wait for a free thread; the main thread waits when there are more",
     unit: Some("connections"),
     kind: Kind::Integer { minimum: 1, maximum: 65536, default: 32 },
+    for_more: None,
 };
 
 fn serve(run: &'static Run) -> Result<()> {

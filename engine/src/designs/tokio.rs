@@ -44,6 +44,7 @@ const RUNTIME: Setting = Setting {
     help: "The scheduler: one thread that does everything, or several that steal tasks from each other",
     unit: None,
     kind: Kind::Choice { choices: &["current_thread", "multi_thread"], default: "current_thread" },
+    for_more: None,
 };
 
 const WORKER_THREADS: Setting = Setting {
@@ -51,6 +52,7 @@ const WORKER_THREADS: Setting = Setting {
     help: "Threads of the multi_thread scheduler; 0: as many as there are CPUs to run on",
     unit: Some("threads"),
     kind: Kind::Integer { minimum: 0, maximum: 4096, default: 0 },
+    for_more: None,
 };
 
 const WORK: Setting = Setting {
@@ -58,6 +60,7 @@ const WORK: Setting = Setting {
     help: "Where the part of a request runs that computes: in its task, or on the runtime's pool for blocking work",
     unit: None,
     kind: Kind::Choice { choices: &["in_place", "blocking_pool"], default: "in_place" },
+    for_more: None,
 };
 
 fn serve(run: &'static Run) -> Result<()> {

@@ -53,6 +53,7 @@ const COUNT_FORM: Setting = Setting {
            lowest or the highest comes first",
     unit: None,
     kind: Kind::Choice { choices: &["decimal", "little_endian", "big_endian"], default: "decimal" },
+    for_more: None,
 };
 
 const REPETITION_LIMIT: Setting = Setting {
@@ -60,6 +61,7 @@ const REPETITION_LIMIT: Setting = Setting {
     help: "The most iterations that a client may announce; the connection that announces more is closed",
     unit: Some("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 1_000_000 },
+    for_more: None,
 };
 
 /// So many that the count of reads fits into 4 bytes, even if each read brought one byte; of more reads, which brought nothing,

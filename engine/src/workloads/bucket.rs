@@ -44,6 +44,7 @@ const BUCKETS: Setting = Setting {
     help: "Buckets there are; a request for another one is refused",
     unit: Some("buckets"),
     kind: Kind::Integer { minimum: 1, maximum: 65_536, default: 32 },
+    for_more: Some("for more, several servers, and a load for each"),
 };
 
 const LOCK: Setting = Setting {
@@ -52,6 +53,7 @@ const LOCK: Setting = Setting {
            atomic addition",
     unit: None,
     kind: Kind::Choice { choices: &["one", "per_bucket", "atomic"], default: "one" },
+    for_more: None,
 };
 
 const BUSY: Setting = Setting {
@@ -59,6 +61,7 @@ const BUSY: Setting = Setting {
     help: "A delay is time on the clock, or a fixed amount of work that takes longer where the CPU is shared",
     unit: None,
     kind: Kind::Choice { choices: &["wall_clock", "fixed_work"], default: "wall_clock" },
+    for_more: None,
 };
 
 const UNIT: Setting = Setting {
@@ -66,6 +69,7 @@ const UNIT: Setting = Setting {
     help: "How long a delay of 1 is on the clock: the time scale",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 1, maximum: 60_000_000, default: 1_000_000 },
+    for_more: None,
 };
 
 /// Not calibrated, so that it is the same work on every machine and in every run.
@@ -74,6 +78,7 @@ const ITERATIONS: Setting = Setting {
     help: "How many steps of arithmetic a delay of 1 is in fixed work; a step takes a few CPU cycles",
     unit: Some("steps"),
     kind: Kind::Integer { minimum: 1, maximum: 100_000_000_000, default: 1_000_000 },
+    for_more: None,
 };
 
 const DELAY_LIMIT: Setting = Setting {
@@ -81,6 +86,7 @@ const DELAY_LIMIT: Setting = Setting {
     help: "The longest delay that a client may ask for; the connection that asks for more is closed",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1000 },
+    for_more: None,
 };
 
 /// The name of the sum that both ends account for: the delays of all requests that were served.

@@ -50,6 +50,7 @@ const LIMIT: Setting = Setting {
     help: "The most bytes that a client may ask for; the connection that asks for more is closed",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 30, default: USUAL_MOST },
+    for_more: None,
 };
 
 const BUFFER: Want = Want::AtMost(inbox::CAPACITY);

@@ -46,7 +46,11 @@ const BUFFER: Want = Want::AtMost(inbox::CAPACITY);
 const MOST: u64 = 64 * 1024;
 
 /// How long a message is; the client sends all of one before it receives any of it.
-const BYTES: Setting = Setting { kind: Kind::Integer { minimum: 1, maximum: MOST, default: 4000 }, ..pattern::BYTES };
+const BYTES: Setting = Setting {
+    kind: Kind::Integer { minimum: 1, maximum: MOST, default: 4000 },
+    for_more: Some("for longer messages, the workload stream: here all of one is sent before any of it comes back"),
+    ..pattern::BYTES
+};
 
 /// The name of the sum that both ends account for: the bytes of all messages that were sent back.
 const ECHOED: &str = "echoed_bytes";

@@ -41,6 +41,7 @@ const FIELD_SIZE: Setting = Setting {
     help: "Bytes of each of the 8 fields of a message",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 20, default: 1024 },
+    for_more: Some("for longer messages, the workload stream"),
 };
 
 /// Fields of a message.

@@ -58,6 +58,7 @@ const LARGEST: Setting = Setting {
     help: "Beside / serve /bytes/N, a resource of N bytes, for every N up to this; 0: / alone",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 30, default: 0 },
+    for_more: None,
 };
 
 /// The longest head of a request, 8 KiB as in nginx (large_client_header_buffers); a longer one is answered with 431.

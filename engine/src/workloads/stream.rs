@@ -64,6 +64,7 @@ const RECEIVE_BYTES: Setting = Setting {
     help: "The most that one receive of a stream takes",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
+    for_more: Some("no receive takes more than the socket's buffer holds (sysctl net.ipv4.tcp_rmem)"),
 };
 
 const VERIFY: Setting = Setting {
@@ -72,6 +73,7 @@ const VERIFY: Setting = Setting {
            none; bytes that are not stored are counted only",
     unit: None,
     kind: Kind::Choice { choices: &["all", "sample", "none"], default: "sample" },
+    for_more: None,
 };
 
 /// Bytes of each receive that are compared as a sample.

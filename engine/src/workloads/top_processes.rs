@@ -44,6 +44,7 @@ const CLOSES: Setting = Setting {
            an event loop; a load keeps connections only where the client closes",
     unit: None,
     kind: Kind::Choice { choices: &["by_design", "server", "client"], default: "by_design" },
+    for_more: None,
 };
 
 const FORM: Setting = Setting {
@@ -51,6 +52,7 @@ const FORM: Setting = Setting {
     help: "The reply has the sum of a process's ticks (short), or also those of user mode and of the kernel (long)",
     unit: None,
     kind: Kind::Choice { choices: &["short", "long"], default: "short" },
+    for_more: None,
 };
 
 const PROC: Setting = Setting {
@@ -58,6 +60,7 @@ const PROC: Setting = Setting {
     help: "Where the proc file system is mounted whose processes are read, for instance a host's in its container",
     unit: None,
     kind: Kind::Text { longest: 255, default: "/proc", form: Form::Plain },
+    for_more: None,
 };
 
 const WAIT: Setting = Setting {
@@ -66,6 +69,7 @@ const WAIT: Setting = Setting {
            whoever serves it",
     unit: Some("microseconds"),
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 0 },
+    for_more: None,
 };
 
 const REQUEST: &[u8] = b"Requesting top 2 processes";

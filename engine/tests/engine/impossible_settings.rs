@@ -36,6 +36,14 @@ fn impossible(setting: &Value) -> Vec<String> {
     }
 }
 
+/// What helps whoever has typed this, if it is a number beyond the largest: every number of a load says that.
+fn for_more(setting: &Value, typed: &str) -> Option<String> {
+    let maximum = setting["maximum"].as_u64()?;
+    let help = setting["for_more"].as_str().unwrap_or_else(|| panic!("{setting} does not say how to have more"));
+    let is_more = typed.parse::<u128>().is_ok_and(|number| number > maximum.into());
+    is_more.then(|| format!("{maximum}; {help}"))
+}
+
 /// What an allowed value is, as the message has it.
 fn allowed(setting: &Value) -> Vec<String> {
     match setting["kind"].as_str().unwrap() {
@@ -55,7 +63,9 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
             let option = format!("--{}", name(setting).replace('_', "-"));
             for value in impossible(setting) {
                 let (seen, allowed) = (format!("'{value}'"), allowed(setting));
-                let words: Vec<&str> = [&option, &seen].into_iter().chain(&allowed).map(String::as_str).collect();
+                let help = for_more(setting, &value);
+                let words: Vec<&str> =
+                    [&option, &seen].into_iter().chain(&allowed).chain(&help).map(String::as_str).collect();
                 listener.refuses(workload, &["--load", load, &option, &value], &words);
             }
             tried.insert(name(setting).to_owned());
@@ -68,6 +78,14 @@ fn every_setting_of_every_load_and_workload_refuses_what_it_cannot_be() {
         try_all(name(workload), "closed_connections", settings(&workload["client_settings"]));
     }
     try_all("bytes", "closed", settings(&catalogue["load_settings"]));
+    for primitive in settings(&catalogue["primitives"]) {
+        for setting in settings(&primitive["settings"]).iter().filter(|setting| setting["kind"] == "integer") {
+            let option = format!("--{}", name(setting).replace('_', "-"));
+            let most = (u128::from(setting["maximum"].as_u64().unwrap()) + 1).to_string();
+            let help = for_more(setting, &most).unwrap();
+            listener.refuses("bytes", &["--primitive", name(primitive), &option, &most], &[&option, &help]);
+        }
+    }
     for expected in ["clients", "children", "rate", "milliseconds", "bytes", "timeout_milliseconds", "source_addresses"]
     {
         assert!(tried.contains(expected), "{expected} is not among {tried:?}");

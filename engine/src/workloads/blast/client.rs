@@ -24,6 +24,9 @@ pub const REPETITIONS: Setting = Setting {
     help: "Iterations of a request, each of 1500 bytes",
     unit: Some("iterations"),
     kind: Kind::Integer { minimum: 1, maximum: MOST_REPETITIONS, default: 20_000 },
+    for_more: Some(
+        "for more, several requests (--loops): the protocol has 4 bytes for the number of reads, which may be one a byte",
+    ),
 };
 
 /// Into how many pieces the bytes of an iteration are cut.
@@ -32,6 +35,7 @@ pub const BUFFERS: Setting = Setting {
     help: "Pieces of an iteration: times the size of each it is 1500 bytes",
     unit: Some("pieces"),
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 15 },
+    for_more: Some(AN_ITERATION),
 };
 
 /// How large these pieces are.
@@ -40,7 +44,11 @@ pub const BUFFER_SIZE: Setting = Setting {
     help: "Bytes of a piece: times the number of pieces they are 1500 bytes",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: ITERATION as u64, default: 100 },
+    for_more: Some(AN_ITERATION),
 };
+
+/// For [`Setting::for_more`].
+const AN_ITERATION: &str = "the protocol has 1500 bytes in an iteration; for more bytes, more --repetitions";
 
 /// Nanoseconds that no machine makes a system call in.
 const LEAST_CALL: u64 = 10;

@@ -13,12 +13,16 @@ use crate::setting::{Kind, Setting, Settings};
 use crate::sys::shared::SharedArray;
 use crate::workload::{Account, Answer, Client, Conversation, Input, KEEP};
 
+/// For [`Setting::for_more`].
+const A_LARGER_UNIT: &str = "for longer delays, a server with a larger unit (--unit-microseconds, --unit-iterations)";
+
 /// The least delay that is asked for.
 pub const DELAY_MINIMUM: Setting = Setting {
     name: "delay_minimum",
     help: "The least delay to ask for, in the server's units",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 1 },
+    for_more: Some(A_LARGER_UNIT),
 };
 
 /// The greatest delay that is asked for.
@@ -27,6 +31,7 @@ pub const DELAY_MAXIMUM: Setting = Setting {
     help: "The greatest delay to ask for, in the server's units",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: 1_000_000, default: 3 },
+    for_more: Some(A_LARGER_UNIT),
 };
 
 /// Where the drawing begins.
@@ -35,6 +40,7 @@ pub const SEED: Setting = Setting {
     help: "Which requests are drawn: the same ones for the same seed",
     unit: None,
     kind: Kind::Integer { minimum: 0, maximum: u32::MAX as u64, default: 1 },
+    for_more: Some("this seed has 32 bits, and any other does as well"),
 };
 
 /// Digits of a 64-bit number, its newline, and one byte more, so that a reply that is too long is seen.

@@ -16,6 +16,7 @@ pub const PATH: Setting = Setting {
            Of another path a reply of any bytes is right, unless --bytes or --check says what is",
     unit: None,
     kind: SettingKind::Text { longest: 2048, default: "/", form: Form::Plain },
+    for_more: None,
 };
 
 /// Several kinds of requests.
@@ -26,6 +27,7 @@ pub const MIX: Setting = Setting {
            path is the size of each request",
     unit: None,
     kind: SettingKind::Text { longest: 4096, default: NONE, form: Form::Mix },
+    for_more: None,
 };
 
 /// In a path, what stands for a size.

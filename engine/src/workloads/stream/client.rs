@@ -22,6 +22,7 @@ pub const DIRECTION: Setting = Setting {
     help: "Which way the bytes of a stream go",
     unit: None,
     kind: Kind::Choice { choices: &["to_server", "to_client"], default: "to_server" },
+    for_more: None,
 };
 
 /// How long a stream is.
@@ -30,6 +31,7 @@ pub const STREAM_BYTES: Setting = Setting {
     help: "Bytes of each stream; 0: until the load ends by time",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 0, maximum: 1 << 50, default: 0 },
+    for_more: Some("for more, 0: a stream lasts until the load ends by time"),
 };
 
 /// How much sooner than asked for a stream of a time may end, as a share of that time: clocks of two machines differ a little.

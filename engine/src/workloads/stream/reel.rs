@@ -18,6 +18,7 @@ pub const MESSAGE_BYTES: Setting = Setting {
     help: "Bytes of each message of a stream that is sent: what one call sends, as far as the primitive can",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 16 << 20, default: 128 << 10 },
+    for_more: Some("for longer streams, --stream-bytes or --milliseconds: a message is what one call sends"),
 };
 
 /// What a stream is sent from.
@@ -26,6 +27,7 @@ pub const SOURCE: Setting = Setting {
     help: "What a stream is sent from: memory, a file in memory (memfd), or a file in the directory for temporary files",
     unit: None,
     kind: Kind::Choice { choices: &["memory", "memfd", "file"], default: "memory" },
+    for_more: None,
 };
 
 /// How large the file is.
@@ -34,6 +36,7 @@ pub const SOURCE_BYTES: Setting = Setting {
     help: "Size of the file that a stream is sent from, again and again; it holds a message at least",
     unit: Some("bytes"),
     kind: Kind::Integer { minimum: 1, maximum: 1 << 33, default: 16 << 20 },
+    for_more: Some("for longer streams, --stream-bytes or --milliseconds: the file is sent again and again"),
 };
 
 /// After so many bytes a stream repeats itself. Messages of the sizes that are in use thereby begin where a page of a file
