@@ -10,7 +10,7 @@ use crate::about::About;
 use crate::address::Address;
 use crate::channel::Way;
 use crate::measure::{Measured, Window};
-use crate::mistake::mistake;
+use crate::mistake::{mistake, raise_to};
 use crate::output::warn;
 use crate::own_memory::{self, Connected};
 use crate::primitive::Waits;
@@ -299,10 +299,17 @@ impl LoadRun {
         let needed = (clients + beside) as u64 + OTHER_DESCRIPTORS;
         let allowed = process::raise_descriptor_limit().context("the limit on descriptors cannot be raised")?;
         if allowed < needed {
+            let (least, raise) = (self.least_descriptors(), raise_to(needed));
+            let help = if allowed < least {
+                format!("a load of a single client needs {least}, so that only more descriptors help: {raise}")
+            } else {
+                format!(
+                    "fewer --clients, or {raise}; or several loads of fewer each, whose --json results `thunderherd merge` puts \
+                     together"
+                )
+            };
             return Err(mistake(format!(
-                "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; \
-                 fewer --clients, or raise the limit: ulimit -Hn {needed} && ulimit -n {needed}; or several loads of \
-                 fewer each, whose --json results `thunderherd merge` puts together"
+                "--clients {clients} needs {needed} descriptors, and this process may have {allowed}; {help}"
             )));
         }
         let range = std::fs::read_to_string(PORT_RANGE).ok().and_then(|text| port_range(&text));
@@ -331,6 +338,13 @@ impl LoadRun {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Descriptors of the smallest load of this kind: its one client has a connection and what moves its bytes, and an event loop
+    /// has something to wait with.
+    fn least_descriptors(&self) -> u64 {
+        let loops = usize::from(self.settings.values().contains_key(BACK_END.name));
+        OTHER_DESCRIPTORS + (1 + self.way.descriptors() + loops + closing(1, &self.settings)) as u64
     }
 
     /// Notes what the connections took that have all been made, of which nobody has been asked over yet. `before` is what the

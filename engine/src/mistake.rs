@@ -36,11 +36,19 @@ pub fn more_descriptors() -> String {
         Ok((soft, hard)) if soft < hard => {
             format!("this process may have {soft} descriptors; raise the limit: ulimit -n {hard}")
         }
-        Ok((_, hard)) => format!(
-            "this process may have {hard} descriptors, the hard limit; raise it, which needs privileges: \
-             ulimit -Hn {wanted} && ulimit -n {wanted}",
-            wanted = 2 * hard
-        ),
+        Ok((_, hard)) => format!("this process may have {hard} descriptors; {}", raise_to(2 * hard)),
         Err(_) => "raise the limit on descriptors (ulimit -n)".into(),
+    }
+}
+
+/// What to type for so many descriptors, more than the hard limit has: of whoever may not raise it, as whom.
+pub fn raise_to(wanted: u64) -> String {
+    if process::may_raise_descriptor_limit(wanted) {
+        format!("raise the hard limit: ulimit -Hn {wanted} && ulimit -n {wanted}")
+    } else {
+        format!(
+            "raise the hard limit of this shell, for which this user has no privilege (CAP_SYS_RESOURCE): sudo prlimit \
+             --pid $$ --nofile={wanted}:{wanted}"
+        )
     }
 }

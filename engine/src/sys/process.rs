@@ -394,6 +394,13 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// Whether this process could raise its hard limit on descriptors to so many: it is tried, and taken back. Who is root need not be
+/// allowed to, in a container or in a user namespace (CAP_SYS_RESOURCE, capabilities(7)).
+pub fn may_raise_descriptor_limit(wanted: u64) -> bool {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return false };
+    setrlimit(Resource::RLIMIT_NOFILE, soft, wanted).is_ok() && setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok()
+}
+
 /// CPU time of the calling thread so far.
 pub fn thread_cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("this clock always exists").into()

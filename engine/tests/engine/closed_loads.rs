@@ -273,7 +273,7 @@ fn what_this_process_may_not_have_is_said() {
     for load in LOADS {
         let arguments = ["load", "bytes", "--connect", "127.0.0.1:1", "--load", load, "--clients"];
         let ran = run(engine_with_descriptors(100).args(arguments).arg("200"));
-        mistake(ran, &["--clients 200", "descriptors", "100", "fewer --clients", "ulimit -Hn"]);
+        mistake(ran, &["--clients 200", "descriptors", "100", "fewer --clients", "raise the hard limit"]);
         let mut many = Command::new("sh");
         many.args(["-c", "ulimit -n 200000 && exec \"$0\" \"$@\"", ENGINE]).args(arguments).arg("100000");
         let ran = run(&mut many);

@@ -181,7 +181,7 @@ fn too_low_a_limit_on_descriptors_is_said() {
                 break;
             }
             assert_eq!(ran.errors.lines().count(), 1, "{design} with {limit} descriptors: {ran:?}");
-            assert!(ran.errors.contains("ulimit -n"), "{design} with {limit} descriptors: {ran:?}");
+            assert!(ran.errors.contains("raise the hard limit"), "{design} with {limit} descriptors: {ran:?}");
             assert!(ran.errors.starts_with("thunderherd-engine: ") && !ran.errors.contains("panicked"), "{ran:?}");
         }
         assert!(starts, "{design} does not start with 40 descriptors");

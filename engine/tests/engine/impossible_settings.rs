@@ -2,12 +2,13 @@
 //! and exit status 2.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::lines::name;
 use crate::support::untouched::Untouched;
-use crate::support::{catalogue, engine, engine_with_descriptors, one_line, run};
+use crate::support::{Unprivileged, catalogue, engine, engine_with_descriptors, one_line, run};
 
 /// What is no number, or none that a setting could take.
 const NO_NUMBERS: [&str; 9] = ["", " ", "-1", "1e3", "1.5", "x", "0x10", "1_000", "99999999999999999999"];
@@ -174,7 +175,7 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
             println!("skipped: {}", ran.errors);
             continue;
         }
-        one_line(&ran, 2, &["--clients 5000", "descriptors", "1000", "fewer --clients", "ulimit -Hn"]);
+        one_line(&ran, 2, &["--clients 5000", "descriptors", "1000", "fewer --clients", "raise the hard limit"]);
     }
     // What each thread waits with is one, too.
     let threads = ["--load", "closed_connections", "--connections", "kept", "--clients", "800", "--threads", "200"];
@@ -187,4 +188,52 @@ fn more_than_this_process_may_have_is_refused_with_how_to_raise_the_limit() {
         one_line(&ran, 2, &["--clients 400", "1224 descriptors", "may have 1000"]);
     }
     listener.is_untouched("a load of too many threads");
+}
+
+/// What a load of one client needs is no matter of its clients.
+#[test]
+fn where_fewer_clients_would_not_help_only_more_descriptors_are_told() {
+    let listener = Untouched::new();
+    let connect = listener.address();
+    for (load, least) in [("closed_threads", 25), ("closed_connections", 26), ("open", 26)] {
+        let load = ["load", "bytes", "--connect", &connect, "--load", load, "--clients", "2"];
+        let ran = run(engine_with_descriptors(20).args(load));
+        let needed = format!("needs {} descriptors, and this process may have 20", least + 1);
+        let of_one = format!("a single client needs {least}");
+        one_line(&ran, 2, &["--clients 2", &needed, &of_one, "raise the hard limit"]);
+        assert!(!ran.errors.contains("fewer") && !ran.errors.contains("merge"), "{ran:?}");
+        // One fewer client can be had.
+        let ran = run(engine_with_descriptors(least).args(load));
+        one_line(&ran, 2, &["fewer --clients", "merge"]);
+    }
+    listener.is_untouched("a load of too many clients");
+}
+
+/// Who has no privilege cannot raise the hard limit, and is told so.
+#[test]
+fn the_limit_is_raised_by_whoever_may() {
+    let listener = Untouched::new();
+    let connect = listener.address();
+    let load = ["load", "bytes", "--connect", &connect, "--load", "closed_connections", "--clients", "90"];
+    let Ok(user) = Unprivileged::new().inspect_err(|reason| println!("skipped: {reason}")) else { return };
+    let unprivileged = user.command(None);
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=100:100"]).arg(unprivileged.get_program()).args(unprivileged.get_args()).args(load);
+    let ran = run(&mut command);
+    one_line(&ran, 2, &["no privilege (CAP_SYS_RESOURCE): sudo prlimit --pid $$ --nofile=115:115"]);
+    assert!(!ran.errors.contains("ulimit"), "{ran:?}");
+    let ran = run(engine_with_descriptors(100).args(load));
+    let may = if may_raise(115) {
+        "ulimit -Hn 115 && ulimit -n 115"
+    } else {
+        "no privilege (CAP_SYS_RESOURCE): sudo prlimit"
+    };
+    one_line(&ran, 2, &[may]);
+    listener.is_untouched("a load of too many clients");
+}
+
+/// Whether a shell here may raise its hard limit on descriptors from a lower one.
+fn may_raise(wanted: u32) -> bool {
+    let tried = Command::new("sh").args(["-c", &format!("ulimit -n 100 && ulimit -Hn {wanted}")]).output();
+    tried.is_ok_and(|tried| tried.status.success())
 }
