@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -271,6 +272,22 @@ def test_a_killed_client_is_counted_and_leaves_nothing(copied_engine: Path) -> N
         result = load.wait(60)
         assert result.tally.workers_lost == 1
         assert result.tally.requests < result.expected_requests
+    assert processes_of(copied_engine) == {}
+
+
+@pytest.mark.parametrize("whole_life", [False, True])
+def test_a_load_that_awaits_a_reply_is_ended_at_once(copied_engine: Path, whole_life: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        load = start_load("bytes", address, settings={"children": 2, "loops": 5}, whole_life=whole_life)
+        for _ in range(2):
+            silent.accept()
+        began = time.monotonic()
+        load.end()
+        assert time.monotonic() - began < engine_process.SIGTERM_SECONDS / 2
+    deadline = time.monotonic() + 5
+    while processes_of(copied_engine) and time.monotonic() < deadline:
+        time.sleep(0.02)  # what it had forked goes by the signal of its parent's death
     assert processes_of(copied_engine) == {}
 
 

@@ -404,7 +404,7 @@ class LoadProcess:
                 self.profile = understand(Profile, self._process.read_line(deadline), "the load's profile")
             self._process.wait(deadline)
         finally:
-            self._process.end()
+            self._process.end(at_once=True)
         return self._result
 
     def _next(self, deadline: float) -> Mark | LoadResult:
@@ -418,7 +418,7 @@ class LoadProcess:
 
     def end(self) -> None:
         """Kills it if it still runs."""
-        self._process.end()
+        self._process.end(at_once=True)
 
 
 def start_load(

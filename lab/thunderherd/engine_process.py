@@ -116,11 +116,14 @@ class EngineProcess:
         status = self._popen.poll()
         return None if status is None else f"{ending_in_words(status)}{self.said()}"
 
-    def end(self) -> None:
-        """Ends it if it still runs: end of its input, SIGTERM, SIGKILL; reaps it and closes everything."""
+    def end(self, *, at_once: bool = False) -> None:
+        """Ends it if it still runs: end of its input, SIGTERM, SIGKILL; reaps it and closes everything.
+
+        `at_once`: without SIGTERM, which a load obeys by awaiting its replies, and telling what it has.
+        """
         self.close_input()
         try:
-            if self._popen.poll() is None:
+            if not at_once and self._popen.poll() is None:
                 self._popen.send_signal(signal.SIGTERM)
                 try:
                     self._popen.wait(SIGTERM_SECONDS)

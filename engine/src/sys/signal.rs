@@ -82,16 +82,23 @@ extern "C" fn reap(_signal: libc::c_int) {
 
 static INTERRUPTED: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes SIGINT set a flag, which this process shares with all that it forks. A second SIGINT ends the process.
+/// What interrupts: a key of the terminal, and kill(1), timeout(1) and whoever else ends what runs too long.
+const INTERRUPTS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+
+/// When the first interrupt came to this process (CLOCK_MONOTONIC, nanoseconds); 0: none has.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// Makes SIGINT and SIGTERM set a flag, which this process shares with all that it forks. A second one that is no [`ECHO`] ends the
+/// process.
 pub fn note_interrupts() -> io::Result<()> {
     let flag: &'static SharedArray<AtomicBool> = Box::leak(Box::new(SharedArray::new(1)?));
     INTERRUPTED.store(std::ptr::from_ref(&flag[0]).cast_mut(), Relaxed);
-    handle(Signal::SIGINT, note, SaFlags::SA_RESETHAND)
+    INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, note, SaFlags::empty()))
 }
 
-/// Makes SIGINT end this process at once and in good order: for a child whose results are in shared memory.
+/// Makes SIGINT and SIGTERM end this process at once and in good order: for a child whose results are in shared memory.
 pub fn leave_at_interrupt() -> io::Result<()> {
-    handle(Signal::SIGINT, leave, SaFlags::empty())
+    INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, leave, SaFlags::empty()))
 }
 
 extern "C" fn leave(_signal: libc::c_int) {
@@ -104,9 +111,18 @@ pub fn interrupted() -> bool {
     unsafe { INTERRUPTED.load(Relaxed).as_ref() }.is_some_and(|flag| flag.load(Relaxed))
 }
 
-extern "C" fn note(_signal: libc::c_int) {
-    // SAFETY: the flag was set before the handler was, and lives for ever.
-    unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) };
+extern "C" fn note(signal: libc::c_int) {
+    let at = process::monotonic_nanoseconds();
+    match FIRST.compare_exchange(0, at, Relaxed, Relaxed) {
+        // SAFETY: the flag was set before the handler was, and lives for ever.
+        Ok(_) => unsafe { (*INTERRUPTED.load(Relaxed)).store(true, Relaxed) },
+        Err(first) if at.saturating_sub(first) < ECHO.as_nanos() as u64 => {}
+        // SAFETY: signal and raise are async-signal-safe (signal-safety(7)). What is raised comes when this handler is left.
+        Err(_) => unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        },
+    }
 }
 
 /// The signal by which a call that waits is interrupted.

@@ -300,9 +300,9 @@ fn threads_that_are_not_to_be_had_are_said() {
 }
 
 /// The first line that a load prints of itself is its first mark, so then it runs.
-fn interrupted(mut child: Child, mut output: BufReader<impl Read>) -> (Option<i32>, Vec<Value>) {
+fn interrupted(mut child: Child, mut output: BufReader<impl Read>, signals: &[Signal]) -> (Option<i32>, Vec<Value>) {
     std::thread::sleep(Duration::from_millis(50));
-    process::signal(child.id() as i32, Signal::SIGINT);
+    signals.iter().for_each(|&signal| process::signal(child.id() as i32, signal));
     let mut text = String::new();
     output.read_to_string(&mut text).unwrap();
     let status = eventually("an interrupted load ends", || child.try_wait().unwrap());
@@ -313,17 +313,20 @@ fn interrupted(mut child: Child, mut output: BufReader<impl Read>) -> (Option<i3
 fn an_interrupt_ends_a_load_with_what_it_has() {
     let mut server = Server::start("thread_per_client", "bytes", &[]);
     for load in LOADS {
-        for options in [
-            "--milliseconds 3600000",
-            "--milliseconds 3600000 --connections kept --think-microseconds 1000",
-            "--milliseconds 3600000 --connections kept --clients 100",
+        // As kill(1) does it, and as timeout(1): to its child, and to the group that the child is in.
+        let (ended, twice) = ([Signal::SIGTERM], [Signal::SIGTERM; 2]);
+        for (options, signals) in [
+            ("--milliseconds 3600000", &[Signal::SIGINT][..]),
+            ("--milliseconds 3600000", &ended),
+            ("--milliseconds 3600000 --connections kept --think-microseconds 1000", &twice),
+            ("--milliseconds 3600000 --connections kept --clients 100", &ended),
         ] {
             let mut child = command(load, server.port, options).arg("--json").stdout(Stdio::piped()).spawn().unwrap();
             let mut output = BufReader::new(child.stdout.take().unwrap());
             let mut mark = String::new();
             output.read_line(&mut mark).unwrap();
             assert!(mark.contains("window_started"), "{mark}");
-            let (status, lines) = interrupted(child, output);
+            let (status, lines) = interrupted(child, output, signals);
             let [ended, result] = &lines[..] else { panic!("{lines:?}") };
             assert_eq!((status, &result["interrupted"]), (Some(1), &true.into()), "{result}");
             assert_eq!((&ended["mark"], &result["tally"]["errors"]), (&"window_ended".into(), &json!({})), "{lines:?}");
@@ -338,7 +341,7 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
                 (number(&server.snapshot()["tally"]["requests"]) > before + 100).then_some(())
             });
             let output = BufReader::new(child.stdout.take().unwrap());
-            let (status, lines) = interrupted(child, output);
+            let (status, lines) = interrupted(child, output, &[Signal::SIGTERM]);
             let [result] = &lines[..] else { panic!("{lines:?}") };
             assert_eq!((status, &result["interrupted"]), (Some(1), &true.into()), "{result}");
             assert_eq!((&result["window"], &result["tally"]["errors"]), (&Value::Null, &json!({})), "{result}");

@@ -245,7 +245,7 @@ fn descriptors_that_are_not_to_be_had() {
 #[test]
 fn an_interrupt_ends_it_and_says_so() {
     let server = Server::start("prefork", "bytes", &[]);
-    for children in ["2", "400"] {
+    for (children, signal) in [("2", Signal::SIGINT), ("2", Signal::SIGTERM), ("400", Signal::SIGINT)] {
         let mut command = engine();
         let connect = format!("127.0.0.1:{}", server.port);
         command.args(["load", "bytes", "--json", "--connect", &connect, "--loops", "10000000", "--children", children]);
@@ -256,7 +256,7 @@ fn an_interrupt_ends_it_and_says_so() {
             (!process::children(parent).is_empty()).then_some(())
         });
         // To the first process alone, as `kill -INT` does; Ctrl-C would reach all of them.
-        process::signal(parent, Signal::SIGINT);
+        process::signal(parent, signal);
         let started = Instant::now();
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || sender.send(load.wait_with_output()));
@@ -278,6 +278,16 @@ fn an_interrupt_ends_it_and_says_so() {
 /// A child that waits for a reply is not kept from waiting by the first interrupt; the second ends all of them at once.
 #[test]
 fn a_second_interrupt_ends_it_at_once() {
+    a_second_one_ends_it_at_once(Signal::SIGINT, Signal::SIGINT);
+}
+
+#[test]
+fn so_does_a_second_signal_of_either_kind() {
+    a_second_one_ends_it_at_once(Signal::SIGTERM, Signal::SIGTERM);
+    a_second_one_ends_it_at_once(Signal::SIGTERM, Signal::SIGINT);
+}
+
+fn a_second_one_ends_it_at_once(first: Signal, second: Signal) {
     let port = serve(wait_for_close);
     let mut command = engine();
     let connect = format!("127.0.0.1:{port}");
@@ -288,9 +298,10 @@ fn a_second_interrupt_ends_it_at_once() {
         let family = process::family(parent);
         (family.len() == 6).then_some(family)
     });
+    process::signal(parent, first);
     eventually("the load has ended", || {
-        // Two that come at the same time are one to the kernel.
-        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(parent), Signal::SIGINT);
+        // One that comes too soon is the first one again.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(parent), second);
         std::thread::sleep(Duration::from_millis(20));
         load.try_wait().unwrap()
     });

@@ -335,7 +335,7 @@ fn an_interrupt_ends_an_open_load() {
         command.args(back_end.split_whitespace());
         let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         server.snapshot_when("requests come", |snapshot| count(snapshot, "tally.requests") > 10);
-        process::signal(child.id() as i32, nix::sys::signal::Signal::SIGINT);
+        process::signal(child.id() as i32, nix::sys::signal::Signal::SIGTERM);
         let output = child.wait_with_output().unwrap();
         let line: Value = serde_json::from_slice(output.stdout.split(|&byte| byte == b'\n').nth(2).unwrap()).unwrap();
         assert_eq!((output.status.code(), &line["interrupted"]), (Some(1), &json!(true)), "{line}");
