@@ -10,6 +10,9 @@ const DIGITS: u8 = 3;
 /// So many values must be larger than a percentile for it to be known: with fewer it is a matter of single ones.
 pub const BEYOND: u64 = 10;
 
+/// So many values there must be for the largest to be told: as many as the 90th percentile takes. Of fewer it says how few they were.
+pub const OF_MAXIMUM: u64 = 100;
+
 /// One without values, which grows as it must.
 pub fn histogram<T: Counter>() -> Histogram<T> {
     Histogram::new(DIGITS).expect("a histogram can have so many digits")
@@ -25,6 +28,11 @@ pub fn percentile(histogram: &Histogram<u64>, quantile: f64) -> Option<u64> {
     // The little more makes up for the binary fractions, 1 - 0.9 being less than 0.1.
     let beyond = ((1.0 - quantile) * histogram.len() as f64 + 1e-6) as u64;
     (beyond >= BEYOND).then(|| histogram.value_at_quantile(quantile))
+}
+
+/// The largest value; `None` of fewer than [`OF_MAXIMUM`].
+pub fn maximum(histogram: &Histogram<u64>) -> Option<u64> {
+    (histogram.len() >= OF_MAXIMUM).then(|| histogram.max())
 }
 
 /// All values, as other tools read them: V2, deflated, base64.
@@ -50,5 +58,14 @@ mod tests {
         assert_eq!(known(0), [None; 4]);
         assert_eq!(known(19), [None; 4]);
         assert_eq!(known(20), [Some(10), None, None, None]);
+    }
+
+    #[test]
+    fn a_maximum_is_of_a_hundred_values() {
+        let mut all = histogram();
+        (1..100).for_each(|value| record(&mut all, value));
+        assert_eq!(maximum(&all), None);
+        record(&mut all, 7);
+        assert_eq!(maximum(&all), Some(99));
     }
 }

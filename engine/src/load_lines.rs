@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::generator::Generator;
-use crate::histograms::{encoded, percentile};
+use crate::histograms::{encoded, maximum, percentile};
 use crate::measure::Measured;
 use crate::schedule::{Process, Schedule};
 use crate::scheduled;
@@ -19,7 +19,7 @@ use crate::traffic::{self, KindSent};
 use crate::validity::{Check, Evidence, ScheduleEvidence, before_all, is_of_a_schedule, is_valid, judge};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
-/// would be a matter of single requests.
+/// would be a matter of single requests. The maximum is one, and null of fewer than 100 requests.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Times {
     /// Requests that it is of.
@@ -35,7 +35,7 @@ pub struct Times {
     /// 99.9th percentile.
     pub p999_ns: Option<u64>,
     /// The largest.
-    pub maximum_ns: u64,
+    pub maximum_ns: Option<u64>,
     /// All of them: an HdrHistogram (V2, deflated, base64), which other tools read and which can be added to others.
     pub histogram: String,
 }
@@ -53,7 +53,7 @@ impl Times {
             p90_ns: percentile(histogram, 0.9),
             p99_ns: percentile(histogram, 0.99),
             p999_ns: percentile(histogram, 0.999),
-            maximum_ns: histogram.max(),
+            maximum_ns: maximum(histogram),
             histogram: encoded(histogram)?,
         }))
     }
@@ -309,13 +309,18 @@ pub fn latency_in_words(latency: &Latency) -> String {
 
 fn times_in_words(what: &str, times: &Times) -> String {
     let milliseconds = |nanoseconds: u64| format!("{:.3} ms", nanoseconds as f64 / 1e6);
-    let shares = [("half", times.p50_ns), ("90 %", times.p90_ns), ("99 %", times.p99_ns), ("99.9 %", times.p999_ns)];
+    let shares = [
+        ("half", times.p50_ns),
+        ("90 %", times.p90_ns),
+        ("99 %", times.p99_ns),
+        ("99.9 %", times.p999_ns),
+        ("all", times.maximum_ns),
+    ];
     let within = |(share, value): (&str, Option<u64>)| match value {
         Some(value) => format!("{share} within {}", milliseconds(value)),
         None => format!("{share}: too few"),
     };
-    let all = ("all", Some(times.maximum_ns));
-    let words: Vec<String> = shares.into_iter().chain([all]).map(within).collect();
+    let words: Vec<String> = shares.into_iter().map(within).collect();
     format!("{what}: {}\n", words.join(", "))
 }
 
@@ -370,12 +375,15 @@ mod tests {
     #[test]
     fn a_percentile_of_too_few_requests_says_so() {
         let mut seen = Histogram::new(3).unwrap();
-        for _ in 0..100 {
-            seen.record(2_000).unwrap();
-        }
-        let words = times_in_words("replies", &Times::of(&seen).unwrap().unwrap());
+        seen.record_n(2_000, 99).unwrap();
+        let words = |seen: &Histogram<u64>| times_in_words("replies", &Times::of(seen).unwrap().unwrap());
         assert_eq!(
-            words,
+            words(&seen),
+            "replies: half within 0.002 ms, 90 %: too few, 99 %: too few, 99.9 %: too few, all: too few\n"
+        );
+        seen.record(2_000).unwrap();
+        assert_eq!(
+            words(&seen),
             "replies: half within 0.002 ms, 90 % within 0.002 ms, 99 %: too few, 99.9 %: too few, all within 0.002 ms\n"
         );
     }

@@ -65,7 +65,8 @@ def test_counts_are_added_and_percentiles_are_of_all(files: list[Path]) -> None:
     assert both.latency.starts == "intended"
     assert both.latency.requests == one.latency.requests + other.latency.requests
     assert histograms_merged([both.latency.histogram]).total_count == both.latency.requests
-    assert both.latency.maximum_ns == max(one.latency.maximum_ns or 0, other.latency.maximum_ns or 0)
+    longest = max(one.latency.maximum_ns or 0, other.latency.maximum_ns or 0)
+    assert both.latency.maximum_ns == pytest.approx(longest, rel=2e-3)
     assert both.latency.p50_ns is not None and both.latency.p999_ns is None
     ends = sorted(each.latency.p50_ns or 0 for each in (one, other) if each.latency)
     assert ends[0] <= both.latency.p50_ns <= ends[1] * 1.002
@@ -203,6 +204,9 @@ def test_closed_loads_are_told_without_a_schedule(
     said = capsys.readouterr().out
     assert "2 loads (closed_connections) of bytes: 160 replies" in said and "closed loop" in said
     assert "99 %: too few" in said and "were due" not in said
+    assert "all within" in said, "a maximum is of 100 requests"
+    assert cli.run_command(["merge", str(files[2])]) == 0
+    assert "all: too few" in capsys.readouterr().out
 
 
 def test_what_cannot_be_put_together_is_refused(files: list[Path], tmp_path: Path) -> None:

@@ -7,9 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hdrh.histogram import HdrHistogram
 
-from thunderherd.engine_lines import Tally
-from thunderherd.metrics import METRICS, OF_A_TALLY, TIMES, AskedCounters, is_of_clients, metric, metric_names
+from thunderherd.engine_lines import Tally, Times
+from thunderherd.histograms import OF_MAXIMUM
+from thunderherd.metrics import (
+    METRICS,
+    OF_A_TALLY,
+    REQUESTS_OF_MAXIMUM,
+    TIMES,
+    AskedCounters,
+    is_of_clients,
+    metric,
+    metric_names,
+)
 from thunderherd.study import Study
 from thunderherd.trial import run_trial
 from thunderherd.trial_metrics import COMPUTED, Counting, Flow, Measured, of_both, of_side
@@ -92,6 +103,19 @@ def measured(**changes: Any) -> Measured:
             "rate_gigabits": None, "replied": 100 * 4000, "sent": 0,
     }  # fmt: skip
     return Measured(**{**plain, **changes})
+
+
+def test_the_longest_is_told_of_a_hundred_requests_of_all_load_processes() -> None:
+    seen = HdrHistogram(1, 2**53, 3)
+    for nanoseconds in range(1, 61):
+        seen.record_value(nanoseconds * 1_000_000)
+    one = Times(requests=60, histogram=seen.encode().decode())
+    times: dict[str, list[Times | None]] = {what: [] for what in TIMES}
+    for processes, longest in ((1, None), (2, pytest.approx(0.06, rel=2e-3))):
+        found = measured(times={**times, "latency": [one] * processes}).metrics()
+        assert found["latency_maximum_seconds"] == longest
+    longest = METRICS["latency_maximum_seconds"]
+    assert longest.fewest_requests == REQUESTS_OF_MAXIMUM == OF_MAXIMUM
 
 
 def test_a_byte_costs_what_its_request_does_each_side_by_its_own_requests() -> None:

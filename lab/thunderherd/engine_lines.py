@@ -2,9 +2,9 @@
 
 The engine may say more than this (unknown keys are ignored), never less. `schema` must be `SCHEMA`. Times are
 integers in nanoseconds, sizes in bytes, everything else a plain count. All tallies and CPU times are
-cumulative since the server started: a window is the difference of two snapshots. A percentile that too few
-requests give is null, and so is a counter that was asked for and could not be read. (`catalogue` has what the
-engine says of itself.)
+cumulative since the server started: a window is the difference of two snapshots. A percentile or a
+maximum that too few requests give is null, and so is a counter that was asked for and could not be read.
+(`catalogue` has what the engine says of itself.)
 """
 
 from __future__ import annotations

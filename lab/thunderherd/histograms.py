@@ -15,6 +15,9 @@ BEYOND = 10
 """So many must lie beyond a percentile, which would else be a matter of single requests (the engine's
 rule)."""
 
+OF_MAXIMUM = 100
+"""So many there must be for the longest to be told (the engine's rule)."""
+
 LOWEST, HIGHEST, DIGITS = 1, 2**53, 3
 """What a sum can hold: from a nanosecond to three months, to as many digits as the engine keeps."""
 
@@ -53,6 +56,11 @@ def percentile_ns(histogram: HdrHistogram, share: float) -> int | None:
     if histogram.total_count * (1 - share) < BEYOND - 1e-9:
         return None
     return int(histogram.get_value_at_percentile(100 * share))
+
+
+def maximum_ns(histogram: HdrHistogram) -> int | None:
+    """The longest, to the digits that a histogram keeps; None of fewer than a hundred."""
+    return int(histogram.get_max_value()) if histogram.total_count >= OF_MAXIMUM else None
 
 
 def percentile_curve(histogram: HdrHistogram, shares: Sequence[float]) -> list[tuple[float, int]]:

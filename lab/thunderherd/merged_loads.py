@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from thunderherd.engine_lines import Closings, Latency, LoadResult, Scheduled, Times
 from thunderherd.errors import UserError
-from thunderherd.histograms import merged, percentile_ns
+from thunderherd.histograms import maximum_ns, merged, percentile_ns
 
 __all__ = ["MergedLoads", "MergedSchedule", "load_lines", "merged_loads"]
 
@@ -177,7 +177,7 @@ def _times(parts: Sequence[Times]) -> Times | None:
         p90_ns=percentile_ns(histogram, 0.9),
         p99_ns=percentile_ns(histogram, 0.99),
         p999_ns=percentile_ns(histogram, 0.999),
-        maximum_ns=max(each.maximum_ns or 0 for each in known),
+        maximum_ns=maximum_ns(histogram),
         histogram=text.decode() if isinstance(text, bytes) else text,
     )
 

@@ -78,6 +78,9 @@ TIMES = (LATENCY, "service_time", "send_lag", "connection_wait")
 PERCENTILES = {"p50": 20, "p90": 100, "p99": 1_000, "p999": 10_000}
 """As a metric's name has them, and the fewest requests that give one."""
 
+REQUESTS_OF_MAXIMUM = 100
+"""The fewest of which the longest is told."""
+
 
 def _times(name: str, words: str, *, short: bool = False) -> list[Metric]:
     """The metrics of something that is timed request by request: `NAME_p99_seconds`."""
@@ -93,7 +96,8 @@ def _times(name: str, words: str, *, short: bool = False) -> list[Metric]:
         for part in ("p90", "p99", "p999")
     }
     found = [of(part, said[part], fewest) for part, fewest in PERCENTILES.items()]
-    return [of("mean", f"mean {words}"), *found, of("maximum", f"longest {words}")]
+    longest = of("maximum", f"longest {words}", REQUESTS_OF_MAXIMUM)
+    return [of("mean", f"mean {words}"), *found, longest]
 
 
 METRICS = _table(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hdrh.histogram import HdrHistogram
+
 from thunderherd.engine_lines import (
     LAST,
     PAYLOAD_BEGAN,
@@ -24,7 +26,7 @@ from thunderherd.engine_lines import (
     Times,
     Validity,
 )
-from thunderherd.histograms import merged, percentile_ns
+from thunderherd.histograms import maximum_ns, merged, percentile_ns
 from thunderherd.metrics import (
     BOTH,
     ELAPSED,
@@ -195,18 +197,24 @@ class Measured:
 
     def percentile_of_time(self, what: str, name: str) -> float | None:
         """Of several load processes that of the sum of their histograms; None where one told none."""
+        quantile = float(f"0.{name[1:]}")
+        return self._of_histograms(what, f"{name}_ns", lambda histogram: percentile_ns(histogram, quantile))
+
+    def _of_histograms(
+        self, what: str, field: str, read: Callable[[HdrHistogram], int | None]
+    ) -> float | None:
+        """What a single load process tells itself, and of several is read from their histograms."""
         known = self._known(what)
         if len(known) == 1:
-            return share(getattr(known[0], f"{name}_ns"), 1e9)
+            return share(getattr(known[0], field), 1e9)
         histograms = [each.histogram for each in known if each.histogram is not None]
         if not histograms or len(histograms) < len(known):
             return None
-        return share(percentile_ns(merged(histograms), float(f"0.{name[1:]}")), 1e9)
+        return share(read(merged(histograms)), 1e9)
 
     def longest_time(self, what: str) -> float | None:
-        """The longest of all."""
-        longest = [each.maximum_ns for each in self._known(what) if each.maximum_ns is not None]
-        return share(max(longest), 1e9) if longest else None
+        """The longest of all; of several load processes as `percentile_of_time`."""
+        return self._of_histograms(what, "maximum_ns", maximum_ns)
 
     def _known(self, what: str) -> list[Times]:
         """That of each load process; none where one of them did not measure it."""

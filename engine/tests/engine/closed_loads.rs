@@ -39,7 +39,8 @@ fn decoded(latency: &Value) -> u64 {
     let bytes = base64::engine::general_purpose::STANDARD.decode(latency["histogram"].as_str().unwrap()).unwrap();
     let histogram: Histogram<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
     assert_eq!(latency["requests"], histogram.len(), "{latency}");
-    assert_eq!(latency["maximum_ns"], histogram.max(), "{latency}");
+    let maximum = (histogram.len() >= 100).then(|| histogram.max());
+    assert_eq!(latency["maximum_ns"], json!(maximum), "{latency}");
     for (name, quantile, enough) in
         [("p50_ns", 0.5, 20), ("p90_ns", 0.9, 100), ("p99_ns", 0.99, 1000), ("p999_ns", 0.999, 10_000)]
     {
