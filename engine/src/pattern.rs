@@ -70,7 +70,7 @@ impl Reception {
 
     /// Takes all of the input as the next part of the reply; of what may have other replies behind it, no more than is due.
     pub fn receive(&mut self, input: &mut Input<'_>) -> Result<Answer, String> {
-        let Reception { bytes, expected, .. } = &self;
+        let bytes = self.bytes;
         if input.ended {
             return Err(format!("the reply ended after {} of {bytes} bytes", self.received));
         }
@@ -78,26 +78,38 @@ impl Reception {
         let most = if input.more_follow { due } else { usize::MAX };
         let part = &input.bytes()[..input.bytes().len().min(most)];
         let received = self.received + part.len() + input.not_stored;
-        if let Some(expected) = expected {
-            let known = part.len().min(due);
-            let expected = &expected[self.received..][..known];
-            if let Some(place) = difference(&part[..known], expected) {
-                return Err(format!(
-                    "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
-                    self.received + place,
-                    part[place],
-                    expected[place]
-                ));
-            }
-        }
+        self.compare(part)?;
         // What is wrong from its first byte on is no reply that is too long.
-        if received > *bytes {
-            return Ok(Answer::Surplus { due: *bytes as u64 });
+        if received > bytes {
+            return Ok(Answer::Surplus { due: bytes as u64 });
         }
         let length = part.len();
         input.take(length);
         self.received = received;
         Ok(if received == self.bytes { Answer::Complete } else { Answer::Receive(self.want()) })
+    }
+
+    /// Looks at the next bytes of a reply of which somebody else finds out how long it is.
+    pub fn look_at(&mut self, part: &[u8]) -> Result<(), String> {
+        self.compare(part)?;
+        self.received += part.len();
+        Ok(())
+    }
+
+    /// The error says which of the next bytes is wrong. Those beyond the reply's length are not compared.
+    fn compare(&self, part: &[u8]) -> Result<(), String> {
+        let Some(expected) = &self.expected else { return Ok(()) };
+        let known = part.len().min(self.bytes.saturating_sub(self.received));
+        let expected = &expected[self.received..][..known];
+        match difference(&part[..known], expected) {
+            None => Ok(()),
+            Some(place) => Err(format!(
+                "byte {} of the reply is {}, and our servers send {} there (--check count for other servers)",
+                self.received + place,
+                part[place],
+                expected[place]
+            )),
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 //! as a body is ever taken for a request. There is no Date, which a server without a clock does not send (RFC 9110,
 //! section 6.6.1): every reply to a request is the same bytes.
 
+mod chunks;
 mod client;
 mod kinds;
+mod reply_body;
 mod reply_head;
 mod responses;
 

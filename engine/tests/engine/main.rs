@@ -27,6 +27,7 @@ mod fields;
 mod flame_graphs;
 mod held_up_requests;
 mod http_clients;
+mod http_servers;
 mod impossible_settings;
 mod limits;
 mod load;

@@ -1,4 +1,4 @@
-//! The asking end: requests of one kind or of several, and replies of known lengths.
+//! The asking end: requests of one kind or of several, and their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,8 @@ use rand_distr::weighted::WeightedAliasIndex;
 
 use super::BUFFER;
 use super::kinds::{Body, Head as RequestHead, KindOfRequest, MIX, kinds};
-use super::reply_head::{Head, read};
+use super::reply_body::Unmeasured;
+use super::reply_head::{Extent, Head, read};
 use crate::mistake::mistake;
 use crate::outbox::{Outbox, Piece};
 use crate::pattern::{BYTES, Reception};
@@ -88,13 +89,15 @@ struct Asked {
 }
 
 /// What comes next of a reply.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Coming {
     Head,
     /// A body that is compared.
     Body,
     /// So many bytes of a body that is not.
     Any(u64),
+    /// A body whose end is not known beforehand, compared or not.
+    Unmeasured(Unmeasured),
 }
 
 impl Client for Asker {
@@ -168,7 +171,7 @@ impl Conversation for Asker {
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
-        if self.coming == Coming::Head {
+        if matches!(self.coming, Coming::Head) {
             if input.ended {
                 return Err(format!("the reply ended after {} bytes of its head", self.head.len()));
             }
@@ -192,19 +195,31 @@ impl Conversation for Asker {
             };
             input.take(length - before);
             self.closes = closes;
-            if body == 0 {
-                return self.complete();
-            }
-            let want = if matches!(kind.body, Body::Any(_)) {
-                self.coming = Coming::Any(body);
-                BUFFER
-            } else {
-                self.coming = Coming::Body;
-                self.body.begin(body)
+            let compares = !matches!(kind.body, Body::Any(_));
+            let want = match body {
+                Extent::Bytes(0) => return self.complete(),
+                Extent::Bytes(bytes) if compares => {
+                    self.coming = Coming::Body;
+                    self.body.begin(bytes)
+                }
+                Extent::Bytes(bytes) => {
+                    self.coming = Coming::Any(bytes);
+                    BUFFER
+                }
+                Extent::Chunks | Extent::Connection => {
+                    self.body.begin(self.asked.bytes.unwrap_or_default());
+                    self.coming = Coming::Unmeasured(Unmeasured::new(body == Extent::Chunks, self.asked.bytes));
+                    BUFFER
+                }
             };
             if input.bytes().is_empty() {
                 return Ok(Answer::Receive(want));
             }
+        }
+        if let Coming::Unmeasured(coming) = &mut self.coming {
+            let kind = &self.kinds[self.asked.kind];
+            let is_all = coming.receive(input, kind, &mut self.body)?;
+            return if is_all { self.complete() } else { Ok(Answer::Receive(BUFFER)) };
         }
         let Coming::Any(left) = self.coming else {
             let answer = self.body.receive(input)?;
@@ -288,6 +303,62 @@ mod tests {
         }
     }
 
+    /// The bytes of our servers, in chunks of these lengths.
+    fn chunked(lengths: &[usize]) -> Vec<u8> {
+        let all = pattern(lengths.iter().sum::<usize>() as u64);
+        let (mut rest, mut text) = (&all[..], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec());
+        for &length in lengths {
+            let (chunk, others) = rest.split_at(length);
+            text.extend_from_slice(format!("{length:x}\r\n").as_bytes());
+            text.extend_from_slice(&[chunk, b"\r\n"].concat());
+            rest = others;
+        }
+        [&text[..], b"0\r\n\r\n"].concat()
+    }
+
+    #[test]
+    fn a_reply_in_chunks_is_looked_at_as_any_other() {
+        let right = chunked(&[1, 99, 200]);
+        for cut in 1..right.len() {
+            assert_eq!(judge(&[&right[..cut], &right[cut..]], false), Ok(Answer::Complete), "cut at {cut}");
+            let error = judge(&[&right[..cut]], true).unwrap_err();
+            assert!(error.contains("the reply ended after"), "{error}");
+        }
+        assert_eq!(judge(&right.chunks(1).collect::<Vec<_>>(), false), Ok(Answer::Complete));
+        let wrong = |reply: &[u8], word: &str| {
+            let error = judge(&[reply], false).unwrap_err();
+            assert!(error.contains(word), "'{word}' is not in '{error}'");
+        };
+        wrong(&chunked(&[299]), "299 bytes, and 300 are due; of another server's resource: --bytes 299 --check count");
+        wrong(&chunked(&[300, 1]), "more than the 300 bytes");
+        wrong(&chunked(&[]), "--mix GET+0:/@1");
+        let mut other = right.clone();
+        let last = right.len() - 10;
+        other[last] ^= 1;
+        wrong(&other, "byte 297");
+        // Of any kind no length is due, and there is a bound.
+        let any = |size: usize| chunked(&vec![10_000; size / 10_000]);
+        let missing = |reply: Vec<u8>| {
+            let reply = [b"HTTP/1.1 404 Not Found", &reply["HTTP/1.1 200 OK".len()..]].concat();
+            judge_by(of_mix("GET=404:/@1").as_ref(), &[&reply], false)
+        };
+        assert_eq!(missing(chunked(&[5])), Ok(Answer::Complete));
+        assert!(missing(any(1_100_000)).unwrap_err().contains("more than 1048576 bytes"));
+    }
+
+    #[test]
+    fn a_reply_that_ends_with_its_connection_is_whole_then() {
+        for head in ["HTTP/1.0 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"] {
+            let right = reply(head, 300);
+            for cut in head.len()..right.len() {
+                assert_eq!(judge(&[&right[..cut], &right[cut..]], true), Ok(Answer::Last), "cut at {cut}");
+            }
+            assert!(matches!(judge(&[&right], false), Ok(Answer::Receive(_))), "more may come");
+            assert!(judge(&[&reply(head, 299)], true).unwrap_err().contains("299 bytes, and 300 are due"));
+            assert!(judge(&[&reply(head, 301)], true).unwrap_err().contains("more than the 300 bytes"));
+        }
+    }
+
     #[test]
     fn what_is_wrong_with_a_reply_is_said() {
         let wrong = |head: &str, body, word: &str| {
@@ -298,7 +369,6 @@ mod tests {
         wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "no number");
         wrong("HTTP/1.1 200 OK\r\n\r\n", 0, "no Content-Length");
-        wrong("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 0, "a Transfer-Encoding");
         let length = "Content-Length: 300\r\n";
         wrong(&format!("HTTP/1.1 200 OK\r\n{length}Transfer-Encoding: chunked\r\n\r\n"), 300, "a Transfer-Encoding");
         for lengths in [format!("{length}Content-Length: 5\r\n"), format!("Content-Length: 5\r\n{length}")] {

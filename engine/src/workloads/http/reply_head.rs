@@ -8,7 +8,7 @@ use super::kinds::KindOfRequest;
 use super::{MOST_HEADERS, content_length};
 
 /// The longest body that is taken where nobody has said how long it is to be.
-const LONGEST_UNKNOWN: u64 = 1 << 20;
+pub const LONGEST_UNKNOWN: u64 = 1 << 20;
 
 /// What the head of a reply says.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,8 +17,19 @@ pub struct Head {
     pub length: usize,
     /// The server closes behind the reply.
     pub closes: bool,
-    /// Bytes that come behind it.
-    pub body: u64,
+    /// What comes behind it.
+    pub body: Extent,
+}
+
+/// How far the body goes that follows a head.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Extent {
+    /// So many bytes.
+    Bytes(u64),
+    /// Chunks, up to an empty one.
+    Chunks,
+    /// Whatever comes until the server closes, as it has said that it does.
+    Connection,
 }
 
 /// The head of a reply to a request of this kind, with a body of so many bytes; `None` while it is not complete.
@@ -101,19 +112,12 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
     {
         return Err("the reply has two Content-Lengths that differ".to_owned());
     }
-    if !has_none && field("transfer-encoding").is_some() {
-        return Err("the reply has a Transfer-Encoding, and this client knows no end but by Content-Length".to_owned());
+    if !has_none && in_chunks(&head)? {
+        return Ok(Some(Head { length, closes, body: Extent::Chunks }));
     }
     let body = match (field("content-length").map(|header| content_length(header.value)), due) {
         (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
-            let path = kind.text.split_once(':').map_or("", |(_, path)| path);
-            let instead = match bytes {
-                0 => format!("--mix GET+0:{path}@1"),
-                _ => format!("--bytes {bytes} --check count"),
-            };
-            return Err(format!(
-                "the reply has {bytes} bytes (Content-Length), and {due} are due; of another server's resource: {instead}"
-            ));
+            return Err(unlike(bytes, due, kind));
         }
         (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN => {
             return Err(format!(
@@ -125,11 +129,43 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
         // A server may leave it out there (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
+        (None, _) if closes => return Ok(Some(Head { length, closes, body: Extent::Connection })),
         (None, _) => {
-            return Err("the reply has no Content-Length, and this client knows no other form of its end".to_owned());
+            return Err("nobody can tell where the reply ends: it has no Content-Length and no chunks, and does not say that the \
+                        server closes behind it"
+                .to_owned());
         }
     };
-    Ok(Some(Head { length, closes, body: if has_none { 0 } else { body } }))
+    Ok(Some(Head { length, closes, body: Extent::Bytes(if has_none { 0 } else { body }) }))
+}
+
+/// Whether a reply comes in chunks. Refused where it is coded in another way too, and where its end is told in two ways, or in one
+/// that its version does not have (RFC 9112, sections 6.1 and 6.3): a proxy on the way may have understood it otherwise.
+fn in_chunks(head: &httparse::Response<'_, '_>) -> Result<bool, String> {
+    let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+    let mut codings = named("transfer-encoding").map(|header| header.value.trim_ascii());
+    let Some(coding) = codings.next() else { return Ok(false) };
+    if !coding.eq_ignore_ascii_case(b"chunked") || codings.next().is_some() {
+        let seen = String::from_utf8_lossy(coding);
+        return Err(format!("the reply has the Transfer-Encoding {seen:?}, and this client knows chunked alone"));
+    }
+    if named("content-length").next().is_some() {
+        return Err("the reply has a Transfer-Encoding and a Content-Length, which contradict each other".to_owned());
+    }
+    if head.version == Some(0) {
+        return Err("the reply has a Transfer-Encoding, which HTTP/1.0 has not".to_owned());
+    }
+    Ok(true)
+}
+
+/// That a reply to a request of this kind has so many bytes where others are due.
+pub fn unlike(bytes: u64, due: u64, kind: &KindOfRequest) -> String {
+    let path = kind.text.split_once(':').map_or("", |(_, path)| path);
+    let instead = match bytes {
+        0 => format!("--mix GET+0:{path}@1"),
+        _ => format!("--bytes {bytes} --check count"),
+    };
+    format!("the reply has {bytes} bytes, and {due} are due; of another server's resource: {instead}")
 }
 
 #[cfg(test)]
@@ -149,7 +185,12 @@ mod tests {
                 (
                     proptest::sample::select(vec!["200 OK", "204 No Content"]),
                     proptest::sample::select(vec!["", "Connection: close\r\n", "Connection: keep-alive\r\n"]),
-                    proptest::sample::select(vec!["", "Content-Length: 3\r\n", "Content-Length: 30\r\n"]),
+                    proptest::sample::select(vec![
+                        "",
+                        "Content-Length: 3\r\n",
+                        "Content-Length: 30\r\n",
+                        "Transfer-Encoding: chunked\r\n",
+                    ]),
                     proptest::sample::select(vec!["\r\n", "\r\nabc", ""]),
                     proptest::sample::select(vec![200_u16, 204]),
                     proptest::bool::ANY,
@@ -170,7 +211,7 @@ mod tests {
     #[test]
     fn a_head_is_compared_as_far_as_it_goes() {
         let (kind, text) = (kind(200, false), "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
-        let right = Some(Head { length: text.len() - 3, closes: false, body: 3 });
+        let right = Some(Head { length: text.len() - 3, closes: false, body: Extent::Bytes(3) });
         for _ in 0..2 {
             assert_eq!(read(text.as_bytes(), &kind, Some(3)), Ok(right));
         }
@@ -178,5 +219,37 @@ mod tests {
         assert!(read(text.as_bytes(), &kind, Some(4)).is_err(), "another length is due");
         let longer = text.replace("\r\n\r\n", &format!("\r\nX: {}\r\n\r\n", "x".repeat(LONGEST_KEPT)));
         assert_eq!(read(longer.as_bytes(), &kind, Some(3)).unwrap().unwrap().length, longer.len() - 3);
+    }
+    #[test]
+    fn where_a_reply_ends_is_told_in_one_way() {
+        let kind = kind(200, false);
+        let body = |fields: &str| {
+            let text = format!("HTTP/1.{fields}\r\n\r\n");
+            parse(text.as_bytes(), &kind, Some(3)).map(|head| head.unwrap().body)
+        };
+        for (fields, right) in [
+            ("1 200 OK\r\nTransfer-Encoding: chunked", Extent::Chunks),
+            ("1 200 OK\r\ntransfer-encoding:  Chunked ", Extent::Chunks),
+            ("1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close", Extent::Chunks),
+            ("1 200 OK\r\nConnection: close", Extent::Connection),
+            ("0 200 OK\r\nServer: any", Extent::Connection),
+            ("0 200 OK\r\nContent-Length: 3", Extent::Bytes(3)),
+        ] {
+            assert_eq!(body(fields), Ok(right), "{fields}");
+        }
+        for (fields, word) in [
+            ("1 200 OK\r\nServer: any", "no Content-Length and no chunks"),
+            ("0 200 OK\r\nConnection: keep-alive", "no Content-Length and no chunks"),
+            ("1 200 OK\r\nTransfer-Encoding: gzip, chunked", "\"gzip, chunked\""),
+            ("1 200 OK\r\nTransfer-Encoding: gzip", "\"gzip\""),
+            ("1 200 OK\r\nTransfer-Encoding: chunked, chunked", "chunked alone"),
+            ("1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "chunked alone"),
+            ("1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3", "contradict each other"),
+            ("1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", "contradict each other"),
+            ("0 200 OK\r\nTransfer-Encoding: chunked", "HTTP/1.0 has not"),
+        ] {
+            let error = body(fields).unwrap_err();
+            assert!(error.contains(word), "{fields}: {error}");
+        }
     }
 }

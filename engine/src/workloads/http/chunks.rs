@@ -1,0 +1,269 @@
+//! A body in chunks, as the asking end takes it apart (RFC 9112, section 7.1).
+
+/// The longest line before a chunk: its size, and extensions that nobody reads here.
+const LONGEST_LINE: usize = 4 * 1024;
+
+/// The most bytes of all lines behind the last chunk, which nobody reads either.
+const LONGEST_TRAILERS: usize = 64 * 1024;
+
+/// Where a body in chunks stands, wherever it was cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunks {
+    place: Place,
+    /// Of the chunk whose line is being read.
+    size: u64,
+    /// Bytes of that line so far, or of all trailers.
+    read: usize,
+}
+
+/// What the next byte belongs to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    /// The first digit of a size.
+    Size,
+    /// Another digit, or what comes behind them.
+    Digits,
+    /// Blanks behind a size.
+    Blanks,
+    Extension,
+    /// The end of the line, of which the first half has come.
+    EndOfLine,
+    /// So many bytes of a chunk, one at least.
+    Data(u64),
+    /// The line's end behind a chunk.
+    BehindData,
+    EndBehindData,
+    /// The beginning of a line behind the last chunk; an empty one is the end of all.
+    Trailer,
+    WithinTrailer,
+    EndOfTrailer,
+    EndOfAll,
+}
+
+/// How many bytes of what came are the next part of the body, and what they are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Part {
+    /// Nothing that the server was asked for.
+    Framing(usize),
+    /// Bytes of the resource.
+    Data(usize),
+    /// The last of the framing: what comes next belongs to another reply.
+    End(usize),
+}
+
+impl Chunks {
+    /// Before the first byte.
+    pub fn new() -> Self {
+        Chunks { place: Place::Size, size: 0, read: 0 }
+    }
+
+    /// The next part, of what has come, one byte at least. The error says what is wrong.
+    pub fn next(&mut self, came: &[u8]) -> Result<Part, String> {
+        if let Place::Data(left) = self.place {
+            let length = (came.len() as u64).min(left);
+            self.place = if length == left { Place::BehindData } else { Place::Data(left - length) };
+            return Ok(Part::Data(length as usize));
+        }
+        for (place, &byte) in came.iter().enumerate() {
+            if self.place == Place::EndOfAll {
+                expect(byte, b'\n', "behind its last chunk")?;
+                return Ok(Part::End(place + 1));
+            }
+            self.place = self.follows(byte)?;
+            if matches!(self.place, Place::Data(_)) {
+                return Ok(Part::Framing(place + 1));
+            }
+        }
+        Ok(Part::Framing(came.len()))
+    }
+
+    /// What comes behind a byte of the framing.
+    fn follows(&mut self, byte: u8) -> Result<Place, String> {
+        self.is_not_too_long()?;
+        match (self.place, byte) {
+            (Place::Digits | Place::Blanks | Place::Extension, b'\r') => Ok(Place::EndOfLine),
+            (Place::Digits | Place::Blanks, b';') => Ok(Place::Extension),
+            (Place::Digits | Place::Blanks, b' ' | b'\t') => Ok(Place::Blanks),
+            (Place::Extension, byte) if byte != b'\n' => Ok(Place::Extension),
+            (Place::Size | Place::Digits, byte) => {
+                let digit = (byte as char).to_digit(16).ok_or_else(|| no_size(byte))?;
+                let size = self.size.checked_mul(16).ok_or("a chunk of the reply is larger than any number here")?;
+                self.size = size + u64::from(digit);
+                Ok(Place::Digits)
+            }
+            (Place::EndOfLine, byte) => {
+                expect(byte, b'\n', "behind the size of a chunk")?;
+                self.read = 0;
+                Ok(match std::mem::take(&mut self.size) {
+                    0 => Place::Trailer,
+                    size => Place::Data(size),
+                })
+            }
+            (Place::BehindData, byte) => expect(byte, b'\r', "behind a chunk").map(|()| Place::EndBehindData),
+            (Place::EndBehindData, byte) => {
+                expect(byte, b'\n', "behind a chunk")?;
+                self.read = 0;
+                Ok(Place::Size)
+            }
+            (Place::Trailer, b'\r') => Ok(Place::EndOfAll),
+            (Place::WithinTrailer, b'\r') => Ok(Place::EndOfTrailer),
+            (Place::Trailer | Place::WithinTrailer, byte) if byte != b'\n' => Ok(Place::WithinTrailer),
+            (Place::EndOfTrailer, byte) => expect(byte, b'\n', "behind a trailer").map(|()| Place::Trailer),
+            (_, byte) => Err(no_size(byte)),
+        }
+    }
+
+    fn is_not_too_long(&mut self) -> Result<(), String> {
+        self.read += 1;
+        let (what, most) = match self.place {
+            Place::Trailer | Place::WithinTrailer | Place::EndOfTrailer => {
+                ("the reply's trailers have", LONGEST_TRAILERS)
+            }
+            _ => ("the line of a chunk of the reply has", LONGEST_LINE),
+        };
+        if self.read > most { Err(format!("{what} more than {most} bytes")) } else { Ok(()) }
+    }
+}
+
+fn expect(byte: u8, expected: u8, place: &str) -> Result<(), String> {
+    if byte == expected {
+        return Ok(());
+    }
+    Err(format!("{place} the reply has {:?}, and {:?} is due there", byte as char, expected as char))
+}
+
+fn no_size(byte: u8) -> String {
+    format!("{:?} stands in the line of a chunk of the reply, where its size and its end belong", byte as char)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a body that comes in these pieces, and how many bytes of the pieces it has; the error, where there is one, or
+    /// that it does not end.
+    fn read(pieces: &[&[u8]]) -> Result<(Vec<u8>, usize), String> {
+        let (mut chunks, mut body, mut taken) = (Chunks::new(), Vec::new(), 0);
+        for piece in pieces {
+            let mut rest = *piece;
+            while !rest.is_empty() {
+                let part = chunks.next(rest)?;
+                let (Part::Framing(length) | Part::Data(length) | Part::End(length)) = part;
+                assert!(length > 0, "{part:?} of {rest:?}");
+                if let Part::Data(_) = part {
+                    body.extend_from_slice(&rest[..length]);
+                }
+                taken += length;
+                if let Part::End(_) = part {
+                    return Ok((body, taken));
+                }
+                rest = &rest[length..];
+            }
+        }
+        Err("it does not end".to_owned())
+    }
+
+    #[test]
+    fn wherever_it_is_cut_it_is_the_same() {
+        let text: &[u8] =
+            b"5\r\nhello\r\n00a;name=\"a;b\" ; x\r\n, wide wor\r\n2 \t;y\r\nld\r\n000\r\nA: 1\r\nB: 2 \r\n\r\nHTTP";
+        let right = Ok((b"hello, wide world".to_vec(), text.len() - 4));
+        assert_eq!(read(&[text]), right);
+        for cut in 1..text.len() {
+            assert_eq!(read(&[&text[..cut], &text[cut..]]), right, "cut at {cut}");
+        }
+        assert_eq!(read(&text.chunks(1).collect::<Vec<_>>()), right);
+        for length in 0..text.len() - 4 {
+            assert_eq!(read(&[&text[..length]]), Err("it does not end".to_owned()), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn an_empty_body_is_its_last_chunk() {
+        assert_eq!(read(&[b"0\r\n\r\n"]), Ok((Vec::new(), 5)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let long_line = format!("1;{}\r\n", "x".repeat(LONGEST_LINE));
+        let long_trailers = format!("0\r\n{}", "A: b\r\n".repeat(LONGEST_TRAILERS / 6 + 1));
+        for (text, word) in [
+            ("\r\n", "where its size and its end belong"),
+            ("x\r\n", "'x' stands"),
+            ("-1\r\n", "'-' stands"),
+            ("0x1\r\n", "'x' stands"),
+            (";a\r\n", "';' stands"),
+            (" 1\r\n", "' ' stands"),
+            ("1 2\r\n", "'2' stands"),
+            ("1\n", "'\\n' stands"),
+            ("1;a\n", "'\\n' stands"),
+            ("1\rx", "behind the size of a chunk"),
+            ("1\r\nabc", "behind a chunk the reply has 'b'"),
+            ("1\r\na\rb", "behind a chunk the reply has 'b'"),
+            ("0\r\n\rx", "behind its last chunk"),
+            ("0\r\nA: 1\rx", "behind a trailer"),
+            ("0\r\nA: 1\n", "'\\n' stands"),
+            ("10000000000000000\r\n", "larger than any number"),
+            (&long_line, "more than 4096 bytes"),
+            (&long_trailers, "more than 65536 bytes"),
+        ] {
+            for pieces in [vec![text.as_bytes()], text.as_bytes().chunks(1).collect()] {
+                let error = read(&pieces).unwrap_err();
+                assert!(error.contains(word), "'{word}' is not in '{error}' of {text:?}");
+            }
+        }
+        assert_eq!(read(&[b"FFFFFFFFFFFFFFFF\r\nab"]).unwrap_err(), "it does not end");
+    }
+
+    /// As a server makes them: a size in either case, with zeros before it and an extension behind.
+    fn encoded(chunks: &[(Vec<u8>, usize, bool, String)], trailers: &[String]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (data, zeros, is_upper, extension) in chunks.iter().filter(|(data, ..)| !data.is_empty()) {
+            let size = if *is_upper { format!("{:X}", data.len()) } else { format!("{:x}", data.len()) };
+            text.extend_from_slice(format!("{}{size}{extension}\r\n", "0".repeat(*zeros)).as_bytes());
+            text.extend_from_slice(data);
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(b"0\r\n");
+        trailers.iter().for_each(|trailer| text.extend_from_slice(format!("{trailer}\r\n").as_bytes()));
+        text.extend_from_slice(b"\r\n");
+        text
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_was_put_into_chunks_comes_out(
+            chunks in proptest::collection::vec(
+                (
+                    proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+                    0..4_usize,
+                    proptest::bool::ANY,
+                    "( ?;[a-z]{1,5}(=[a-z0-9]{1,5})?){0,2}",
+                ),
+                0..8,
+            ),
+            trailers in proptest::collection::vec("[A-Za-z]{1,9}: [ -~]{0,20}", 0..3),
+            behind in proptest::collection::vec(proptest::num::u8::ANY, 0..20),
+            pieces in proptest::collection::vec(1..40_usize, 1..20),
+        ) {
+            let text = encoded(&chunks, &trailers);
+            let body: Vec<u8> = chunks.iter().flat_map(|(data, ..)| data.clone()).collect();
+            let all = [&text[..], &behind].concat();
+            let (mut rest, mut cut) = (&all[..], Vec::new());
+            for &length in pieces.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (piece, others) = rest.split_at(length.min(rest.len()));
+                cut.push(piece);
+                rest = others;
+            }
+            proptest::prop_assert_eq!(read(&cut), Ok((body, text.len())));
+        }
+
+        #[test]
+        fn nothing_that_comes_is_too_much_for_it(came in proptest::collection::vec(proptest::num::u8::ANY, 1..200)) {
+            let _ = read(&[&came]);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A body of which nobody has said how long it is: in chunks, or as long as its connection.
+
+use super::chunks::{Chunks, Part};
+use super::kinds::{Body, KindOfRequest};
+use super::reply_head::{LONGEST_UNKNOWN, unlike};
+use crate::pattern::Reception;
+use crate::workload::Input;
+
+/// Such a body on its way in.
+#[derive(Debug, Clone, Copy)]
+pub struct Unmeasured {
+    /// None: it ends with the connection.
+    chunks: Option<Chunks>,
+    /// How long it is to be, where only one length is right.
+    due: Option<u64>,
+    came: u64,
+}
+
+impl Unmeasured {
+    /// One that comes in chunks or not, and is to be so long where only one length is right.
+    pub fn new(in_chunks: bool, due: Option<u64>) -> Self {
+        Unmeasured { chunks: in_chunks.then(Chunks::new), due, came: 0 }
+    }
+
+    /// Takes what has come of it; true when that was all. `compared` looks at the bytes of a kind that says which are right.
+    pub fn receive(
+        &mut self,
+        input: &mut Input<'_>,
+        kind: &KindOfRequest,
+        compared: &mut Reception,
+    ) -> Result<bool, String> {
+        if input.ended {
+            return match self.chunks {
+                None => self.is_as_long_as_due(kind).map(|()| true),
+                Some(_) => Err(format!("the reply ended after {} bytes, before its last chunk", self.came)),
+            };
+        }
+        while !input.bytes().is_empty() {
+            let part = match &mut self.chunks {
+                None => Part::Data(input.bytes().len()),
+                Some(chunks) => chunks.next(input.bytes())?,
+            };
+            match part {
+                Part::Framing(length) => input.take(length),
+                Part::Data(length) => {
+                    self.look_at(&input.bytes()[..length], kind, compared)?;
+                    input.take(length);
+                }
+                Part::End(length) => {
+                    input.take(length);
+                    return self.is_as_long_as_due(kind).map(|()| true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn look_at(&mut self, part: &[u8], kind: &KindOfRequest, compared: &mut Reception) -> Result<(), String> {
+        if !matches!(kind.body, Body::Any(_)) {
+            compared.look_at(part)?;
+        }
+        self.came += part.len() as u64;
+        match self.due {
+            Some(due) if self.came > due => Err(format!(
+                "the reply has more than the {due} bytes that are due; of another server's resource: --bytes with its length, \
+                 --check count"
+            )),
+            None if self.came > LONGEST_UNKNOWN => Err(format!(
+                "the reply has more than {LONGEST_UNKNOWN} bytes, the most that are taken where none are due: --bytes with its \
+                 length, --check count"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_as_long_as_due(&self, kind: &KindOfRequest) -> Result<(), String> {
+        match self.due {
+            Some(due) if due != self.came => Err(unlike(self.came, due, kind)),
+            _ => Ok(()),
+        }
+    }
+}
