@@ -31,9 +31,7 @@ const CHILDREN: Setting = Setting {
     help: "Client processes that ask at the same time",
     unit: Some("processes"),
     kind: Kind::Integer { minimum: 1, maximum: 4096, default: 5 },
-    for_more: Some(
-        "for more, clients that are no processes: --load closed_threads or closed_connections, with --clients",
-    ),
+    for_more: Some("for more, clients that are no processes: another --load, with --clients"),
 };
 
 fn run(run: &'static LoadRun) -> Result<()> {
