@@ -33,7 +33,7 @@ test: test-engine test-lab ## sets everything up, runs all the tests that CI run
 bench: build ## designs, memory, reach, nginx, what counting costs, layers of a load, proofs of it (31 minutes; PART=NAME alone)
 	@$(PYTHON) bench $(PART)
 
-bench-peers: build ## streams, round trips, many connections, load generators: ours beside other tools (18 minutes; PART=streams, round_trips, transactions or clients alone)
+bench-peers: build ## streams, round trips, many connections, load generators: ours beside other tools (34 minutes; PART=streams, round_trips, transactions or clients alone)
 	@$(PYTHON) bench $(or $(PART),peers)
 
 build: $(VENV)/.installed ## the set-up alone: .venv with the commands thunderherd and thunderherd-engine
