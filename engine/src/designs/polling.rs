@@ -1,12 +1,13 @@
 //! Children made beforehand, each of which tries to accept, and then every one of its connections, again and again: nobody
-//! asks what is ready, and nobody sleeps.
+//! asks which of them is ready, and nobody sleeps.
 //!
 //! Where something has nearly always come, that is the least work: no wait, no list of what is ready, nobody to be woken.
 //! Between two rounds others may have the CPU. With a child for each CPU and `--steer cpu` a connection stays on the CPU of
 //! the client that made it, which may share it: then they switch once for all that has come in a round.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -18,7 +19,7 @@ use crate::pool::{RESPAWN, fork_pool};
 use crate::primitive::Waits;
 use crate::setting::{Kind, Setting};
 use crate::steering::{ONE_ADDRESS, REUSEPORT, STEER, check, keep_own_listener, steer};
-use crate::sys::descriptor::{PollFlags, set_nonblocking};
+use crate::sys::descriptor::{PollFlags, poll, set_nonblocking};
 
 pub static ENTRY: Design = Design {
     about: About {
@@ -52,7 +53,7 @@ fn serve(run: &'static Run) -> Result<()> {
         let mut accepting = true;
         let mut connections: Vec<Connection> = Vec::new();
         while accepting || !connections.is_empty() {
-            for _ in 0..ACCEPTS {
+            for _ in 0..if somebody_waits(worker.listener()) { ACCEPTS } else { 0 } {
                 match worker.try_accept(libc::SOCK_NONBLOCK) {
                     Accepted::Connection(socket) => connections.extend(worker.open(socket)),
                     Accepted::Nothing | Accepted::Refused => break,
@@ -74,4 +75,10 @@ fn serve(run: &'static Run) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Whether there is something to accept, or nothing ever again. Mostly there is not, and this is less work than to try: accept(2)
+/// makes a socket before it looks.
+fn somebody_waits(listener: BorrowedFd<'_>) -> bool {
+    poll(&[(listener, PollFlags::POLLIN)], Some(Duration::ZERO)).map_or(true, |ready| !ready[0].is_empty())
 }
