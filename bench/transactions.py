@@ -71,10 +71,13 @@ KINDS: dict[str, tuple[peers.Peer, ...]] = {
     RESET: peers.MANY_RESET,
     FIN: peers.MANY_FIN,
 }
+WORDS = {"kept": KEPT, "reset": RESET, "fin": FIN}
+"""What a kind is asked for by."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked of it."""
+    parser.add_argument("--kinds", nargs="+", choices=WORDS, default=[*WORDS], help="default: all")
     parser.add_argument(
         "--places", nargs="+", choices=NAMES, default=[USUAL.name], help=f"default: {USUAL.name}"
     )
@@ -90,6 +93,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--milliseconds", type=int, default=1000, help="window of ours (default: %(default)s)"
     )
+
+
+def kinds_of(given: argparse.Namespace) -> list[str]:
+    """Those that are asked for."""
+    return [kind for word, kind in WORDS.items() if word in given.kinds]
 
 
 def forms_of(given: argparse.Namespace) -> list[Form]:
@@ -129,7 +137,7 @@ def seconds(given: argparse.Namespace) -> float:
     """How long it will take."""
     mine = (given.milliseconds + WARM_UP_MILLISECONDS) / 1000 + OTHER_SECONDS
     total = 0.0
-    for kind in KINDS:
+    for kind in kinds_of(given):
         here = len(peers_of(kind))
         total += given.choosing * (len(forms_of(given)) * mine + here * (PEER_SECONDS + OTHER_SECONDS))
         total += given.judging * (3 * mine + min(here, 2) * (PEER_SECONDS + OTHER_SECONDS))
@@ -150,15 +158,16 @@ def run(given: argparse.Namespace) -> None:
 
 def cell(where: Place, given: argparse.Namespace) -> Contest:
     """All kinds together."""
-    forms = {labelled(kind, form.name): (kind, form) for kind in KINDS for form in forms_of(given)}
-    others = {labelled(kind, peer.name): peer for kind in KINDS for peer in peers_of(kind)}
+    kinds = kinds_of(given)
+    forms = {labelled(kind, form.name): (kind, form) for kind in kinds for form in forms_of(given)}
+    others = {labelled(kind, peer.name): peer for kind in kinds for peer in peers_of(kind)}
 
     def measured(name: str, _choosing: bool) -> Seen:
         if name in forms:
             return ours(*forms[name], where, given)
         return Seen(others[name].run(peers.Run(where, given.bytes, PEER_SECONDS, given.congestion)))
 
-    comparisons = [each for kind in KINDS for each in comparisons_of(kind, given)]
+    comparisons = [each for kind in kinds for each in comparisons_of(kind, given)]
     return held(comparisons, measured, given.choosing, given.judging, where.name)
 
 
@@ -205,7 +214,8 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
             f"{peer:>40}{contest.figure(theirs, 1, 0):>28}"
             f"{contest.compared(mine, theirs):>20}{outcome.why_alone and f'  {outcome.why_alone}'}"
         )
-    print(f"\n{BY_FIN}")
+    if "fin" in given.kinds:
+        print(f"\n{BY_FIN}")
     print(f"\nAll forms: median of the {given.choosing} rounds that chose, a second\n")
     for name, seen in sorted(contest.choosing.items()):
         print(f"{name:60}{middle(seen):>10,.0f}")
