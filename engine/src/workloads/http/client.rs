@@ -171,7 +171,7 @@ impl Conversation for Asker {
     }
 
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
-        if matches!(self.coming, Coming::Head) {
+        while matches!(self.coming, Coming::Head) {
             if input.ended {
                 return Err(format!("the reply ended after {} bytes of its head", self.head.len()));
             }
@@ -194,10 +194,12 @@ impl Conversation for Asker {
                 return Ok(Answer::Receive(BUFFER));
             };
             input.take(length - before);
+            self.head.clear();
             self.closes = closes;
             let compares = !matches!(kind.body, Body::Any(_));
             let want = match body {
                 Extent::Bytes(0) => return self.complete(),
+                Extent::Interim => BUFFER,
                 Extent::Bytes(bytes) if compares => {
                     self.coming = Coming::Body;
                     self.body.begin(bytes)
@@ -303,6 +305,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_only_to_be_heard_meanwhile_is_no_reply() {
+        let interim = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n";
+        let right = [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], interim, interim, &reply(HEAD, 300)].concat();
+        for cut in 1..right.len() {
+            assert_eq!(judge(&[&right[..cut], &right[cut..]], false), Ok(Answer::Complete), "cut at {cut}");
+        }
+        assert_eq!(judge(&right.chunks(1).collect::<Vec<_>>(), false), Ok(Answer::Complete));
+        assert!(judge(&[interim], true).unwrap_err().contains("ended"));
+    }
+
     /// The bytes of our servers, in chunks of these lengths.
     fn chunked(lengths: &[usize]) -> Vec<u8> {
         let all = pattern(lengths.iter().sum::<usize>() as u64);
@@ -348,7 +361,8 @@ mod tests {
 
     #[test]
     fn a_reply_that_ends_with_its_connection_is_whole_then() {
-        for head in ["HTTP/1.0 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"] {
+        for fields in ["0 200 OK\r\n", "1 200 OK\r\n", "1 200 OK\r\nConnection: close\r\n"] {
+            let head = &format!("HTTP/1.{fields}\r\n");
             let right = reply(head, 300);
             for cut in head.len()..right.len() {
                 assert_eq!(judge(&[&right[..cut], &right[cut..]], true), Ok(Answer::Last), "cut at {cut}");
@@ -368,7 +382,7 @@ mod tests {
         wrong("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, "404 Not Found");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "no number");
-        wrong("HTTP/1.1 200 OK\r\n\r\n", 0, "no Content-Length");
+        wrong("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n", 0, "no Content-Length");
         let length = "Content-Length: 300\r\n";
         wrong(&format!("HTTP/1.1 200 OK\r\n{length}Transfer-Encoding: chunked\r\n\r\n"), 300, "a Transfer-Encoding");
         for lengths in [format!("{length}Content-Length: 5\r\n"), format!("Content-Length: 5\r\n{length}")] {

@@ -24,11 +24,13 @@ pub struct Head {
 /// How far the body goes that follows a head.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Extent {
+    /// No body: another head follows, and this one was only to be heard meanwhile (RFC 9110, section 15.2).
+    Interim,
     /// So many bytes.
     Bytes(u64),
     /// Chunks, up to an empty one.
     Chunks,
-    /// Whatever comes until the server closes, as it has said that it does.
+    /// Whatever comes until the server closes: nothing else says where it ends.
     Connection,
 }
 
@@ -85,6 +87,10 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         Ok(Parsed::Partial) => return Ok(None),
         Err(error) => return Err(format!("the reply is not HTTP: {error}")),
     };
+    // After 101 another protocol would follow.
+    if head.code.is_some_and(|code| code != 101 && code != kind.status && (100..200).contains(&code)) {
+        return Ok(Some(Head { length, closes: false, body: Extent::Interim }));
+    }
     if head.code != Some(kind.status) {
         let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
         let path = kind.text.split_once(':').map_or("", |(_, path)| path);
@@ -129,12 +135,10 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
         // A server may leave it out there (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
-        (None, _) if closes => return Ok(Some(Head { length, closes, body: Extent::Connection })),
-        (None, _) => {
-            return Err("nobody can tell where the reply ends: it has no Content-Length and no chunks, and does not say that the \
-                        server closes behind it"
-                .to_owned());
+        (None, _) if says("keep-alive") => {
+            return Err("nobody can tell where the reply ends: it has no Content-Length and no chunks, and says keep-alive".to_owned());
         }
+        (None, _) => return Ok(Some(Head { length, closes: true, body: Extent::Connection })),
     };
     Ok(Some(Head { length, closes, body: Extent::Bytes(if has_none { 0 } else { body }) }))
 }
@@ -232,13 +236,17 @@ mod tests {
             ("1 200 OK\r\ntransfer-encoding:  Chunked ", Extent::Chunks),
             ("1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close", Extent::Chunks),
             ("1 200 OK\r\nConnection: close", Extent::Connection),
+            ("1 200 OK\r\nServer: any", Extent::Connection),
+            ("1 100 Continue", Extent::Interim),
+            ("1 103 Early Hints\r\nLink: </style.css>", Extent::Interim),
             ("0 200 OK\r\nServer: any", Extent::Connection),
             ("0 200 OK\r\nContent-Length: 3", Extent::Bytes(3)),
         ] {
             assert_eq!(body(fields), Ok(right), "{fields}");
         }
         for (fields, word) in [
-            ("1 200 OK\r\nServer: any", "no Content-Length and no chunks"),
+            ("1 101 Switching Protocols", "the reply's status is 101"),
+            ("1 200 OK\r\nConnection: keep-alive", "no Content-Length and no chunks"),
             ("0 200 OK\r\nConnection: keep-alive", "no Content-Length and no chunks"),
             ("1 200 OK\r\nTransfer-Encoding: gzip, chunked", "\"gzip, chunked\""),
             ("1 200 OK\r\nTransfer-Encoding: gzip", "\"gzip\""),
