@@ -175,6 +175,7 @@ def test_mistakes_are_told_before_anything_runs(offered: Catalogue, more: dict[s
         ("--set load.settings.arrivals=odd", '--set load.settings.arrivals=odd: arrivals = "odd"; allowed'),
         ("--set load.kind=closed", 'knee: --clients: load "closed" has no setting "clients"'),
         ("--set load.kind=closed", 'knee: epoll: load "closed" has no setting "rate"'),
+        ("--set measure.metric=foo", "of each side, such as server.elapsed_seconds: elapsed_seconds"),
         ("--blocks 3", "knee: --blocks 3 are too few"),
     ],
 )
@@ -188,6 +189,7 @@ def test_what_knee_wrote_itself_is_refused_in_the_words_that_were_typed(
     said = capsys.readouterr().err
     assert words in said
     assert ".toml" not in said
+    assert "nothing to run" not in said
     assert not out.exists()
 
 

@@ -103,7 +103,8 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
     (apart,) = told(moved(one, 2))
     assert apart == (
         "loads 1 and 2 are of one machine and did not run at the same time (windows overlap for 0% of the "
-        "longer), so that their rates together were never there: start them together"
+        "longer), so that their rates together were never there: start them together, for the same time "
+        "(--milliseconds)"
     )
     assert told(moved(one, 0.5)) == []
     assert "(windows overlap for 42% of the longer)" in told(moved(one, 0.7))[0]

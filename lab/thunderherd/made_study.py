@@ -16,6 +16,7 @@ __all__ = ["MadeFile", "Typed"]
 
 KEY = re.compile(
     r"""(?<![\w.'"-])(?<!--set\ )        # neither a part of something else nor typed already
+    (?<!each\ side,\ such\ as\ )         # nor a metric of a side, which is named alike
     ((?:lab|load|measure|server|sizes)(?:\.\w+)+)
     (?:\ =\ ("[^"]*"|[\w.]*\w))?         # perhaps with the value that it should have""",
     re.VERBOSE,

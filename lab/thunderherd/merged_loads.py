@@ -230,7 +230,7 @@ def _apart(results: Sequence[LoadResult], timed: bool) -> Iterator[str]:
         yield (
             f"loads {', '.join(map(str, others))} and {last} are of one machine and did not run at the same "
             f"time ({'windows' if timed else 'they'} overlap for {share:.0%} of the longer{of}), so that "
-            "their rates together were never there: start them together"
+            "their rates together were never there: start them together, for the same time (--milliseconds)"
         )
 
 

@@ -280,7 +280,8 @@ def _check_pairs(form: StudyForm, problems: Problems) -> None:
         for name in pair:
             if name not in names:
                 problems.add(key, unknown("contender", name, names))
-    if form.sweeps:
+    # The form lacks those that are not well formed, which says why.
+    if form.sweeps or problems.file.data.get("sweeps"):
         return
     if not names:
         problems.add((), "there is nothing to run: give [[contenders]] or [[sweeps]]")
