@@ -13,7 +13,6 @@ use crate::measure::Measured;
 use crate::schedule::{Process, Schedule};
 use crate::scheduled;
 use crate::sizes::SizesSent;
-use crate::sys::process;
 use crate::tally::Counts;
 use crate::traffic::{self, KindSent};
 use crate::validity::{Check, Evidence, ScheduleEvidence, before_all, is_of_a_schedule, is_valid, judge};
@@ -256,13 +255,15 @@ pub fn validity(
         window_ns,
         asked_ns,
         always_under_way: measured.always_under_way,
-        cpus: process::allowed_cpus().map_or(usize::MAX, |cpus| cpus.len()),
+        cpus: measured.cpus,
         replies: measured.requests,
         errors: tally.errors.clone(),
         generators: measured.generators.clone(),
         in_system,
         latencies: latency.len(),
         latency_mean_ns: latency.mean(),
+        latency_cubed_ns3: mean_cube(latency),
+        latency_most_ns: latency.max(),
         spins,
         schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
     });
@@ -271,6 +272,13 @@ pub fn validity(
         None => failed.then_some(false),
     };
     Some(Validity { valid, checks, generators: measured.generators.clone(), in_system: Some(in_system) })
+}
+
+/// The mean of the cubes of what a histogram holds; 0 of an empty one.
+fn mean_cube(histogram: &Histogram<u64>) -> f64 {
+    let cubes =
+        histogram.iter_recorded().map(|step| step.count_at_value() as f64 * (step.value_iterated_to() as f64).powi(3));
+    cubes.sum::<f64>() / histogram.len().max(1) as f64
 }
 
 fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {

@@ -231,6 +231,8 @@ pub struct Measured {
     pub population: Population,
     /// How many always were, of a closed loop of which that is known.
     pub always_under_way: Option<u64>,
+    /// CPUs that its threads might run on, one of them on each if they were pinned; of loads with an event loop.
+    pub cpus: usize,
     /// Of an open loop.
     pub scheduled: Option<Box<Scheduled>>,
     /// What each thread that asks used in the window.
@@ -251,6 +253,7 @@ impl Default for Measured {
             by_kind: Vec::new(),
             population: Population::default(),
             always_under_way: None,
+            cpus: 0,
             scheduled: None,
             generators: Vec::new(),
             connected: None,

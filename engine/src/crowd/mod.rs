@@ -44,9 +44,8 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
         Completions::check()?;
     }
     let clients = clients(&run.settings);
-    if let Kind::Closed { pause: 0 } = kind {
-        run.measured().always_under_way = usage.always_under_way(clients);
-    }
+    // Before its threads are pinned, of which this is one.
+    run.measured().cpus = process::allowed_cpus()?.len();
     // Each thread has a ring or an epoll instance; by polling too, which asks that of what cannot be tried.
     let of_threads = threads * (1 + run.way.descriptors());
     run.make_room(clients, closing(clients, &run.settings) + of_threads)?;
@@ -75,7 +74,13 @@ pub fn run(run: &'static LoadRun, kind: Kind) -> Result<()> {
             others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked"))));
         // The first that has a reason.
         results.fold(own, Result::and)
-    })
+    })?;
+    // Not of connections that the server has closed.
+    let kept = run.tally.counts().connections == clients as u64;
+    if let Kind::Closed { pause: 0 } = kind {
+        run.measured().always_under_way = usage.always_under_way(clients).filter(|_| kept);
+    }
+    Ok(())
 }
 
 /// What a thread of the load needs to know.

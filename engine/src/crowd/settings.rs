@@ -95,7 +95,7 @@ impl ConnectionUse {
     }
 
     /// How many requests so many clients always have under way that ask again as soon as they are answered, over connections
-    /// that they have; `None` where they connect now and then.
+    /// that they have; `None` where they are to connect now and then.
     pub fn always_under_way(&self, clients: usize) -> Option<u64> {
         (self.requests == u64::MAX).then(|| (clients * self.pipeline) as u64)
     }

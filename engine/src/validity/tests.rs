@@ -1,5 +1,9 @@
 //! Each check, and what it says.
 
+use rand_distr::{Distribution as _, StandardUniform};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng as _;
+
 use super::*;
 use crate::tally::ErrorKind;
 
@@ -15,6 +19,8 @@ fn good() -> Evidence {
         in_system: 2.0,
         latencies: 10_000,
         latency_mean_ns: 200_000.0,
+        latency_cubed_ns3: 200_000_f64.powi(3),
+        latency_most_ns: 400_000,
         spins: false,
         schedule: Some(ScheduleEvidence {
             due: 10_000,
@@ -212,6 +218,54 @@ fn littles_law_is_held_against_the_number_of_connections_where_that_is_known() {
     assert_eq!((of(None), of(Some(2)), of(Some(3))), (0, 0, 1));
     let with_errors = changed(|all, _| (all.in_system, all.errors) = (9.0, BTreeMap::from([("reset", 1)])));
     assert_eq!((failed(&with_errors), not_judged(&with_errors)), (vec!["errors"], vec!["little"]));
+}
+
+/// Requests that are due at random moments, and what Little's law says of a window of them, twenty times.
+fn simulated(seconds: f64, rate: f64, latency: impl Fn(f64, f64) -> f64) -> (usize, usize) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
+    let mut uniform = || -> f64 { StandardUniform.sample(&mut random) };
+    let (mut wrong, mut judged) = (0, 0);
+    for _ in 0..20 {
+        let mut at = -10.0 * uniform();
+        let (mut within, mut times) = (0.0, Vec::new());
+        while at < seconds {
+            let time = latency(at, uniform());
+            within += ((at + time).min(seconds) - at.max(0.0)).max(0.0);
+            if at >= 0.0 {
+                times.push(time);
+            }
+            at -= (1.0 - uniform()).ln() / rate;
+        }
+        let checks = changed(|all, _| {
+            let number = times.len() as f64;
+            let mean = |power| times.iter().map(|time| (time * 1e9).powi(power)).sum::<f64>() / number;
+            (all.window_ns, all.latencies) = ((seconds * 1e9) as u64, times.len() as u64);
+            (all.in_system, all.latency_mean_ns, all.latency_cubed_ns3) = (within / seconds, mean(1), mean(3));
+            all.latency_most_ns = (times.iter().copied().fold(0.0, f64::max) * 1e9) as u64;
+        });
+        let little = checks.iter().find(|check| check.name == "little").unwrap();
+        wrong += usize::from(little.holds == Some(false));
+        judged += usize::from(little.holds.is_some());
+    }
+    (wrong, judged)
+}
+
+#[test]
+fn a_steady_load_of_a_server_with_a_tail_is_not_found_unsteady_by_chance() {
+    let tail = |_: f64, draw: f64| if draw < 0.01 { 0.1 } else { 0.0001 };
+    assert_eq!(simulated(1.0, 500.0, tail).0, 0);
+    assert_eq!(simulated(60.0, 500.0, tail), (0, 20), "of a longer window it is judged");
+    // Every half second nobody is answered for 50 ms.
+    let stalls = |at: f64, _: f64| if at.rem_euclid(0.5) < 0.05 { 0.0502 - at.rem_euclid(0.5) } else { 0.0002 };
+    assert_eq!(simulated(0.97, 1000.0, stalls).0, 0);
+    assert_eq!(simulated(60.0, 1000.0, stalls), (0, 20));
+    assert_eq!(simulated(1.0, 5000.0, |_, draw| 0.0001 + 0.0001 * draw), (0, 20));
+}
+
+#[test]
+fn numbers_that_differ_are_shown_to_differ() {
+    let shown = [0.0, 0.0312, 0.0287, 1.705, 64.0, 1234.6].map(in_three_digits);
+    assert_eq!(shown, ["0", "0.0312", "0.0287", "1.71", "64.0", "1235"].map(str::to_owned));
 }
 
 #[test]

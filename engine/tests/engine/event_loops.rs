@@ -233,6 +233,25 @@ fn threads_that_are_pinned_ask_the_workers_of_their_cpus() {
     }
 }
 
+/// Of all CPUs that it was given, though each thread has one.
+#[test]
+fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
+    let server = Server::start("epoll", "bytes", &[]);
+    let options = "--load closed_connections --connections kept --threads 2 --pin-threads true --milliseconds 300";
+    let (ran, line) = crowd::load("bytes", server.port, options);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let validity = &line["validity"];
+    let of = |generator: &Value, name: &str| number(&generator[name]) as f64 / number(&generator["elapsed_ns"]) as f64;
+    let generators = validity["generators"].as_array().unwrap();
+    assert_eq!(generators.len(), 2, "{validity}");
+    let busy = |each| of(each, "cpu_ns").max(1.0 - of(each, "waited_ns"));
+    let busiest = generators.iter().map(busy).fold(0.0, f64::max);
+    let all = generators.iter().map(|each| of(each, "cpu_ns")).sum::<f64>() / process::allowed_cpus(0).len() as f64;
+    let check = validity["checks"].as_array().unwrap().iter().find(|check| check["name"] == "generator_cpu").unwrap();
+    assert!((check["value"].as_f64().unwrap() - busiest.max(all)).abs() < 1e-9, "{validity}");
+    server.stop().is_good();
+}
+
 /// So many connections, one after the other, of a client on this CPU.
 fn come_from(cpu: usize, connections: usize, port: u16) {
     let comes = move || {

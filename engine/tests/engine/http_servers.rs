@@ -94,6 +94,17 @@ fn a_reply_of_any_form_is_taken_by_every_load() {
     }
 }
 
+/// They are made again and again, however much they are to be kept, and no request is under way meanwhile.
+#[test]
+fn connections_that_the_server_closes_do_not_always_have_a_request_under_way() {
+    let port = serve(answers(FORMS[4], BYTES));
+    let (ran, line) = load("http", port, "--load closed_connections --connections kept --clients 2 --milliseconds 400");
+    assert_eq!(ran.status, Some(0), "{line}");
+    let checks = line["validity"]["checks"].as_array().unwrap();
+    let little = checks.iter().find(|check| check["name"] == "little").unwrap();
+    assert_eq!(little["holds"], true, "{little}");
+}
+
 #[test]
 fn chunks_of_several_replies_come_behind_each_other() {
     let port = serve(answers(FORMS[0], BYTES));
