@@ -296,6 +296,7 @@ mod tests {
         for (head, last) in [
             (format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{length}"), true),
             (format!("HTTP/1.1 200 OK\r\n{length}\r\nconnection: x, CLOSE"), true),
+            (format!("HTTP/1.1 200 OK\r\nConnection: x\r\n{length}\r\nConnection: close"), true),
             (format!("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n{length}"), false),
             (format!("HTTP/1.0 200 OK\r\n{length}"), true),
             (format!("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n{length}"), false),

@@ -99,29 +99,26 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
             kind.status
         ));
     }
-    let field = |name: &str| head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+    let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+    // Several fields are one list (RFC 9110, section 5.3).
     let says = |word: &str| {
-        field("connection").is_some_and(|header| {
-            header
-                .value
-                .split(|&byte| byte == b',')
-                .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
-        })
+        named("connection")
+            .flat_map(|header| header.value.split(|&byte| byte == b','))
+            .any(|option| option.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
     };
     // HTTP/1.0 closes unless it is said otherwise (RFC 9112, section 9.3).
     let closes = says("close") || (head.version == Some(0) && !says("keep-alive"));
     let has_none = kind.head_only || matches!(kind.status, 204 | 304);
-    let mut lengths = head.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let mut lengths = named("content-length");
     // Where a reply ends that says it twice, or in two ways, nobody can tell (RFC 9112, section 6.3).
-    if let Some(first) = lengths.next()
-        && lengths.any(|other| other.value != first.value)
-    {
+    let first = lengths.next();
+    if first.is_some_and(|first| lengths.any(|other| other.value != first.value)) {
         return Err("the reply has two Content-Lengths that differ".to_owned());
     }
     if !has_none && in_chunks(&head)? {
         return Ok(Some(Head { length, closes, body: Extent::Chunks }));
     }
-    let body = match (field("content-length").map(|header| content_length(header.value)), due) {
+    let body = match (first.map(|header| content_length(header.value)), due) {
         (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
             return Err(unlike(bytes, due, kind));
         }
