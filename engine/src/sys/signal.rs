@@ -96,12 +96,17 @@ pub fn note_interrupts() -> io::Result<()> {
     INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, note, SaFlags::empty()))
 }
 
-/// Makes SIGINT and SIGTERM end this process at once and in good order: for a child whose results are in shared memory.
+/// Makes SIGINT and SIGTERM end this process at once and in good order: for a child whose results are in shared memory. All that
+/// share the flag of [`note_interrupts`] are interrupted with it: without one of its children a load is another one.
 pub fn leave_at_interrupt() -> io::Result<()> {
     INTERRUPTS.into_iter().try_for_each(|signal| handle(signal, leave, SaFlags::empty()))
 }
 
 extern "C" fn leave(_signal: libc::c_int) {
+    // SAFETY: the pointer is null or points to a flag that lives for ever.
+    if let Some(flag) = unsafe { INTERRUPTED.load(Relaxed).as_ref() } {
+        flag.store(true, Relaxed);
+    }
     process::leave(0);
 }
 
