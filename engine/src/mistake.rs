@@ -36,14 +36,24 @@ pub fn more_descriptors() -> String {
         Ok((soft, hard)) if soft < hard => {
             format!("this process may have {soft} descriptors; raise the limit: ulimit -n {hard}")
         }
-        Ok((_, hard)) => format!("this process may have {hard} descriptors; {}", raise_to(2 * hard)),
+        Ok((_, hard)) => format!("this process may have {hard} descriptors; {}", raise_to(more_than(hard))),
         Err(_) => "raise the limit on descriptors (ulimit -n)".into(),
     }
 }
 
+/// Twice as many descriptors, or as many as any process may have.
+fn more_than(hard: u64) -> u64 {
+    process::most_descriptors().filter(|&most| most > hard).map_or(2 * hard, |most| most.min(2 * hard))
+}
+
 /// What to type for so many descriptors, more than the hard limit has: of whoever may not raise it, as whom.
 pub fn raise_to(wanted: u64) -> String {
-    if process::may_raise_descriptor_limit(wanted) {
+    if let Some(most) = process::most_descriptors().filter(|&most| most < wanted) {
+        format!(
+            "any process may have {most} (fs.nr_open): sudo sysctl fs.nr_open={wanted} && sudo prlimit --pid $$ \
+             --nofile={wanted}:{wanted}"
+        )
+    } else if process::may_raise_descriptor_limit(wanted) {
         format!("raise the hard limit: ulimit -Hn {wanted} && ulimit -n {wanted}")
     } else {
         format!(

@@ -9,8 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CloneFlags, unshare};
-
 use super::fixtures::{openers, openers_with, primitives};
 use crate::channel::Channel;
 use crate::connection::{Connection, Progress, Turn};
@@ -313,8 +311,8 @@ fn what_a_failed_request_has_to_say_is_sent_before_the_end() {
 #[test]
 fn a_worker_holds_as_many_descriptors_as_its_primitives_say() {
     let looks = || {
-        // Other tests open and close theirs meanwhile.
-        unshare(CloneFlags::CLONE_FILES).unwrap();
+        // Other tests open and close theirs meanwhile, and must not have them held open here.
+        descriptor::leave_descriptors_to_others();
         let held = || std::fs::read_dir("/proc/thread-self/fd").unwrap().count();
         let out = primitives(Direction::Out).into_iter().map(|entry| (entry, entry.name, "recv"));
         let into = primitives(Direction::In).into_iter().map(|entry| (entry, "send_each", entry.name));

@@ -82,6 +82,15 @@ pub fn set_nonblocking(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives this thread a table of descriptors of its own, with the standard ones alone: whoever counts its own is not disturbed by what
+/// other threads open and close, and holds nothing of theirs open.
+#[cfg(test)]
+pub fn leave_descriptors_to_others() {
+    // SAFETY: what is closed is closed in the new table alone, and this thread uses nothing that was in the old one.
+    let status = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE as libc::c_int) };
+    assert_eq!(status, 0, "{}", io::Error::last_os_error());
+}
+
 /// Closes the copy of a descriptor that a forked child inherited and that its parent's code still owns.
 ///
 /// Only for code under [`super::process::fork`], which leaves by `_exit`: the owner is never dropped in the child, so

@@ -394,6 +394,12 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// The most descriptors that any process may have, however privileged (fs.nr_open, proc_sys_fs(5)). `None` where that cannot be
+/// read.
+pub fn most_descriptors() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/fs/nr_open").ok()?.trim().parse().ok()
+}
+
 /// Whether this process could raise its hard limit on descriptors to so many: it is tried, and taken back. Who is root need not be
 /// allowed to, in a container or in a user namespace (CAP_SYS_RESOURCE, capabilities(7)).
 pub fn may_raise_descriptor_limit(wanted: u64) -> bool {
