@@ -56,12 +56,17 @@ impl Parcels {
     }
 
     /// Memory that another connection has done with, where there is some, is there already: what comes from the heap in large
-    /// pieces, and goes back, is mapped and cleared by the kernel each time.
+    /// pieces, and goes back, is mapped and cleared by the kernel each time. The largest is taken, which may have to grow.
     fn make_room(&mut self, bytes: usize) {
-        let needed = self.received.len() + bytes;
-        if needed > CAPACITY.max(self.received.capacity())
-            && let Some(mut spare) = SPARES.with_borrow_mut(Vec::pop)
-        {
+        let capacity = CAPACITY.max(self.received.capacity());
+        if self.received.len() + bytes <= capacity {
+            return;
+        }
+        let spare = SPARES.with_borrow_mut(|spares| {
+            let (index, largest) = spares.iter().enumerate().max_by_key(|(_, spare)| spare.capacity())?;
+            (largest.capacity() > capacity).then(|| spares.swap_remove(index))
+        });
+        if let Some(mut spare) = spare {
             spare.append(&mut self.received);
             self.received = spare;
         }
@@ -172,6 +177,21 @@ mod tests {
         assert_eq!((second.received.capacity(), second.received.make_contiguous()), (memory, &mut [1, 2, 3][..]));
         first.make_room(2 * CAPACITY);
         assert_eq!(first.received.capacity(), 0, "there was one");
+    }
+
+    #[test]
+    fn a_spare_that_is_smaller_than_what_is_there_stays_one() {
+        for capacity in [2 * CAPACITY, 8 * CAPACITY, 4 * CAPACITY] {
+            Parcels { received: VecDeque::with_capacity(capacity), ..Parcels::default() }.give_back();
+        }
+        let mut needs_more = Parcels { received: VecDeque::from(vec![1; 20 * CAPACITY]), ..Parcels::default() };
+        let memory = needs_more.received.as_slices().0.as_ptr();
+        needs_more.make_room(100 * CAPACITY);
+        assert_eq!(needs_more.received.as_slices().0.as_ptr(), memory);
+        let mut needs_some = Parcels::default();
+        needs_some.make_room(3 * CAPACITY);
+        assert!(needs_some.received.capacity() >= 8 * CAPACITY, "the largest");
+        assert_eq!(SPARES.with_borrow(Vec::len), 2);
     }
 
     #[test]

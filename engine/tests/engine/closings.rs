@@ -78,7 +78,7 @@ fn takes_a_stream(mut stream: TcpStream, later: u64) {
 fn a_load_that_is_to_reset_keeps_in_time_wait_what_it_has_shut_down() {
     for back_end in back_ends() {
         for closing in ["fin", "reset"] {
-            for later in [0, 1000] {
+            for later in [0, 5000] {
                 let port = serve(move |stream| takes_a_stream(stream, later));
                 let before = process::in_time_wait_towards(port);
                 let options = "--load closed_connections --clients 3 --milliseconds 100 --message-bytes 1000";
