@@ -351,28 +351,6 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
     }
 }
 
-/// Whoever interrupts one of its processes has the load end, as one that was interrupted.
-#[test]
-fn a_child_that_is_told_to_end_ends_its_load() {
-    let mut server = Server::start("thread_per_client", "bytes", &[]);
-    let mut child = command("closed", server.port, "--children 3 --loops 10000000")
-        .arg("--json")
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    eventually("the load asks", || (number(&server.snapshot()["tally"]["requests"]) > 100).then_some(()));
-    let children = process::children(child.id() as i32);
-    assert_eq!(children.len(), 3);
-    process::signal(children[1], Signal::SIGTERM);
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    let status = eventually("the load ends", || child.try_wait().unwrap());
-    let result: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((status.code(), &result["interrupted"]), (Some(1), &true.into()), "{result}");
-    assert_eq!(result["tally"]["errors"], json!({}), "{result}");
-    server.stop().is_good();
-}
-
 /// Kept connections meet a server that answers once and then is silent, with others that answer: the silent one is
 /// counted, and does not keep the others from asking.
 #[test]

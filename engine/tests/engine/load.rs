@@ -3,13 +3,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use socket2::Socket;
 
 use crate::support::both_ends::serve;
+use crate::support::lines::number;
 use crate::support::server::Server;
 use crate::support::{PATIENCE, Ran, engine, engine_with_descriptors, eventually, nobody, process, protocol, run};
 
@@ -306,4 +308,24 @@ fn a_second_one_ends_it_at_once(first: Signal, second: Signal) {
         load.try_wait().unwrap()
     });
     eventually("its children have ended", || family.iter().all(|&id| !process::lives(id)).then_some(()));
+}
+
+/// Whoever interrupts one of its processes has the load end, as one that was interrupted.
+#[test]
+fn a_child_that_is_told_to_end_ends_its_load() {
+    let mut server = Server::start("thread_per_client", "bytes", &[]);
+    let address = format!("127.0.0.1:{}", server.port);
+    let options = ["--connect", &address, "--children", "3", "--loops", "10000000", "--json"];
+    let mut child = engine().args(["load", "bytes"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("the load asks", || (number(&server.snapshot()["tally"]["requests"]) > 100).then_some(()));
+    let children = process::children(child.id() as i32);
+    assert_eq!(children.len(), 3);
+    process::signal(children[1], Signal::SIGTERM);
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let status = eventually("the load ends", || child.try_wait().unwrap());
+    let result: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status.code(), &result["interrupted"]), (Some(1), &true.into()), "{result}");
+    assert_eq!(result["tally"]["errors"], json!({}), "{result}");
+    server.stop().is_good();
 }
