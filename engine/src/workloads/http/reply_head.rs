@@ -133,7 +133,10 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         // A server may leave it out there (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
         (None, _) if says("keep-alive") => {
-            return Err("nobody can tell where the reply ends: it has no Content-Length and no chunks, and says keep-alive".to_owned());
+            return Err(
+                "nobody can tell where the reply ends: it has no Content-Length and no chunks, and says keep-alive"
+                    .to_owned(),
+            );
         }
         (None, _) => return Ok(Some(Head { length, closes: true, body: Extent::Connection })),
     };
