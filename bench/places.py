@@ -1,4 +1,4 @@
-"""Where a comparison takes place: the labs that have TCP, made as those of a run are.
+"""Where a comparison takes place: a lab that has TCP, made as that of a run is, or the loopback of a namespace.
 
 Whatever is compared runs in the same place: ours enters a namespace by its own option, a peer by nsenter(1).
 """
@@ -15,17 +15,23 @@ from dataclasses import dataclass
 
 from common import PATIENCE_SECONDS, two_places
 from thunderherd.errors import UserError
-from thunderherd.labs import KINDS
+from thunderherd.labs import KINDS, loopback, veth
 from thunderherd.sites import site_of
 from thunderherd.study import Lab
 
-NAMES = tuple(kind.name for kind in KINDS.values() if kind.has_tcp)
-"""The labs in which peers can be told an address."""
+OWN_LOOPBACK = "own_loopback"
+"""The loopback of a network namespace of our own. Only there a tool that chooses no congestion control has the
+one that all others are told: a namespace has a default of its own, which can be set."""
+NAMES = (*(kind.name for kind in KINDS.values() if kind.has_tcp), OWN_LOOPBACK)
+"""The places in which peers can be told an address."""
 SYSCTL = "net.ipv4.tcp_congestion_control"
-CHOOSE = """
-import socket, sys
+CHOOSE = "import socket; socket.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())"
+BECOME_DEFAULT = f"import pathlib; pathlib.Path('/proc/sys', *'{SYSCTL}'.split('.')).write_text(name)"
+TELLING = """
+import sys
+name = sys.argv[1]
 try:
-    socket.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[1].encode())
+    {}
 except OSError as error:
     sys.exit(error.strerror)
 """
@@ -79,23 +85,51 @@ class Place:
         return [self.both_on([cpu]) for cpu in self.cpus]
 
 
+def has_namespaces(name: str) -> bool:
+    """Whether nothing in that place is in this process's network namespace."""
+    return name == OWN_LOOPBACK or KINDS[name].has_namespaces
+
+
 @contextlib.contextmanager
 def place(name: str, congestion: str) -> Iterator[Place]:
     """Server and client on a CPU each. Main thread only.
 
-    Raises `UserError` where namespaces cannot be had here, or `congestion` cannot be chosen in them.
+    Raises `UserError` where namespaces cannot be had here, or `congestion` cannot be chosen there.
     """
-    first, second = (tuple(cpus) for cpus in two_places())
-    if KINDS[name].has_namespaces and shutil.which("nsenter") is None:
+    if has_namespaces(name) and shutil.which("nsenter") is None:
         raise UserError("not here: nsenter, by which a peer enters a namespace; apt-get install util-linux")
+    with own_loopback(congestion) if name == OWN_LOOPBACK else lab(name) as here:
+        may_be_chosen(congestion, here)
+        yield here
+
+
+@contextlib.contextmanager
+def lab(name: str) -> Iterator[Place]:
+    """One that a study can have, too."""
+    first, second = (tuple(cpus) for cpus in two_places())
     with site_of(Lab(kind=name, server_cpus=first, client_cpus=second)) as site:
         server, client = (
             Side(cpus, namespace, site.enter(namespace))
             for cpus, namespace in ((first, site.server_namespace), (second, site.client_namespace))
         )
-        here = Place(name, site.title, site.address, server, client, site.sysctl(SYSCTL))
-        may_be_chosen(congestion, here)
-        yield here
+        yield Place(name, site.title, site.address, server, client, site.sysctl(SYSCTL))
+
+
+@contextlib.contextmanager
+def own_loopback(congestion: str) -> Iterator[Place]:
+    """Both sides in one of the namespaces that a lab makes, whose default `congestion` becomes."""
+    with lab(veth.KIND.name) as pair:
+        server = pair.server
+        if reason := refused(server, BECOME_DEFAULT, congestion):
+            raise UserError(
+                f"--congestion {congestion} cannot be the default of a network namespace ({reason}); "
+                f"reno can, and what {SYSCTL.replace('congestion', 'allowed_congestion')} names; "
+                f"or type --places {loopback.KIND.name}"
+            )
+        client = Side(pair.client.cpus, server.namespace, server.enter)
+        yield Place(
+            OWN_LOOPBACK, "loopback of a namespace", loopback.KIND.address, server, client, congestion
+        )
 
 
 def may_be_chosen(congestion: str, where: Place) -> None:
@@ -104,13 +138,19 @@ def may_be_chosen(congestion: str, where: Place) -> None:
     Asked beforehand, since netperf goes on with the system's where the kernel refuses.
     """
     for side in (where.server, where.client):
-        command = [*side.enter, sys.executable, "-c", CHOOSE, congestion]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
-        if done.returncode:
+        if reason := refused(side, CHOOSE, congestion):
             raise UserError(
-                f"--congestion {congestion} is refused in {where.name} ({done.stderr.strip()}); "
+                f"--congestion {congestion} is refused in {where.name} ({reason}); "
                 f"the default there is {where.congestion}"
             )
+
+
+def refused(side: Side, statement: str, congestion: str) -> str:
+    """Why the kernel refuses what a statement does there with the `name` of a congestion control; empty: it
+    does not."""
+    command = [*side.enter, sys.executable, "-c", TELLING.format(statement), congestion]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    return done.stderr.strip() or "no reason is told" if done.returncode else ""
 
 
 def free_port() -> int:

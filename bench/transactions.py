@@ -22,10 +22,9 @@ from itertools import product
 import peers
 from contest import Comparison, Contest, Seen, held, middle
 from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
-from places import NAMES, Place, place
+from places import NAMES, OWN_LOOPBACK, Place, place
 from streams import PEER_SECONDS
 from thunderherd.agreements import SettingValue
-from thunderherd.labs import USUAL
 
 OTHER_SECONDS = 0.4
 KEPT, RESET, FIN = "connections kept", "connection each, RST", "connection each, FIN"
@@ -79,9 +78,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked of it."""
     parser.add_argument("--kinds", nargs="+", choices=WORDS, default=[*WORDS], help="default: all")
     parser.add_argument(
-        "--places", nargs="+", choices=NAMES, default=[USUAL.name], help=f"default: {USUAL.name}"
+        "--places", nargs="+", choices=NAMES, default=[OWN_LOOPBACK], help=f"default: {OWN_LOOPBACK}"
     )
-    parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
+    parser.add_argument("--congestion", default="reno", help="for both sides (default: %(default)s)")
     parser.add_argument(
         "--bytes", type=int, default=64, help="of a request and its reply (default: %(default)s)"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import os
 import re
@@ -29,7 +30,7 @@ from thunderherd.catalogue import Catalogue, Primitive
 from thunderherd.engine import EngineError
 from thunderherd.engine_lines import Tally
 from thunderherd.errors import UserError
-from thunderherd.labs import KINDS, USUAL
+from thunderherd.labs import USUAL
 
 SAID = Path(__file__).parent / "data" / "peers"
 """What the tools have said: iperf 3.12, netperf 2.7.0, neper 1.1.0, sockperf 3.7, wrk 4.1.0, hey 0.1.4,
@@ -232,6 +233,33 @@ def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:
         places.may_be_chosen("no_such", where)
 
 
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_in_a_loopback_of_our_own_who_chooses_no_congestion_control_has_that_of_all() -> None:
+    machine = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
+    with in_a_place(places.OWN_LOOPBACK) as where:
+        told = (
+            "import socket; print(socket.socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))"
+        )
+        said = peers.client([sys.executable, "-c", told], peers.Run(where, 1, 1, "reno"))
+        assert ast.literal_eval(said).rstrip(b"\0") == b"reno"
+        assert where.server.namespace == where.client.namespace and where.server.cpus != where.client.cpus
+        assert peers.other_congestion("netbench epoll", where, "reno") == ""
+    assert Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == machine
+
+
+@pytest.mark.usefixtures("use_engine")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_congestion_control_that_no_namespace_can_have_is_refused_beforehand() -> None:
+    with in_a_place(places.OWN_LOOPBACK):
+        pass
+    with (
+        pytest.raises(UserError, match="--congestion no_such cannot be the default of a network namespace"),
+        places.place(places.OWN_LOOPBACK, "no_such"),
+    ):
+        pass
+
+
 def test_a_peer_without_the_choice_is_marked() -> None:
     side = places.Side((0,))
     where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "bbr")
@@ -312,7 +340,7 @@ def test_a_server_is_where_it_belongs_and_goes_with_its_run(name: str, tmp_path:
             ]
             assert os.sched_getaffinity(group) == set(where.server.cpus)
             mine = Path(f"/proc/{group}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
-            assert mine != KINDS[name].has_namespaces
+            assert mine != places.has_namespaces(name)
         assert not [folder for folder in processes_of(group) if lives(folder)]
 
 
