@@ -1,4 +1,4 @@
-"""Where a comparison takes place: a lab that has TCP, made as that of a run is, or the loopback of a namespace.
+"""Where a comparison takes place: a lab that has TCP, made as that of a run is, or a namespace's loopback.
 
 Whatever is compared runs in the same place: ours enters a namespace by its own option, a peer by nsenter(1).
 """
@@ -20,8 +20,8 @@ from thunderherd.sites import site_of
 from thunderherd.study import Lab
 
 OWN_LOOPBACK = "own_loopback"
-"""The loopback of a network namespace of our own. Only there a tool that chooses no congestion control has the
-one that all others are told: a namespace has a default of its own, which can be set."""
+"""The loopback of a network namespace of our own. Only there a tool that chooses no congestion control has
+the one that all others are told: a namespace has a default of its own, which can be set."""
 NAMES = (*(kind.name for kind in KINDS.values() if kind.has_tcp), OWN_LOOPBACK)
 """The places in which peers can be told an address."""
 SYSCTL = "net.ipv4.tcp_congestion_control"
