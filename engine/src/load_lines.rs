@@ -15,7 +15,9 @@ use crate::scheduled;
 use crate::sizes::SizesSent;
 use crate::tally::Counts;
 use crate::traffic::{self, KindSent};
-use crate::validity::{Check, Evidence, ScheduleEvidence, before_all, is_of_a_schedule, is_valid, judge};
+use crate::validity::{
+    Check, Evidence, ScheduleEvidence, before_all, cube_of_latencies, is_of_a_schedule, is_valid, judge,
+};
 
 /// How long something took, in nanoseconds. A percentile is null where fewer than 10 requests lie beyond it: with fewer it
 /// would be a matter of single requests. The maximum is one, and null of fewer than 100 requests.
@@ -262,7 +264,7 @@ pub fn validity(
         in_system,
         latencies: latency.len(),
         latency_mean_ns: latency.mean(),
-        latency_cubed_ns3: mean_cube(latency),
+        latency_cube_ns3: cube_of_latencies(&rising(latency), window_ns),
         latency_most_ns: latency.max(),
         spins,
         schedule: came.zip(schedule).map(|(came, schedule)| evidence(came, schedule, measured.generators.len())),
@@ -274,11 +276,9 @@ pub fn validity(
     Some(Validity { valid, checks, generators: measured.generators.clone(), in_system: Some(in_system) })
 }
 
-/// The mean of the cubes of what a histogram holds; 0 of an empty one.
-fn mean_cube(histogram: &Histogram<u64>) -> f64 {
-    let cubes =
-        histogram.iter_recorded().map(|step| step.count_at_value() as f64 * (step.value_iterated_to() as f64).powi(3));
-    cubes.sum::<f64>() / histogram.len().max(1) as f64
+/// What a histogram holds, and how often.
+fn rising(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
+    histogram.iter_recorded().map(|step| (step.value_iterated_to() as f64, step.count_at_value())).collect()
 }
 
 fn evidence(came: &scheduled::Scheduled, schedule: &Schedule, threads: usize) -> ScheduleEvidence {

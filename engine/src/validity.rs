@@ -45,8 +45,8 @@ pub struct Evidence {
     pub latencies: u64,
     /// Their mean in nanoseconds.
     pub latency_mean_ns: f64,
-    /// The mean of their cubes.
-    pub latency_cubed_ns3: f64,
+    /// [`cube_of_latencies`] of them.
+    pub latency_cube_ns3: f64,
     /// The longest of them.
     pub latency_most_ns: u64,
     /// Threads never sleep: then all of their CPU is used whether they keep up or not.
@@ -378,7 +378,7 @@ fn little(evidence: &Evidence) -> Check {
             "with replies that take up to {:.3} s, what is under way at the edges of the window may be {:.0} % of all; a longer \
              window",
             evidence.latency_most_ns as f64 / 1e9,
-            100.0 * by_chance
+            100.0 * by_chance.min(1.0)
         );
         return not_judged(NAME, None, LITTLE, why);
     }
@@ -403,13 +403,31 @@ fn little(evidence: &Evidence) -> Check {
 /// The share of all time in the system by which what is under way at the edges of the window may differ: of requests that were
 /// counted before its begin the rest of their time is in it, and of those that were due in it some is behind its end. Of requests
 /// independent of each other these rests are a Poisson number of times, whose squares have a third of the mean cube as their mean
-/// (renewal theory: Cox, Renewal Theory, 1962, 5.4). Where a server stalls, they are long together: the variance is 2/5 of their number
-/// times as much, of a stall at a time that nobody chose.
+/// (renewal theory: Cox, Renewal Theory, 1962, 5.4); of those that are long together see [`cube_of_latencies`].
 fn by_chance_at_the_edges(evidence: &Evidence) -> f64 {
     let rate = evidence.latencies as f64 / evidence.window_ns as f64;
-    let together = (0.4 * rate * evidence.latency_most_ns as f64).max(1.0);
-    let variance = 2.0 * rate * evidence.latency_cubed_ns3 / 3.0 * together;
+    let variance = 2.0 * rate * evidence.latency_cube_ns3 / 3.0;
     STANDARD_ERRORS * variance.sqrt() / (evidence.latencies as f64 * evidence.latency_mean_ns)
+}
+
+/// The mean cube of latencies, given as they rise, in nanoseconds, each with how often it came; 0 of none. Each cube is weighed
+/// with how many requests may have been as long together with it, since where a server stalls, all that it holds end at once. A
+/// stall holds requests of any latency up to its own length, and the variance of what is left of them at a moment that nobody chose
+/// is 2/5 of their number times as much; half of what comes in the time of each latency comes to the same sum. They are no more
+/// than there were latencies of at least half that length: one that was late alone has nobody beside it.
+pub fn cube_of_latencies(rising: &[(f64, u64)], window_ns: u64) -> f64 {
+    let all: u64 = rising.iter().map(|&(_, times)| times).sum();
+    let rate = all as f64 / window_ns as f64;
+    let mut shorter = rising.iter().peekable();
+    let (mut at_least_half, mut sum) = (all, 0.0);
+    for &(latency, times) in rising {
+        while let Some((_, others)) = shorter.next_if(|&&(other, _)| other < latency / 2.0) {
+            at_least_half -= others;
+        }
+        let together = (0.5 * rate * latency).min(at_least_half as f64).max(1.0);
+        sum += times as f64 * latency.powi(3) * together;
+    }
+    sum / all.max(1) as f64
 }
 
 /// A number with as many decimals as show three of its digits.
