@@ -102,7 +102,8 @@ fn connections_that_the_server_closes_do_not_always_have_a_request_under_way() {
     assert_eq!(ran.status, Some(0), "{line}");
     let checks = line["validity"]["checks"].as_array().unwrap();
     let little = checks.iter().find(|check| check["name"] == "little").unwrap();
-    assert_eq!(little["holds"], true, "{little}");
+    // Unless others have kept the CPUs so long that there is nothing to be judged.
+    assert_ne!(little["holds"], false, "{little}");
 }
 
 #[test]

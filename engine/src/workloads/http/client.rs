@@ -40,6 +40,7 @@ pub fn client(settings: &Settings) -> Result<Box<dyn Client>> {
         arrival: None,
         asked,
         head: Vec::new(),
+        interim: 0,
         coming: Coming::Head,
         closes: false,
         body,
@@ -75,6 +76,8 @@ struct Asker {
     asked: Asked,
     /// What has come of a head that is not complete.
     head: Vec<u8>,
+    /// Bytes of the heads that were only to be heard meanwhile.
+    interim: usize,
     coming: Coming,
     /// The reply's head says that the server closes behind it.
     closes: bool,
@@ -148,6 +151,7 @@ impl Conversation for Asker {
 
     fn ask(&mut self, outbox: &mut Outbox) -> Want {
         self.head.clear();
+        self.interim = 0;
         self.coming = Coming::Head;
         let arrival = self.arrival.take();
         let mut draw = self.mix.as_ref().map(|mix| (mix, self.sizes.numbering().next(arrival)));
@@ -173,7 +177,8 @@ impl Conversation for Asker {
     fn receive(&mut self, input: &mut Input<'_>) -> std::result::Result<Answer, String> {
         while matches!(self.coming, Coming::Head) {
             if input.ended {
-                return Err(format!("the reply ended after {} bytes of its head", self.head.len()));
+                let behind = if self.interim > 0 { ", behind others (1xx)" } else { "" };
+                return Err(format!("the reply ended after {} bytes of its head{behind}", self.head.len()));
             }
             let kind = &self.kinds[self.asked.kind];
             let before = self.head.len();
@@ -199,7 +204,13 @@ impl Conversation for Asker {
             let compares = !matches!(kind.body, Body::Any(_));
             let want = match body {
                 Extent::Bytes(0) => return self.complete(),
-                Extent::Interim => BUFFER,
+                Extent::Interim => {
+                    self.interim += length;
+                    if self.interim > LONGEST_HEAD {
+                        return Err(format!("heads of more than {LONGEST_HEAD} bytes (1xx), and no reply"));
+                    }
+                    BUFFER
+                }
                 Extent::Bytes(bytes) if compares => {
                     self.coming = Coming::Body;
                     self.body.begin(bytes)
@@ -383,7 +394,9 @@ mod tests {
         wrong("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, "404 Not Found");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: 299\r\n\r\n", 299, "299 bytes");
         wrong("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", 0, "no number");
-        wrong("HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\n", 0, "no Content-Length");
+        wrong("HTTP/1.1 101 Switching Protocols\r\n\r\n", 0, "status is 101 Switching Protocols, not 200");
+        wrong("HTTP/1.1 103 Early Hints\r\n\r\n", 0, "the reply ended after 0 bytes of its head, behind others (1xx)");
+        wrong(&"HTTP/1.1 100 Continue\r\n\r\n".repeat(3000), 0, "heads of more than 65536 bytes (1xx), and no reply");
         let length = "Content-Length: 300\r\n";
         wrong(&format!("HTTP/1.1 200 OK\r\n{length}Transfer-Encoding: chunked\r\n\r\n"), 300, "a Transfer-Encoding");
         for lengths in [format!("{length}Content-Length: 5\r\n"), format!("Content-Length: 5\r\n{length}")] {

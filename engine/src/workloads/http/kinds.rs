@@ -1,5 +1,6 @@
 //! What is asked for: one path again and again, or a mix of kinds of requests.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -151,6 +152,9 @@ fn check_path(path: &str, has_sizes: bool) -> Result<(), String> {
     }
 }
 
+/// Those that a reply can have (RFC 9110, section 15).
+pub const STATUSES: RangeInclusive<u16> = 200..=599;
+
 fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequest, String> {
     let (request, of_all) = text.rsplit_once('@').ok_or(format!("'{text}' has no weight"))?;
     let weight = weight(of_all)?;
@@ -163,8 +167,9 @@ fn of_mix(text: &str, has_sizes: bool, settings: &Settings) -> Result<KindOfRequ
         "HEAD" => true,
         _ => return Err(format!("'{method}' is not GET or HEAD, which have no body")),
     };
-    let is_final = |status: &u16| (200..600).contains(status);
-    let status = status.parse().ok().filter(is_final).ok_or(format!("'{status}' is no status from 200 to 599"))?;
+    let (first, last) = (STATUSES.start(), STATUSES.end());
+    let is_final = status.parse().ok().filter(|status| STATUSES.contains(status));
+    let status = is_final.ok_or(format!("'{status}' is no status from {first} to {last}"))?;
     let SettingKind::Integer { maximum, .. } = BYTES.kind else { unreachable!("{} is a number", BYTES.name) };
     let number = |text: &str| {
         let bytes = text.parse().ok().filter(|bytes| (0..=maximum).contains(bytes));

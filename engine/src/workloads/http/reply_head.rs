@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use httparse::Status as Parsed;
 
-use super::kinds::KindOfRequest;
+use super::kinds::{KindOfRequest, STATUSES};
 use super::{MOST_HEADERS, content_length};
 
 /// The longest body that is taken where nobody has said how long it is to be.
@@ -94,10 +94,13 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
     if head.code != Some(kind.status) {
         let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
         let path = kind.text.split_once(':').map_or("", |(_, path)| path);
-        return Err(format!(
-            "the reply's status is {code} {reason}, not {}; where that is right: --mix GET={code}:{path}@1",
-            kind.status
-        ));
+        let told = format!("the reply's status is {code} {reason}, not {}", kind.status);
+        let method = if kind.head_only { "HEAD" } else { "GET" };
+        return Err(if STATUSES.contains(&code) {
+            format!("{told}; where that is right: --mix {method}={code}:{path}@1")
+        } else {
+            told
+        });
     }
     let named = |name: &'static str| head.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
     // Several fields are one list (RFC 9110, section 5.3).
@@ -122,7 +125,7 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         (Some(Some(bytes)), Some(due)) if bytes != due && !matches!(kind.status, 204 | 304) => {
             return Err(unlike(bytes, due, kind));
         }
-        (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN => {
+        (Some(Some(bytes)), None) if bytes > LONGEST_UNKNOWN && !has_none => {
             return Err(format!(
                 "the reply has {bytes} bytes, and up to {LONGEST_UNKNOWN} are taken where none are due: --bytes {bytes} --check \
                  count"
@@ -132,12 +135,7 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         (Some(None), _) => return Err("the reply's Content-Length is no number".to_owned()),
         // A server may leave it out there (RFC 9110, section 8.6).
         (None, _) if has_none => 0,
-        (None, _) if says("keep-alive") => {
-            return Err(
-                "nobody can tell where the reply ends: it has no Content-Length and no chunks, and says keep-alive"
-                    .to_owned(),
-            );
-        }
+        // Whatever it says of the connection (RFC 9112, section 6.3).
         (None, _) => return Ok(Some(Head { length, closes: true, body: Extent::Connection })),
     };
     Ok(Some(Head { length, closes, body: Extent::Bytes(if has_none { 0 } else { body }) }))
@@ -237,6 +235,9 @@ mod tests {
             ("1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close", Extent::Chunks),
             ("1 200 OK\r\nConnection: close", Extent::Connection),
             ("1 200 OK\r\nServer: any", Extent::Connection),
+            ("1 200 OK\r\nConnection: keep-alive", Extent::Connection),
+            ("1 200 OK\r\nConnection: close, keep-alive", Extent::Connection),
+            ("0 200 OK\r\nConnection: keep-alive", Extent::Connection),
             ("1 100 Continue", Extent::Interim),
             ("1 103 Early Hints\r\nLink: </style.css>", Extent::Interim),
             ("0 200 OK\r\nServer: any", Extent::Connection),
@@ -246,8 +247,6 @@ mod tests {
         }
         for (fields, word) in [
             ("1 101 Switching Protocols", "the reply's status is 101"),
-            ("1 200 OK\r\nConnection: keep-alive", "no Content-Length and no chunks"),
-            ("0 200 OK\r\nConnection: keep-alive", "no Content-Length and no chunks"),
             ("1 200 OK\r\nTransfer-Encoding: gzip, chunked", "\"gzip, chunked\""),
             ("1 200 OK\r\nTransfer-Encoding: gzip", "\"gzip\""),
             ("1 200 OK\r\nTransfer-Encoding: chunked, chunked", "chunked alone"),
