@@ -12,7 +12,7 @@ use crate::load::{COMMON, LOOPS, Load, LoadRun, THINK};
 use crate::pool::report;
 use crate::setting::{Kind, Setting};
 use crate::sys::process::{self, Ended};
-use crate::sys::signal;
+use crate::sys::signal::{self, Signal};
 
 pub static ENTRY: Load = Load {
     about: About {
@@ -50,6 +50,10 @@ fn run(run: &'static LoadRun) -> Result<()> {
             run.first_error.note(&format!("a client child was lost, and the load ended with it: it {ended}"));
             children.iter().copied().for_each(process::kill_child);
             return Ok(process::wait_for_all()?);
+        }
+        if signal::interrupted() {
+            // The others may be waiting for replies that nobody wants any more.
+            children.iter().for_each(|&child| process::pass_on(Signal::SIGTERM, child));
         }
     }
     Ok(())

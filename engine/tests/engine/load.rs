@@ -329,3 +329,22 @@ fn a_child_that_is_told_to_end_ends_its_load() {
     assert_eq!(result["tally"]["errors"], json!({}), "{result}");
     server.stop().is_good();
 }
+
+/// The others may be waiting for a server that never answers.
+#[test]
+fn a_child_that_is_told_to_end_has_the_others_wait_for_nothing() {
+    let address = format!("127.0.0.1:{}", serve(wait_for_close));
+    let options = ["--connect", &address, "--children", "3", "--timeout-milliseconds", "3600000", "--json"];
+    let mut load = engine().args(["load", "bytes"]).args(options).stdout(Stdio::piped()).spawn().unwrap();
+    let children = eventually("the load has its children", || {
+        let children = process::children(load.id() as i32);
+        (children.len() == 3).then_some(children)
+    });
+    process::signal(children[1], Signal::SIGTERM);
+    let status = eventually("the load ends", || load.try_wait().unwrap());
+    let mut text = String::new();
+    load.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status.code(), &result["interrupted"]), (Some(1), &true.into()), "{result}");
+    assert_eq!(result["tally"]["errors"], json!({}), "{result}");
+}
