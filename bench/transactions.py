@@ -220,6 +220,6 @@ def show(contest: Contest, where: Place, given: argparse.Namespace) -> None:
         print(f"{name:60}{middle(seen):>10,.0f}")
     for name, reason in contest.failed.items():
         print(f"{name}: {reason}")
-    for reason in not_here():
+    for reason in peers.missing([peer for kind in kinds_of(given) for peer in KINDS[kind]]):
         print(f"not here: {reason}")
     print(flush=True)

@@ -190,6 +190,7 @@ def test_what_knee_wrote_itself_is_refused_in_the_words_that_were_typed(
     assert words in said
     assert ".toml" not in said
     assert "nothing to run" not in said
+    assert "is not shown here" not in said
     assert not out.exists()
 
 

@@ -107,6 +107,9 @@ def test_loads_of_one_machine_that_ran_one_after_another_are_not_added(
         "(--milliseconds)"
     )
     assert told(moved(one, 0.5)) == []
+    by_count = one.model_copy(update={"window": None})
+    (apart,) = [each for each in merged_loads([by_count, moved(by_count, 9)]).reasons if "overlap" in each]
+    assert apart.endswith(": start them together"), "what ends by count has no --milliseconds"
     assert "(windows overlap for 42% of the longer)" in told(moved(one, 0.7))[0]
     assert "loads 1, 2 and 3 are of one machine" in told(moved(one, 0.7), moved(one, 1.5))[0]
     assert "overlap for 0% of the longer; loads 1 and 3)" in told(moved(one, 0.7), moved(one, 1.5))[0]

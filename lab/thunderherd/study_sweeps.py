@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from thunderherd.catalogue import Catalogue, Way
-from thunderherd.metrics import OF_A_LIFE, RATIOS, UNITS_OF_TIME, AskedCounters, counters_of
+from thunderherd.metrics import OF_A_LIFE, RATIOS, UNITS_OF_TIME, AskedCounters, counters_of, metric_names
 from thunderherd.study_checks import asked_of, check_metric
 from thunderherd.study_configurations import (
     MAIN,
@@ -60,8 +60,10 @@ def check_sweeps(form: StudyForm, catalogue: Catalogue, problems: Problems) -> b
             if name is not None:
                 check_metric(name, key, asked, problems)
         shown = (sweep.metric or form.measure.metric, *sweep.metrics)
+        # Of a metric that there is not has been told.
+        all_known = set(shown) <= set(metric_names(asked))
         for place, each in enumerate(sweep.logarithmic):
-            if each not in shown:
+            if all_known and each not in shown:
                 why = f"{show(each)} is not shown here; shown are {', '.join(shown)}"
                 problems.add((*here, "logarithmic", place), why)
         if _check_values(sweep, here, problems):
