@@ -52,10 +52,15 @@ struct Left {
     receives: usize,
     answers: usize,
     parts: usize,
+    /// What is to be sent may be.
+    sends: bool,
 }
 
 /// Of a connection that need not share its process or thread, and so never takes turns.
-const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, parts: usize::MAX };
+const UNBOUNDED: Left = Left { receives: usize::MAX, answers: usize::MAX, parts: usize::MAX, sends: true };
+
+/// Of one that shares them.
+const TURN: Left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, parts: PARTS_IN_A_TURN, sends: true };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -142,7 +147,28 @@ impl Connection {
     /// Errors (POLLERR; always to be given by whoever cannot tell, as with select) may be completions, which are collected
     /// first; a real error shows at the next transfer.
     pub fn turn(&mut self, ready: PollFlags) -> Turn {
-        let mut progress = self.turn_without_work(ready);
+        let progress = self.turn_without_work(ready);
+        self.turn_with_work(progress)
+    }
+
+    /// The first half of such a turn, for an event loop that receives from all of its connections before it sends to any: what
+    /// is answered is left to [`Connection::send_turn`].
+    pub fn receive_turn(&mut self, ready: PollFlags) -> Turn {
+        let progress = self.begin_turn(ready, Left { sends: false, ..TURN });
+        self.turn_with_work(progress)
+    }
+
+    /// The other half, which receives nothing.
+    pub fn send_turn(&mut self) -> Turn {
+        if !self.unsent {
+            return Turn::Blocked(PollFlags::POLLIN);
+        }
+        self.left = Left { receives: 0, sends: true, ..self.left };
+        let progress = self.advance();
+        self.turn_with_work(progress)
+    }
+
+    fn turn_with_work(&mut self, mut progress: Progress) -> Turn {
         loop {
             progress = match progress {
                 Progress::Blocked(flags) => return Turn::Blocked(flags),
@@ -159,7 +185,11 @@ impl Connection {
     /// As [`Connection::turn`], for an event loop that has others compute: a request that needs it comes back as a job. When
     /// [`Connection::work`] has run the job, the next turn, for nothing in particular, sends the answer.
     pub fn turn_without_work(&mut self, ready: PollFlags) -> Progress {
-        self.left = Left { receives: 1, answers: ANSWERS_IN_A_TURN, parts: PARTS_IN_A_TURN };
+        self.begin_turn(ready, TURN)
+    }
+
+    fn begin_turn(&mut self, ready: PollFlags, left: Left) -> Progress {
+        self.left = left;
         if ready.contains(PollFlags::POLLERR)
             && let Err(error) = self.channel.reap()
         {
@@ -187,6 +217,9 @@ impl Connection {
                 return Ok(Progress::Closed);
             }
             if self.unsent && !self.gathers_another() {
+                if !self.left.sends {
+                    return Ok(Progress::Yields(PollFlags::POLLOUT));
+                }
                 match self.channel.send().map_err(|error| ErrorKind::of(&error))? {
                     Sent::Blocked => return Ok(Progress::Blocked(PollFlags::POLLOUT)),
                     Sent::Done if self.begun && self.next_part()? => {

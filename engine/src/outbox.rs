@@ -44,14 +44,7 @@ impl Piece {
     pub fn with_bytes<T>(&self, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
         match self {
             Piece::Bytes(bytes, range) => call(&bytes[range.clone()]),
-            Piece::File(file, range) => {
-                let mut buffer = [0; CAPACITY];
-                let most = buffer.len().min((range.end - range.start) as usize);
-                match file.read_at(&mut buffer[..most], range.start)? {
-                    0 => Err(io::ErrorKind::UnexpectedEof.into()),
-                    read => call(&buffer[..read]),
-                }
-            }
+            Piece::File(file, range) => with_bytes_of_file(file, range, call),
         }
     }
 
@@ -93,6 +86,18 @@ impl Piece {
             Piece::Bytes(bytes, _) => Piece::Bytes(Arc::clone(bytes), place.start as usize..place.end as usize),
             Piece::File(file, _) => Piece::File(Arc::clone(file), place),
         }
+    }
+}
+
+/// Not in the frame of whoever sends from memory: a frame with this buffer reaches over pages of the stack, which each call
+/// would touch.
+#[inline(never)]
+fn with_bytes_of_file<T>(file: &File, range: &Range<u64>, call: impl FnOnce(&[u8]) -> io::Result<T>) -> io::Result<T> {
+    let mut buffer = [0; CAPACITY];
+    let most = buffer.len().min((range.end - range.start) as usize);
+    match file.read_at(&mut buffer[..most], range.start)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        read => call(&buffer[..read]),
     }
 }
 

@@ -51,6 +51,11 @@ pub trait BackEnd {
         Ok(())
     }
 
+    /// How many of those are looked at before clients whose replies have come ask again.
+    fn together(&self) -> usize {
+        1
+    }
+
     /// Of the sockets that [`BackEnd::wait`] found ready, the next: its client, and what for.
     fn next(&mut self) -> Option<(usize, PollFlags)>;
 }

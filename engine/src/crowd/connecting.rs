@@ -66,6 +66,10 @@ impl<B: BackEnd> Turns<B> {
 
     /// Those begin to connect whose turn it is.
     pub(super) fn connect_those_that_wait(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.look();
         while self.may_connect()
             && (self.asking || self.at >= self.next_connect)
             && self.at >= self.next_retry

@@ -120,6 +120,14 @@ impl Pace {
         }
     }
 
+    /// Whether anybody waits to be given a request, now or later.
+    pub fn somebody_could_ask(&self) -> bool {
+        match self {
+            Pace::Closed(closed) => !closed.beginning.is_empty() || !closed.pausing.is_empty(),
+            Pace::Open(open) => !open.idle.is_empty(),
+        }
+    }
+
     /// Whether a client that stands so is to be given another request.
     pub fn goes_on(&self, standing: Standing<'_>, at: u64) -> bool {
         match self {

@@ -31,8 +31,10 @@ pub struct Turns<B: BackEnd> {
     pub(super) usage: ConnectionUse,
     pub(super) account: Account,
     own_time: OwnTime,
-    /// The time by the clock, read anew before whatever needs it exactly.
+    /// The time as it was read last.
     pub(super) at: u64,
+    /// Something has been done since that takes time: whoever needs it exactly looks first.
+    pub(super) is_old: bool,
     pub(super) members: Vec<Member<B::Watch>>,
     /// Clients that have not reached their end.
     going: usize,
@@ -84,6 +86,7 @@ impl<B: BackEnd> Turns<B> {
             account: Account::new(kind, run),
             own_time: OwnTime::default(),
             at: now(),
+            is_old: false,
             going: members.len(),
             members,
             asking: false,
@@ -140,16 +143,20 @@ impl<B: BackEnd> Turns<B> {
         let began = self.at;
         self.at = now();
         self.own_time.waited(self.at - began);
+        self.is_old = false;
         // What was due while the loop slept comes before what has become ready.
         self.serve();
-        let mut has_just_read = true;
+        let mut together = 0;
         while let Some((index, ready)) = self.back_end.next() {
-            if !has_just_read {
-                self.at = now();
-            }
+            self.is_old = true;
             self.ready(index, ready);
-            has_just_read = self.serve();
+            together += 1;
+            if together >= self.back_end.together() {
+                together = 0;
+                self.serve();
+            }
         }
+        self.serve();
         if self.at >= self.sweep {
             self.sweep = self.at + (self.timeout / 10).max(1_000_000);
             self.time_out();
@@ -161,33 +168,36 @@ impl<B: BackEnd> Turns<B> {
         Ok(())
     }
 
-    /// Gives what is due to whom it is for: first all of it, so that what one client has to send is there together. Says
-    /// whether it has read the clock last of all.
-    fn serve(&mut self) -> bool {
-        if !self.asking {
-            return false;
+    /// Reads the clock if it has not just been read: a call of it is some hundredths of what a request takes.
+    pub(super) fn look(&mut self) {
+        if std::mem::take(&mut self.is_old) {
+            self.at = now();
         }
-        let mut has_just_read = false;
+    }
+
+    /// Gives what is due to whom it is for: first all of it, so that what one client has to send is there together.
+    fn serve(&mut self) {
+        if !self.asking {
+            return;
+        }
         loop {
             let mut others = false;
-            while let Some(due) = self.pace.due(self.at, |index| self.members[index].standing()) {
-                match due {
-                    Due::Ask(index, request) => self.assign(index, request),
-                    Due::Retire(index) => self.retire(index),
+            while self.pace.somebody_could_ask() {
+                self.look();
+                match self.pace.due(self.at, |index| self.members[index].standing()) {
+                    Some(Due::Ask(index, request)) => self.assign(index, request),
+                    Some(Due::Retire(index)) => self.retire(index),
+                    None => break,
                 }
-                if std::mem::replace(&mut others, true) {
-                    self.at = now();
-                }
+                self.is_old = std::mem::replace(&mut others, true);
             }
-            let Some(index) = self.due.pop_front() else { return has_just_read };
+            let Some(index) = self.due.pop_front() else { return };
             let member = &mut self.members[index];
             match member.leave() {
                 Place::Connected(caller) => self.ask(index, caller),
                 // It has lost its connection since.
                 place => member.place = place,
             }
-            self.at = now();
-            has_just_read = true;
         }
     }
 
@@ -251,20 +261,19 @@ impl<B: BackEnd> Turns<B> {
     /// Sends the requests that are due, as many together as the primitive gathers and as far as the connection takes them, and
     /// waits for what it waits for.
     pub(super) fn ask(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
-        let member = &mut self.members[index];
-        if std::mem::replace(&mut member.held_up, caller.is_sending()) && !member.held_up {
-            member.able = self.at;
+        let was_held_up = std::mem::replace(&mut self.members[index].held_up, caller.is_sending());
+        if was_held_up && !caller.is_sending() {
+            self.look();
+            self.members[index].able = self.at;
         }
-        let mut others = false;
         while self.has_another(index) && !caller.is_sending() {
-            // What is sent by another call is sent later.
-            if std::mem::replace(&mut others, true) {
-                self.at = now();
-            }
+            self.look();
             self.put(index, &mut caller);
             while caller.gathers_another() && self.has_another(index) {
                 self.put(index, &mut caller);
             }
+            // What is sent by another call is sent later.
+            self.is_old = true;
             if let Err(failure) = caller.begin() {
                 return self.lose(index, caller, &failure);
             }
@@ -304,7 +313,10 @@ impl<B: BackEnd> Turns<B> {
     fn ready(&mut self, index: usize, ready: PollFlags) {
         let member = &mut self.members[index];
         match member.leave() {
-            Place::Connecting(attempt) => self.attempted(index, attempt.finish()),
+            Place::Connecting(attempt) => {
+                self.look();
+                self.attempted(index, attempt.finish());
+            }
             Place::Connected(mut caller) if member.sent > 0 => {
                 if ready.contains(PollFlags::POLLERR) {
                     // Completions are no failure; a failure is met by the next call.
@@ -353,7 +365,7 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn answered(&mut self, index: usize, caller: &mut Caller<'static>) {
-        self.at = now();
+        (self.at, self.is_old) = (now(), false);
         let member = &mut self.members[index];
         let request = member.requests.pop_front().expect("a reply is to a request");
         member.sent -= 1;
@@ -389,6 +401,7 @@ impl<B: BackEnd> Turns<B> {
     }
 
     fn lose(&mut self, index: usize, caller: Box<Caller<'static>>, failure: &Failure) {
+        self.look();
         self.back_end.close(&mut self.members[index].watch, caller, self.run.target.patience);
         self.failed(index, failure);
     }

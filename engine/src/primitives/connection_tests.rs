@@ -116,6 +116,31 @@ fn an_unread_completion_keeps_the_socket_ready_until_it_is_reaped() {
     assert!(ready(&connection).is_empty());
 }
 
+#[test]
+fn of_a_turn_in_halves_the_first_receives_and_the_second_sends() {
+    let (mut client, server) = pair();
+    server.set_nonblocking(true).unwrap();
+    let tally = Tally::new(0).unwrap();
+    let channel = openers("send_each", "recv").open(server.into(), tally.shared()).unwrap();
+    let mut connection = Connection::new(channel, session(LARGE as u64));
+    let comes = |connection: &Connection| {
+        let ready = descriptor::poll(&[(connection.socket(), PollFlags::POLLIN)], Some(Duration::from_secs(60)));
+        assert!(!ready.unwrap()[0].is_empty());
+    };
+    let counted = || {
+        let counts = tally.counts();
+        (counts.receive_calls, counts.bytes_sent, counts.requests)
+    };
+    client.write_all(b"5\n7\n").unwrap();
+    comes(&connection);
+    assert_eq!((connection.receive_turn(PollFlags::empty()), counted()), (Turn::Yields(PollFlags::POLLOUT), (1, 0, 0)));
+    assert_eq!((connection.send_turn(), counted()), (Turn::Yields(PollFlags::POLLIN), (1, 12, 2)));
+    assert_eq!((connection.send_turn(), counted()), (Turn::Blocked(PollFlags::POLLIN), (1, 12, 2)));
+    drop(client);
+    comes(&connection);
+    assert_eq!(connection.receive_turn(PollFlags::empty()), Turn::Over);
+}
+
 /// Sends 4,000 bytes without copying over a channel whose peer reads nothing yet.
 fn sent(server: OwnedFd, tally: &'static Tally) -> (Channel, Arc<[u8]>) {
     let mut channel = openers("zerocopy", "recv").open(server, tally.shared()).unwrap();

@@ -252,6 +252,19 @@ fn a_load_whose_threads_are_pinned_is_busy_by_its_share_of_all_cpus() {
     server.stop().is_good();
 }
 
+/// Two replies are taken before both ask again, and each has a request under way all but all of the time all the same.
+#[test]
+fn many_clients_that_are_tried_have_their_requests_under_way() {
+    let server = Server::start("epoll", "echo", &[]);
+    let load = "--load closed_connections --connections kept --clients 64 --bytes 64 --milliseconds 500";
+    let (ran, line) = crowd::load("echo", server.port, &format!("{load} {}", crowd::POLLING));
+    assert_eq!((ran.status, &line["tally"]["errors"]), (Some(0), &serde_json::json!({})), "{ran:?}");
+    let checks = line["validity"]["checks"].as_array().unwrap();
+    let little = checks.iter().find(|check| check["name"] == "little").unwrap();
+    assert_ne!(little["holds"], false, "{little}");
+    server.stop().is_good();
+}
+
 /// So many connections, one after the other, of a client on this CPU.
 fn come_from(cpu: usize, connections: usize, port: u16) {
     let comes = move || {
