@@ -22,8 +22,10 @@ from thunderherd.study import Lab
 OWN_LOOPBACK = "own_loopback"
 """The loopback of a network namespace of our own. Only there a tool that chooses no congestion control has
 the one that all others are told: a namespace has a default of its own, which can be set."""
-NAMES = (*(kind.name for kind in KINDS.values() if kind.has_tcp), OWN_LOOPBACK)
-"""The places in which peers can be told an address."""
+LABS = tuple(kind.name for kind in KINDS.values() if kind.has_tcp)
+"""The labs in which peers can be told an address."""
+NAMES = (*LABS, OWN_LOOPBACK)
+"""All places."""
 SYSCTL = "net.ipv4.tcp_congestion_control"
 CHOOSE = "import socket; socket.socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())"
 BECOME_DEFAULT = f"import pathlib; pathlib.Path('/proc/sys', *'{SYSCTL}'.split('.')).write_text(name)"
@@ -127,9 +129,8 @@ def own_loopback(congestion: str) -> Iterator[Place]:
                 f"or type --places {loopback.KIND.name}"
             )
         client = Side(pair.client.cpus, server.namespace, server.enter)
-        yield Place(
-            OWN_LOOPBACK, "loopback of a namespace", loopback.KIND.address, server, client, congestion
-        )
+        usual = loopback.KIND
+        yield Place(OWN_LOOPBACK, f"{usual.name} of a namespace", usual.address, server, client, congestion)
 
 
 def may_be_chosen(congestion: str, where: Place) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import peers
 from common import PATIENCE_SECONDS
 from contest import Comparison, Contest, Seen, held, middle
-from places import NAMES, Place, place
+from places import LABS, NAMES, Place, place
 from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.engine_lines import LoadResult, Snapshot, Tally
@@ -83,7 +83,7 @@ OURS = (
 def options(parser: argparse.ArgumentParser) -> None:
     """What may be asked of it."""
     parser.add_argument("sizes", nargs="*", type=int, help="bytes of a message (default: 64 to 1 MiB)")
-    parser.add_argument("--places", nargs="+", choices=NAMES, default=NAMES, help="default: all")
+    parser.add_argument("--places", nargs="+", choices=NAMES, default=LABS, help="default: all labs")
     parser.add_argument("--congestion", default="cubic", help="for both sides (default: %(default)s)")
     parser.add_argument("--choosing", type=int, default=3, help="rounds that choose (default: %(default)s)")
     parser.add_argument("--judging", type=int, default=6, help="rounds that judge (default: %(default)s)")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
-import contextlib
 import os
 import re
 import shutil
@@ -12,11 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from test_bench import bench, refused
+from test_bench_places import in_a_place
 
 import contest
 import http_tools
@@ -29,7 +27,6 @@ from contest import Comparison, Seen, held
 from thunderherd.catalogue import Catalogue, Primitive
 from thunderherd.engine import EngineError
 from thunderherd.engine_lines import Tally
-from thunderherd.errors import UserError
 from thunderherd.labs import USUAL
 
 SAID = Path(__file__).parent / "data" / "peers"
@@ -225,50 +222,6 @@ def test_sizes_have_their_usual_names() -> None:
     ]
 
 
-def test_a_congestion_control_that_there_is_not_is_refused_beforehand() -> None:
-    side = places.Side((0,))
-    where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "reno")
-    places.may_be_chosen("reno", where)
-    with pytest.raises(UserError, match="--congestion no_such is refused in loopback"):
-        places.may_be_chosen("no_such", where)
-
-
-@pytest.mark.usefixtures("use_engine")
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_in_a_loopback_of_our_own_who_chooses_no_congestion_control_has_that_of_all() -> None:
-    machine = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
-    with in_a_place(places.OWN_LOOPBACK) as where:
-        told = (
-            "import socket; print(socket.socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16))"
-        )
-        said = peers.client([sys.executable, "-c", told], peers.Run(where, 1, 1, "reno"))
-        assert ast.literal_eval(said).rstrip(b"\0") == b"reno"
-        assert where.server.namespace == where.client.namespace and where.server.cpus != where.client.cpus
-        assert peers.other_congestion("netbench epoll", where, "reno") == ""
-    assert Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == machine
-
-
-@pytest.mark.usefixtures("use_engine")
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_a_congestion_control_that_no_namespace_can_have_is_refused_beforehand() -> None:
-    with in_a_place(places.OWN_LOOPBACK):
-        pass
-    with (
-        pytest.raises(UserError, match="--congestion no_such cannot be the default of a network namespace"),
-        places.place(places.OWN_LOOPBACK, "no_such"),
-    ):
-        pass
-
-
-def test_a_peer_without_the_choice_is_marked() -> None:
-    side = places.Side((0,))
-    where = places.Place("loopback", "loopback", "127.0.0.1", side, side, "bbr")
-    assert peers.other_congestion("netperf sendfile", where, "cubic") == " (bbr)"
-    assert peers.other_congestion("netperf sendfile", where, "bbr") == ""
-    assert peers.other_congestion("netperf", where, "cubic") == ""
-    assert peers.other_congestion("netbench epoll on each CPU", where, "cubic") == " (bbr)"
-
-
 def test_a_peer_on_each_cpu_is_what_its_runs_come_to_together() -> None:
     """Its sides are together on each CPU, with a share of the connections; the runs overlap."""
     server, client = places.Side((2,), "/ns/a", ("in", "a")), places.Side((5,), "/ns/b", ("in", "b"))
@@ -305,15 +258,6 @@ def test_a_peer_is_found_where_it_was_built(monkeypatch: pytest.MonkeyPatch, tmp
     assert peers.found("tcp_stream") == str(program)
     [skipping] = [peer for peer in peers.STREAMS if peer.name == "neper --skip-rx-copy"]
     assert skipping.missing() == "this tcp_stream has no --skip-rx-copy"
-
-
-@contextlib.contextmanager
-def in_a_place(name: str) -> Iterator[places.Place]:
-    try:
-        with places.place(name, "reno") as where:
-            yield where
-    except UserError as error:
-        pytest.skip(str(error))
 
 
 @pytest.mark.usefixtures("use_engine")

@@ -132,6 +132,7 @@ impl<B: BackEnd> Turns<B> {
 
     /// Once around the loop; waits for events no longer than until that moment.
     pub fn step(&mut self, until: Option<u64>) -> Result<()> {
+        self.is_old = true;
         self.connect_those_that_wait();
         self.at = now();
         self.own_time.look(self.at, &self.run.window);
@@ -157,6 +158,7 @@ impl<B: BackEnd> Turns<B> {
             }
         }
         self.serve();
+        self.look();
         if self.at >= self.sweep {
             self.sweep = self.at + (self.timeout / 10).max(1_000_000);
             self.time_out();
@@ -181,7 +183,7 @@ impl<B: BackEnd> Turns<B> {
             return;
         }
         loop {
-            let mut others = false;
+            let mut dues = 0;
             while self.pace.somebody_could_ask() {
                 self.look();
                 match self.pace.due(self.at, |index| self.members[index].standing()) {
@@ -189,7 +191,8 @@ impl<B: BackEnd> Turns<B> {
                     Some(Due::Retire(index)) => self.retire(index),
                     None => break,
                 }
-                self.is_old = std::mem::replace(&mut others, true);
+                dues += 1;
+                self.is_old = dues > self.back_end.together();
             }
             let Some(index) = self.due.pop_front() else { return };
             let member = &mut self.members[index];
@@ -266,6 +269,9 @@ impl<B: BackEnd> Turns<B> {
             self.look();
             self.members[index].able = self.at;
         }
+        if !self.has_another(index) {
+            self.look();
+        }
         while self.has_another(index) && !caller.is_sending() {
             self.look();
             self.put(index, &mut caller);
@@ -324,6 +330,7 @@ impl<B: BackEnd> Turns<B> {
                 }
                 if ready.contains(PollFlags::POLLOUT) {
                     // There is room, also where what takes it had left the outbox before.
+                    self.at = now();
                     member.moved = self.at;
                 }
                 self.advance(index, caller);
@@ -341,6 +348,7 @@ impl<B: BackEnd> Turns<B> {
     /// Takes the replies that have come, one after another.
     fn advance(&mut self, index: usize, mut caller: Box<Caller<'static>>) {
         loop {
+            self.is_old = true;
             match caller.advance() {
                 Err(failure) => return self.lose(index, caller, &failure),
                 // Meanwhile all may have been sent that kept others from being sent.
@@ -403,6 +411,7 @@ impl<B: BackEnd> Turns<B> {
     fn lose(&mut self, index: usize, caller: Box<Caller<'static>>, failure: &Failure) {
         self.look();
         self.back_end.close(&mut self.members[index].watch, caller, self.run.target.patience);
+        self.is_old = true;
         self.failed(index, failure);
     }
 

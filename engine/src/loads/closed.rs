@@ -42,16 +42,20 @@ fn run(run: &'static LoadRun) -> Result<()> {
             .with_context(|| format!("child {index} could not be forked (fewer --children, or: ulimit -u)"))?;
         children.insert(child);
     }
+    let mut told = false;
     while let Some((child, ended)) = process::wait()? {
         children.remove(&child);
-        if ended != Ended::Exited(0) {
+        let interrupted = signal::interrupted();
+        // One that was just forked ends as it would have before.
+        let ends_well = ended == Ended::Exited(0) || interrupted && ended == Ended::Killed(Signal::SIGTERM);
+        if !ends_well {
             // Without one of its children it is another load: the rest of it would measure nothing.
             run.tally.general().workers_lost.fetch_add(1, Relaxed);
             run.first_error.note(&format!("a client child was lost, and the load ended with it: it {ended}"));
             children.iter().copied().for_each(process::kill_child);
             return Ok(process::wait_for_all()?);
         }
-        if signal::interrupted() {
+        if interrupted && !std::mem::replace(&mut told, true) {
             // The others may be waiting for replies that nobody wants any more.
             children.iter().for_each(|&child| process::pass_on(Signal::SIGTERM, child));
         }

@@ -95,9 +95,8 @@ fn parse(bytes: &[u8], kind: &KindOfRequest, due: Option<u64>) -> Result<Option<
         let (code, reason) = (head.code.unwrap_or_default(), head.reason.unwrap_or_default());
         let path = kind.text.split_once(':').map_or("", |(_, path)| path);
         let told = format!("the reply's status is {code} {reason}, not {}", kind.status);
-        let method = if kind.head_only { "HEAD" } else { "GET" };
         return Err(if STATUSES.contains(&code) {
-            format!("{told}; where that is right: --mix {method}={code}:{path}@1")
+            format!("{told}; where that is right: --mix {}={code}:{path}@1", method(kind))
         } else {
             told
         });
@@ -160,11 +159,15 @@ fn in_chunks(head: &httparse::Response<'_, '_>) -> Result<bool, String> {
     Ok(true)
 }
 
+fn method(kind: &KindOfRequest) -> &'static str {
+    if kind.head_only { "HEAD" } else { "GET" }
+}
+
 /// That a reply to a request of this kind has so many bytes where others are due.
 pub fn unlike(bytes: u64, due: u64, kind: &KindOfRequest) -> String {
     let path = kind.text.split_once(':').map_or("", |(_, path)| path);
     let instead = match bytes {
-        0 => format!("--mix GET+0:{path}@1"),
+        0 => format!("--mix {}+0:{path}@1", method(kind)),
         _ => format!("--bytes {bytes} --check count"),
     };
     format!("the reply has {bytes} bytes, and {due} are due; of another server's resource: {instead}")
