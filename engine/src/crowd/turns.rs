@@ -170,7 +170,7 @@ impl<B: BackEnd> Turns<B> {
         Ok(())
     }
 
-    /// Reads the clock if it has not just been read: a call of it is some hundredths of what a request takes.
+    /// Reads the clock if it has not just been read: a call of it is no small part of what the loop itself does for a request.
     pub(super) fn look(&mut self) {
         if std::mem::take(&mut self.is_old) {
             self.at = now();
