@@ -25,7 +25,7 @@ from thunderherd.crossover import (
     second_stage,
     standings,
 )
-from thunderherd.crossover_form import Standing
+from thunderherd.standing import Standing
 
 Array = NDArray[np.float64]
 

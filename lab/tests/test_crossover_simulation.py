@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from test_statistics_simulation import report
 
 from thunderherd.crossover import grid, line_crossing, read, second_stage, standings
-from thunderherd.crossover_form import Standing
 from thunderherd.crossover_study import ALPHA
+from thunderherd.standing import Standing
 
 Array = NDArray[np.float64]
 Truth = Callable[[Array], Array]

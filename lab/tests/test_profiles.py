@@ -19,8 +19,9 @@ from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import network_part
 from thunderherd.explanation_form import Difference, Explanation, Range
 from thunderherd.flame_graphs import file_name
+from thunderherd.left_out import where_drawn
 from thunderherd.profile_form import ContenderProfile, ProfilingSummary, Share, SideProfile
-from thunderherd.profile_view import copying_sentences, where_drawn
+from thunderherd.profile_view import copying_sentences
 from thunderherd.profiled_trial import SideSamples, read_profile
 from thunderherd.profiles import differential_pairs
 from thunderherd.progress import PlainProgress

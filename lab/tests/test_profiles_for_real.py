@@ -10,8 +10,8 @@ from small_studies import head
 
 import thunderherd
 from thunderherd.cli import run_command
+from thunderherd.left_out import where_drawn
 from thunderherd.profile_form import ProfilingSummary
-from thunderherd.profile_view import where_drawn
 from thunderherd.records import Summary
 
 STUDY = head(

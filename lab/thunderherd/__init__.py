@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,8 +11,7 @@ if TYPE_CHECKING:
     from thunderherd.merged_loads import MergedLoads
     from thunderherd.results import Results
 
-__version__ = "0.1.0"
-"""The engine crate's version; a test keeps them the same."""
+__version__ = metadata.version("thunderherd")
 
 __all__ = ["__version__", "load", "merged"]
 

@@ -25,9 +25,9 @@ from thunderherd.figures import (
     span,
     words_of,
 )
-from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.metrics import metric
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.shown import at_points, caption_of, digits_for, shown_of, unit_for
 
 __all__ = [
     "PLACES",

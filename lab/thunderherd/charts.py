@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
+from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots, shown
 from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
 from thunderherd.figures import main_of, shows_process_control, words_of
 from thunderherd.latency_curves import latency_curves
@@ -196,8 +196,8 @@ def drawable_metrics(summary: Summary, sweep: SweepSummary) -> list[str]:
         if name not in instead or name == sweep.metric
         if papers_of(summary, sweep.name, name)
         or any(
-            matrices.shown_of(summary, each, sweep.substitutes.get(name, name))
-            for each in matrices.at_points(summary, sweep).values()
+            shown.shown_of(summary, each, sweep.substitutes.get(name, name))
+            for each in shown.at_points(summary, sweep).values()
         )
     ]
 
@@ -218,5 +218,5 @@ def _note_on_workers(summary: Summary) -> str:
     for each in figures.values():
         if each.system:
             systems.setdefault(each.system, []).append(each.base)
-    shown = [f"{', '.join(bases)} on {system}" for system, bases in systems.items()]
-    return "; ".join([*shown, *dict.fromkeys(each.note for each in figures.values() if each.note)])
+    systems_used = [f"{', '.join(bases)} on {system}" for system, bases in systems.items()]
+    return "; ".join([*systems_used, *dict.fromkeys(each.note for each in figures.values() if each.note)])

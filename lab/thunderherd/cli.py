@@ -12,13 +12,13 @@ import errno
 import os
 import signal
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
 
-from thunderherd import __version__
 from thunderherd.errors import UserError
 from thunderherd.knee_command import knee
 from thunderherd.lab_words import OPTION, OPTION_HELP
@@ -117,7 +117,7 @@ def _system_message(error: OSError) -> str:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"{PROGRAM} {__version__}")
+        print(f"{PROGRAM} {metadata.version('thunderherd')}")
         raise typer.Exit()
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from thunderherd.counting_cost_words import cost_lines
 from thunderherd.figures import ABSENT, extrapolated, not_offered, number, printable
 from thunderherd.layout import prose
-from thunderherd.matrices import Cell, Matrix, Reasons, digits_for, shown_of, unit_for, why_none
+from thunderherd.matrices import Cell, Matrix, Reasons, why_none
 from thunderherd.metrics import (
     ELAPSED,
     HELD,
@@ -29,6 +29,7 @@ from thunderherd.metrics import (
     metric,
 )
 from thunderherd.records import ContenderSummary, Summary
+from thunderherd.shown import digits_for, shown_of, unit_for
 from thunderherd.sweep_tables import print_matrix
 
 __all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend", "print_counters"]

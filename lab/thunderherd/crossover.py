@@ -36,8 +36,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thunderherd.crossover_form import Outcome, Standing
 from thunderherd.samples import Vector, hodges_lehmann, robust_spread
+from thunderherd.standing import Outcome, Standing
 from thunderherd.statistics import EQUIVALENCE_RATIO, Verdict, compare_family
 
 __all__ = [

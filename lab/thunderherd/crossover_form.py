@@ -36,17 +36,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from thunderherd.standing import Outcome, Standing
 from thunderherd.strict_table import Table
 
 Stage = Literal["coarse", "dense"]
-
-Standing = Literal["a", "b", "equivalent", "undecided"]
-"""What is shown at one size: which contender is ahead, that both are equivalent, or nothing."""
-
-Outcome = Literal["one", "several", "everywhere", "where_separated", "nowhere_separated"]
-"""One crossing; several; one contender ahead at every size; at some, and the other at none; neither at
-any."""
-
 
 # In a study -------------------------------------------------------------------------------------------------
 

@@ -23,10 +23,10 @@ from thunderherd.crossover_form import (
     CrossoverPoint,
     CrossoverSummary,
     CrossoverTable,
-    Standing,
 )
 from thunderherd.records import PairSummary
 from thunderherd.samples import Vector
+from thunderherd.standing import Standing
 from thunderherd.study import Study, Sweep
 
 __all__ = ["crossover", "measured_sizes"]

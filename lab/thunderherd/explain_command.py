@@ -17,14 +17,14 @@ from thunderherd.explanation_words import legend, print_explanation, reasons, re
 from thunderherd.figures import printable
 from thunderherd.flame_graphs import differential, differential_file
 from thunderherd.layout import make_console, prose
+from thunderherd.left_out import not_counted, not_sampled
 from thunderherd.noise_view import noise_view, print_noise
-from thunderherd.profile_view import copying_sentences, not_sampled
+from thunderherd.profile_view import copying_sentences
 from thunderherd.profiles import sampled
 from thunderherd.records import Summary
 from thunderherd.results import Results
 from thunderherd.study_file import unknown
 from thunderherd.where_counted import elsewhere
-from thunderherd.why_view import not_counted
 
 
 def show_explanation(

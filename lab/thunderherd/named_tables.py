@@ -27,20 +27,12 @@ from thunderherd.grids import (
 )
 from thunderherd.judged_tables import judged_tables
 from thunderherd.limits_tables import legend, limit_rows
-from thunderherd.matrices import (
-    at_points,
-    main_further,
-    metrics_of,
-    shown,
-    shown_of,
-    sweep_matrices,
-    sweeps_legend,
-    unit_for,
-)
+from thunderherd.matrices import main_further, metrics_of, sweep_matrices, sweeps_legend
 from thunderherd.metrics import CPU_PER_CONNECTION, SIDES, in_order, known_metric
 from thunderherd.noise_view import noise_view
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
+from thunderherd.shown import at_points, shown, shown_of, unit_for
 from thunderherd.slope_matrix import slope_matrix
 
 __all__ = ["all_tables", "main_section", "parts_of_report"]

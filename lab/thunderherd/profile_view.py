@@ -8,6 +8,7 @@ from pathlib import Path
 
 from thunderherd.figures import ABSENT, count, number, percent, printable, share_in_percent, span, time_share
 from thunderherd.flame_view import FlameGraph, flame_view
+from thunderherd.left_out import not_sampled
 from thunderherd.profile_form import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
 from thunderherd.records import Summary
 from thunderherd.sampled_symbols import CopyKind
@@ -85,22 +86,6 @@ def profile_view(summary: Summary, directory: Path | None) -> ProfileView | None
         graphs_legend=_graphs_legend(least) if graphs or differentials else [],
         reasons=not_sampled(summary),
     )
-
-
-def where_drawn(summary: Summary, directory: Path) -> str:
-    """In a line, where the flame graphs of a run are; empty where it has none."""
-    if summary.profiles is None:
-        return ""
-    drawn = [side.flame_graph for each in summary.profiles.contenders for side in each.sides.values()]
-    drawn += [each.flame_graph for each in summary.profiles.differentials]
-    folders = dict.fromkeys(str(directory / Path(each).parent) for each in drawn if each is not None)
-    return "".join(f"{folder}: flame graphs of where CPU time goes (.svg)" for folder in folders)
-
-
-def not_sampled(summary: Summary) -> list[str]:
-    """Who has no sampled trial that was asked for, and why."""
-    told = summary.profiles.contenders if summary.profiles else []
-    return [printable(f"{each.contender} was not sampled: {each.why}") for each in told if each.why]
 
 
 def share_of(share: Share | None) -> tuple[str, str]:

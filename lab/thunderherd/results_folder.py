@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from thunderherd import recordings
 from thunderherd.figures import words_of
 from thunderherd.grids import Grid
-from thunderherd.matrices import shown_of
 from thunderherd.metrics import known_metric
 from thunderherd.records import SUMMARY_SCHEMA, Summary
 from thunderherd.results import (
@@ -38,6 +37,7 @@ from thunderherd.results import (
     write_text,
 )
 from thunderherd.schemas import kept_summary_schema
+from thunderherd.shown import shown_of
 from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.table_formats import markdown_grid, markdown_text
 

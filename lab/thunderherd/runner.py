@@ -10,10 +10,11 @@ import random
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from thunderherd import __version__, analysis, live_view, machine, noise, progress, recordings, source_csv
+from thunderherd import analysis, live_view, machine, noise, progress, recordings, source_csv
 from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine import EngineError, catalogue, find_engine
@@ -109,7 +110,7 @@ def _open(
         overrides=list(study.overrides),
         command=list(command),
         started=now,
-        version=__version__,
+        version=metadata.version("thunderherd"),
         machine=here,
     )
     kept = recordings.copies(study)

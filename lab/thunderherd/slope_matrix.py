@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from thunderherd.figures import ABSENT, Unit, count, extrapolated, number, words_of
-from thunderherd.matrices import (
-    Cell,
-    Matrix,
-    Reasons,
-    Shown,
-    at_points,
-    caption_of,
-    digits_for,
-    shown,
-    unit_for,
-)
+from thunderherd.matrices import Cell, Matrix, Reasons
 from thunderherd.records import SlopeSummary, Summary, SweepSummary
+from thunderherd.shown import Shown, at_points, caption_of, digits_for, shown, unit_for
 
 __all__ = ["slope_matrix"]
 

@@ -17,10 +17,10 @@ from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
-from thunderherd.matrices import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.metrics import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
 from thunderherd.records import PaperFigure, Summary, SweepSummary
+from thunderherd.shown import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["sweep_chart"]

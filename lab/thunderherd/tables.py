@@ -38,19 +38,12 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.layout import Layout, below, print_facts, print_table, prose
-from thunderherd.matrices import (
-    Reasons,
-    digits_for,
-    main_papers,
-    scaled_marks,
-    shown_of,
-    unit_for,
-    why_none,
-)
+from thunderherd.left_out import not_counted, not_sampled, where_drawn
+from thunderherd.matrices import Reasons, main_papers, scaled_marks, why_none
 from thunderherd.metrics import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
-from thunderherd.profile_view import not_sampled, where_drawn
 from thunderherd.records import ContenderSummary, Summary
+from thunderherd.shown import digits_for, shown_of, unit_for
 from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
 from thunderherd.table_words import (
     claim_counts,
@@ -61,7 +54,6 @@ from thunderherd.table_words import (
     verdict_counts,
     warnings,
 )
-from thunderherd.why_view import not_counted
 
 BETWEEN = ".."
 """Between the ends of an interval: shorter than " to ", and clear before a minus sign."""

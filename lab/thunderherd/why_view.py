@@ -18,6 +18,7 @@ from thunderherd.explanation_words import (
     sentence,
 )
 from thunderherd.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
+from thunderherd.left_out import not_counted
 from thunderherd.matrices import Reasons
 from thunderherd.metrics import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
@@ -222,12 +223,6 @@ def _legend(counting: CountingSummary) -> list[str]:
         "these trials is used anywhere. The clients' counts are of all of their load, from its start to its "
         "end, by all of its requests."
     ]
-
-
-def not_counted(summary: Summary) -> list[str]:
-    """Who has no counted trial that was asked for, and why."""
-    told = summary.counting.contenders if summary.counting else []
-    return [printable(f"{each.contender} was not counted: {each.why}") for each in told if each.why]
 
 
 def _reasons(summary: Summary) -> Iterator[str]:

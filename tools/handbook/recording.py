@@ -32,7 +32,7 @@ from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.layout import make_console
-from thunderherd.matrices import at_points, caption_of, digits_for, shown_of, unit_for, why_none
+from thunderherd.matrices import why_none
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
 from thunderherd.results import (
     COUNTED,
@@ -47,6 +47,7 @@ from thunderherd.results import (
     WITHOUT_COUNTERS,
     load,
 )
+from thunderherd.shown import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.table_words import main_caption
 from thunderherd.tables import print_study, study_rows
 

@@ -1,0 +1,127 @@
+"""A contender's figure of a metric in the metric's unit, with its interval, as tables and charts show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from thunderherd.figures import (
+    Unit,
+    decimals,
+    number,
+    span,
+    unit_of,
+    words_of,
+)
+from thunderherd.metrics import (
+    ELAPSED,
+    SIDES,
+    known_metric,
+)
+from thunderherd.records import (
+    ContenderSummary,
+    Interval,
+    Spread,
+    Summary,
+    SweepSummary,
+)
+
+DECADES = 100.0
+"""Figures of a table that differ by more than this factor have decimals of their own in each row."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure in the metric's own unit: an estimate with its interval, or a mean with its deviation."""
+
+    value: float
+    low: float | None
+    high: float | None
+    deviation: float | None = None
+    is_mean: bool = False
+
+    def span(self, unit: Unit, digits: int, between: str) -> str:
+        """The interval, or the deviation of repeated runs."""
+        if not self.is_mean:
+            return span(unit.of(self.low), unit.of(self.high), digits, between)
+        return "" if self.deviation is None else f"sd {number(unit.of(self.deviation), digits)}"
+
+
+def shown_of(summary: Summary, contender: ContenderSummary | None, name: str) -> Shown | None:
+    """A contender's figure of a metric; None where it has none. Runs that are repeated have a mean."""
+    if contender is None:
+        return None
+    return shown(summary, contender.metrics.get(name), contender.spread.get(name))
+
+
+def shown(summary: Summary, estimate: Interval | None, spread: Spread | None) -> Shown | None:
+    """What is shown of the two: of blocks the estimate, of repeated runs the mean."""
+    if not summary.study.repetitions:
+        return Shown(estimate.value, estimate.low, estimate.high) if estimate else None
+    if spread is None:
+        return None
+    around = spread.standard_deviation
+    low, high = (None, None) if around is None else (spread.mean - around, spread.mean + around)
+    return Shown(spread.mean, low, high, around, is_mean=True)
+
+
+def unit_for(summary: Summary, name: str, figures: Iterable[Shown | None]) -> Unit:
+    """The unit that suits all these figures of a metric."""
+    study = summary.study
+    return unit_of(
+        name, study.normalise_connections, [each.value for each in figures if each], study.counters
+    )
+
+
+def caption_of(name: str, unit: Unit) -> str:
+    """A metric and its unit, as a heading: `requests per second`, `median latency (ms)`."""
+    words = words_of(name)
+    if " per " in unit.name:  # the unit says per what
+        return f"{words.partition(' per ')[0]} ({unit.name})"
+    said = unit.name in ("", "/s") or unit.name in words.split()
+    return words if said else f"{words} ({unit.name})"
+
+
+def counted_over(summary: Summary, name: str, contenders: Iterable[ContenderSummary | None]) -> str:
+    """`counted over 0.41 to 0.44 s`: in which time the counts of a side came to what they are.
+
+    A source's may be of another time. Empty of what is no count, and where none of these contenders has it.
+    """
+    side = name.partition(".")[0]
+    if side not in SIDES or not is_count(summary, name):
+        return ""
+    times = [
+        elapsed.value
+        for each in contenders
+        if shown_of(summary, each, name)
+        # Of a window the server tells no time of its own.
+        and (elapsed := shown_of(summary, each, f"{side}.{ELAPSED}") or shown_of(summary, each, ELAPSED))
+    ]
+    if not times:
+        return ""
+    digits = decimals(times, 2)
+    ends = dict.fromkeys(number(end, digits) for end in (min(times), max(times)))
+    return f"counted over {' to '.join(ends)} s"
+
+
+def is_count(summary: Summary, name: str) -> bool:
+    """Whether a metric is a whole number of each run: means of it have decimals, it has none."""
+    found = known_metric(name, summary.study.counters)
+    return found is not None and found.whole
+
+
+def digits_for(values: Iterable[float], name: str) -> int:
+    """The decimals that give the smallest of these figures as many digits as the metric is worth."""
+    found = known_metric(name)
+    return decimals(not_tiny(values), found.digits if found else 3)
+
+
+def not_tiny(values: Iterable[float]) -> list[float]:
+    """Without those beside which the others would have decimals that say nothing: an estimate near zero."""
+    sizes = [abs(value) for value in values]
+    return [size for size in sizes if size * DECADES >= max(sizes)]
+
+
+def at_points(summary: Summary, sweep: SweepSummary) -> dict[tuple[str, str], ContenderSummary]:
+    """The contenders of a sweep by base and point."""
+    return {(each.base, each.point or ""): each for each in summary.contenders if each.sweep == sweep.name}
