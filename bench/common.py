@@ -19,7 +19,7 @@ from thunderherd.agreements import SettingValue
 from thunderherd.catalogue import MOST_WORKERS, Design
 from thunderherd.engine import EngineError, LoadProcess, Server, catalogue
 from thunderherd.errors import UserError
-from thunderherd.samples import hodges_lehmann
+from thunderherd.statistics.samples import hodges_lehmann
 
 SEED = 1
 PATIENCE_SECONDS = 60.0

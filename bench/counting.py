@@ -36,7 +36,7 @@ from thunderherd.counter_names import called, names_in
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine import EngineError, Server, catalogue, start_load
 from thunderherd.errors import UserError
-from thunderherd.samples import hodges_lehmann
+from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study_names import bundled_studies
 
 WORKLOAD = "bytes"

@@ -29,7 +29,7 @@ from common import PATIENCE_SECONDS, chosen_designs, ratio, show_lost, shuffled_
 from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.errors import UserError
-from thunderherd.samples import hodges_lehmann
+from thunderherd.statistics.samples import hodges_lehmann
 
 WORKLOAD = "bytes"
 LOAD, OPEN = "the load", "open"

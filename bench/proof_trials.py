@@ -19,7 +19,7 @@ from queueing import mean_wait, requests_needed, set_up_delay, stalled_share, st
 from thunderherd.agreements import SettingValue
 from thunderherd.engine import EngineError, Server, start_load
 from thunderherd.engine_lines import Latency, LoadResult, Scheduled
-from thunderherd.histograms import merged
+from thunderherd.statistics.histograms import merged
 
 DESIGN, WORKLOAD = "epoll", "bytes"
 """One thread that takes requests in the order in which they came."""

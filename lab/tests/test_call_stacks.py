@@ -32,7 +32,7 @@ from thunderherd.sampled_symbols import (
     interrupts_come_on,
     plain,
 )
-from thunderherd.shares import clustered_share
+from thunderherd.statistics.clustered_shares import clustered_share
 
 
 def stack(*names: str, at: tuple[int, ...] = (1,), command: str = "engine") -> Stack:

@@ -15,7 +15,7 @@ from thunderherd.claims_file import Claim, load_claims
 from thunderherd.contrasts import ratio
 from thunderherd.contrasts_file import Contrast
 from thunderherd.records import ClaimSummary
-from thunderherd.samples import hodges_lehmann, signed_rank
+from thunderherd.statistics.samples import hodges_lehmann, signed_rank
 
 BLOCKS = 11
 CPU = "server_cpu_per_connection"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.columns import known, together
 from thunderherd.contrasts import lacks, measure, r_squared
 from thunderherd.contrasts_file import Contrast, Figure
+from thunderherd.statistics.columns import known, together
 from thunderherd.study import Study
 
 COST = "server_cpu_per_connection"

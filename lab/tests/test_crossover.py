@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from thunderherd.crossover import (
+from thunderherd.statistics.crossings import (
     Bracket,
     Crossing,
     equivalent_stretch,
@@ -25,7 +25,7 @@ from thunderherd.crossover import (
     second_stage,
     standings,
 )
-from thunderherd.standing import Standing
+from thunderherd.statistics.standing import Standing
 
 Array = NDArray[np.float64]
 

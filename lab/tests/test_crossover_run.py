@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from conftest import made_trial
 
-from thunderherd import cli, crossover, engine, machine, runner
+from thunderherd import cli, engine, machine, runner
 from thunderherd.records import TrialRecord
 from thunderherd.results import load
+from thunderherd.statistics import crossings
 from thunderherd.study import Contender, Study
 
 METRIC = "server_cpu_per_connection"
@@ -250,7 +251,7 @@ def test_a_crossing_that_is_made_is_found(
         *(word for key, value in settings.items() for word in ("--set", f"{key}={value}")), "--out", str(out),
     ]  # fmt: skip
     # Three sizes around the crossing in the place of seven.
-    monkeypatch.setattr(crossover, "second_stage", partial(crossover.second_stage, points=3))
+    monkeypatch.setattr(crossings, "second_stage", partial(crossings.second_stage, points=3))
     status, printed, told = typed(*command)
     assert status == 0, told
     coarse = answer(out / "coarse")

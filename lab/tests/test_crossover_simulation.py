@@ -16,9 +16,9 @@ import scipy
 from numpy.typing import NDArray
 from test_statistics_simulation import report
 
-from thunderherd.crossover import grid, line_crossing, read, second_stage, standings
 from thunderherd.crossover_study import ALPHA
-from thunderherd.standing import Standing
+from thunderherd.statistics.crossings import grid, line_crossing, read, second_stage, standings
+from thunderherd.statistics.standing import Standing
 
 Array = NDArray[np.float64]
 Truth = Callable[[Array], Array]

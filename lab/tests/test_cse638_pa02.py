@@ -17,7 +17,7 @@ from thunderherd.claims_file import Claim, load_claims, load_questions
 from thunderherd.lab_words import is_like
 from thunderherd.records import ClaimSummary, Summary
 from thunderherd.runner import run_study
-from thunderherd.statistics import first_look_blocks
+from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.study import Study, load_study
 
 WAYS = {"two_copy": "send_each", "one_copy": "sendmsg", "zero_copy": "zerocopy"}

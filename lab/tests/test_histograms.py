@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from thunderherd.histograms import merged, percentile_curve, percentile_ns
+from thunderherd.statistics.histograms import merged, percentile_curve, percentile_ns
 
 
 def encoded(*values: int) -> str:

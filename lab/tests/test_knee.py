@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thunderherd.knee import (
+from thunderherd.statistics.knees import (
     AtRate,
     RateRange,
     TypicalLatency,

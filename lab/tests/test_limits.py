@@ -19,7 +19,7 @@ from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable, Place
 from thunderherd.limits import machine_limits
 from thunderherd.limits_form import MachineLimits
 from thunderherd.limits_tables import limit_rows, print_limits, size_in_words
-from thunderherd.samples import median_estimate
+from thunderherd.statistics.samples import median_estimate
 
 HEAD = Limits.model_validate(
     {"line": "limits", "schema": 4, "cpus": [0, 1], "settings": {"rounds": 6, "milliseconds": 100, "seed": 1}}

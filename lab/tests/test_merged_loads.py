@@ -14,9 +14,9 @@ import thunderherd
 from thunderherd import cli, engine
 from thunderherd.engine_lines import Closings, LoadResult
 from thunderherd.errors import UserError
-from thunderherd.histograms import merged as histograms_merged
 from thunderherd.merge_command import _in_words
 from thunderherd.merged_loads import load_lines, merged_loads
+from thunderherd.statistics.histograms import merged as histograms_merged
 
 
 def load(address: str, file: Path, *words: str) -> subprocess.Popen[bytes]:

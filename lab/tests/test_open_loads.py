@@ -12,7 +12,6 @@ import layers
 from thunderherd import engine
 from thunderherd.closings import closing_notes
 from thunderherd.engine_lines import Check, Closings, LoadResult, Validity
-from thunderherd.histograms import merged, percentile_ns
 from thunderherd.latency_label import latency_notes
 from thunderherd.load_validity import (
     BUSY,
@@ -29,6 +28,7 @@ from thunderherd.metrics import METRICS
 from thunderherd.observation import Observation
 from thunderherd.open_loop import is_of_open_loop
 from thunderherd.records import TrialRecord
+from thunderherd.statistics.histograms import merged, percentile_ns
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial
 

@@ -18,7 +18,7 @@ import pytest
 
 from thunderherd.engine import Server, catalogue, start_load
 from thunderherd.engine_lines import LoadResult
-from thunderherd.histograms import merged
+from thunderherd.statistics.histograms import merged
 
 PATIENCE_SECONDS = 60.0
 FIELDS = (

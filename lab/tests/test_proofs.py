@@ -18,8 +18,8 @@ from proofs import Outcome, Quiet, decided
 from thunderherd import noise
 from thunderherd.engine import Server, start_load
 from thunderherd.errors import UserError
-from thunderherd.histograms import merged
 from thunderherd.records import Noise
+from thunderherd.statistics.histograms import merged
 
 ATTEMPTS = 3
 LIMITS = Quiet(steal_percent=3, foreign_percent=10)

@@ -23,7 +23,7 @@ from thunderherd.errors import Refusal, UserError
 from thunderherd.progress import Clock, PlainProgress, duration
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
-from thunderherd.statistics import block_order
+from thunderherd.statistics.comparisons import block_order
 from thunderherd.study import Contender, Study, load_study
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 30e-6}

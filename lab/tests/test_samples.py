@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from thunderherd.samples import (
+from thunderherd.statistics.samples import (
     hodges_lehmann,
     robust_spread,
     signed_rank,

@@ -9,7 +9,7 @@ import pytest
 import thunderherd
 from thunderherd.engine import catalogue
 from thunderherd.runner import run_study
-from thunderherd.statistics import Verdict, contrast
+from thunderherd.statistics.comparisons import Verdict, contrast
 from thunderherd.study import load_study
 
 SPIN_MICROSECONDS = 200

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from thunderherd.statistics import (
+from thunderherd.statistics.comparisons import (
     Look,
     PairResult,
     Verdict,

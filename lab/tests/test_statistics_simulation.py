@@ -13,8 +13,7 @@ import pytest
 import scipy
 from numpy.typing import NDArray
 
-from thunderherd.samples import standard_shift
-from thunderherd.statistics import (
+from thunderherd.statistics.comparisons import (
     PairResult,
     Verdict,
     all_decided,
@@ -25,6 +24,7 @@ from thunderherd.statistics import (
     planned_looks,
     signed_rank,
 )
+from thunderherd.statistics.samples import standard_shift
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from written_study import CATALOGUE, GOOD, loaded, machine, written
 
 from thunderherd import engine
 from thunderherd.errors import UserError
-from thunderherd.statistics import Look, compare_at_looks, planned_looks
+from thunderherd.statistics.comparisons import Look, compare_at_looks, planned_looks
 from thunderherd.study import Study, load_study
 from thunderherd.study_names import bundled_studies
 from thunderherd.study_resolver import Resolver

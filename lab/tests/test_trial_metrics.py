@@ -10,7 +10,6 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from thunderherd.engine_lines import Tally, Times
-from thunderherd.histograms import OF_MAXIMUM
 from thunderherd.metrics import (
     METRICS,
     OF_A_TALLY,
@@ -21,6 +20,7 @@ from thunderherd.metrics import (
     metric,
     metric_names,
 )
+from thunderherd.statistics.histograms import OF_MAXIMUM
 from thunderherd.study import Study
 from thunderherd.trial import run_trial
 from thunderherd.trial_metrics import COMPUTED, Counting, Flow, Measured, of_both, of_side

@@ -18,7 +18,6 @@ from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.closings import closing_notes
-from thunderherd.columns import Column, known, together
 from thunderherd.copied import copied_after_all, unknown_shares
 from thunderherd.cpu_ladder import rungs_below
 from thunderherd.crossover_summary import crossover
@@ -49,10 +48,8 @@ from thunderherd.records import (
 )
 from thunderherd.selection import Block, Selection, blocks_of, most_blocks, select
 from thunderherd.slopes import slopes
-from thunderherd.statistics import (
-    Look,
-    hodges_lehmann,
-)
+from thunderherd.statistics.columns import Column, known, together
+from thunderherd.statistics.comparisons import Look, hodges_lehmann
 from thunderherd.study import Contender, Study, Sweep, asked_for
 from thunderherd.unavailable import not_told, unavailable_counters, why_unavailable
 from thunderherd.verdicts import (

@@ -29,13 +29,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from thunderherd.claims_file import Claim, load_claims
-from thunderherd.columns import Values
 from thunderherd.contrasts import LOGARITHM, Measured, lacks, measure, units
 from thunderherd.copied import copied_after_all
 from thunderherd.extrapolation import Shares, remarks
 from thunderherd.figures import count
 from thunderherd.records import ClaimSummary, ClaimVerdict, Interval
-from thunderherd.statistics import holm
+from thunderherd.statistics.columns import Values
+from thunderherd.statistics.comparisons import holm
 from thunderherd.study import Study
 
 __all__ = ["ClaimResult", "alpha_at", "at_least", "judge", "judged_after"]

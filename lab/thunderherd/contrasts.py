@@ -13,14 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from thunderherd.columns import Values, known, together
 from thunderherd.contrasts_file import Contrast, Figure, straight_line
 from thunderherd.figures import decimals, number, percent, span, unit_of
 from thunderherd.metrics import METRICS
 from thunderherd.records import Interval
-from thunderherd.samples import Estimate, hodges_lehmann, signed_rank
-from thunderherd.statistics import Contrast as Tested
-from thunderherd.statistics import contrast
+from thunderherd.statistics.columns import Values, known, together
+from thunderherd.statistics.comparisons import Contrast as Tested
+from thunderherd.statistics.comparisons import contrast
+from thunderherd.statistics.samples import Estimate, hodges_lehmann, signed_rank
 from thunderherd.study import Study
 
 MOST_OF_NOTHING = 3

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from thunderherd.columns import Values, known
 from thunderherd.figures import percent
 from thunderherd.metrics import COPIED_SHARE, NOT_COPIED_SHARE, SIDES, Side
+from thunderherd.statistics.columns import Values, known
 from thunderherd.study import Contender, Study
 
 __all__ = ["copied_after_all", "unknown_shares"]

@@ -19,7 +19,7 @@ from thunderherd.progress import Progress
 from thunderherd.readouts import events_of_the_processor
 from thunderherd.records import TrialRecord
 from thunderherd.results import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
-from thunderherd.samples import hodges_lehmann
+from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study import Contender, Study
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 

@@ -36,7 +36,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.standing import Outcome, Standing
+from thunderherd.statistics.standing import Outcome, Standing
 from thunderherd.strict_table import Table
 
 Stage = Literal["coarse", "dense"]

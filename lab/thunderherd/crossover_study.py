@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from thunderherd.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
-from thunderherd.crossover import DENSE_POINTS, grid
 from thunderherd.crossover_contenders import (
     SIDES,
     Common,
@@ -35,7 +34,8 @@ from thunderherd.lab_words import WRITTEN, written
 from thunderherd.labs import USUAL
 from thunderherd.metrics import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
-from thunderherd.statistics import first_look_blocks
+from thunderherd.statistics.comparisons import first_look_blocks
+from thunderherd.statistics.crossings import DENSE_POINTS, grid
 from thunderherd.study_configurations import declared
 from thunderherd.study_file import KeyPath, Problems, TomlFile, flat, near, show, unknown
 from thunderherd.study_form import LoadTable, StudyForm, SweepTable, keys_of

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thunderherd import crossover as estimator
 from thunderherd.claims import judged_after
-from thunderherd.columns import Values, known
 from thunderherd.contrasts_file import at_point
 from thunderherd.crossover_form import (
     CrossoverBracket,
@@ -25,8 +23,10 @@ from thunderherd.crossover_form import (
     CrossoverTable,
 )
 from thunderherd.records import PairSummary
-from thunderherd.samples import Vector
-from thunderherd.standing import Standing
+from thunderherd.statistics import crossings as estimator
+from thunderherd.statistics.columns import Values, known
+from thunderherd.statistics.samples import Vector
+from thunderherd.statistics.standing import Standing
 from thunderherd.study import Study, Sweep
 
 __all__ = ["crossover", "measured_sizes"]

@@ -269,7 +269,7 @@ def difference(
     if not told:
         return None
     # Imported when it is needed: whoever only shows a summary does without numpy.
-    from thunderherd.samples import hodges_lehmann
+    from thunderherd.statistics.samples import hodges_lehmann
 
     confidence = 1 - summary.study.alpha
     found = hodges_lehmann([of_a - of_b for of_a, of_b in told], confidence)
@@ -348,7 +348,7 @@ def network_part(summary: Summary, trials: Iterable[TrialRecord], told: Explanat
         differences.append(sum(parts))
     if not differences:
         return None
-    from thunderherd.samples import hodges_lehmann
+    from thunderherd.statistics.samples import hodges_lehmann
 
     # Of too few blocks for an interval the confidence is 1: that of no interval at all.
     confidence = told.difference.confidence

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.knee import Outcome
-from thunderherd.knee import Verdict as KneeVerdict
+from thunderherd.statistics.knees import Outcome
+from thunderherd.statistics.knees import Verdict as KneeVerdict
 
 SchemaNumber = Literal[1]
 SCHEMA: SchemaNumber = 1

@@ -18,7 +18,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Setting, by_name, defaults
-from thunderherd.crossover import grid
 from thunderherd.crossover_contenders import Common, contender
 from thunderherd.engine_lines import LoadResult
 from thunderherd.errors import UserError
@@ -28,6 +27,7 @@ from thunderherd.labs import USUAL
 from thunderherd.made_study import Typed
 from thunderherd.metrics import METRICS
 from thunderherd.quantity import NoQuantity, in_units, parse_quantity
+from thunderherd.statistics.crossings import grid
 from thunderherd.study_file import unknown
 from thunderherd.study_form import LabTable
 from thunderherd.study_lab import lab_of

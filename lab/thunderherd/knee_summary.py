@@ -6,11 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thunderherd.knee import AtRate, RateRange, compare_knees, knee, knee_of_block, typical_latency
 from thunderherd.knee_form import DesignKnee, KneePair, KneePoint
 from thunderherd.load_validity import was_overloaded
 from thunderherd.records import TrialRecord
 from thunderherd.selection import Block, Selection, blocks_of, select
+from thunderherd.statistics.knees import (
+    AtRate,
+    RateRange,
+    compare_knees,
+    knee,
+    knee_of_block,
+    typical_latency,
+)
 from thunderherd.study import Contender, Study, Sweep
 
 RATE = "rate"

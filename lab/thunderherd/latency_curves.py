@@ -43,7 +43,7 @@ def latency_curves(summary: Summary, trials: Sequence[TrialRecord]) -> dict[str,
     if not whole:
         return curves
     # Imported when it is needed: most runs have no histogram, and a report should do without numpy.
-    from thunderherd.histograms import merged, percentile_curve
+    from thunderherd.statistics.histograms import merged, percentile_curve
 
     for name, texts in whole.items():
         together = merged(text for text in texts if text is not None)

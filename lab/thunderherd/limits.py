@@ -98,7 +98,7 @@ def _figure(
     values = list(rounds.values())
     extreme = min(values) if unit == "nanoseconds" else max(values)
     # Imported when it is needed: whoever only shows limits does without numpy.
-    from thunderherd.samples import median_estimate
+    from thunderherd.statistics.samples import median_estimate
 
     found = median_estimate(values, CONFIDENCE)
     limit, place, size = point

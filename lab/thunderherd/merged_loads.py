@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from thunderherd.engine_lines import Closings, Latency, LoadResult, Scheduled, Times
 from thunderherd.errors import UserError
-from thunderherd.histograms import maximum_ns, merged, percentile_ns
+from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
 
 __all__ = ["MergedLoads", "MergedSchedule", "load_lines", "merged_loads"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from thunderherd.estimates import Record
+from thunderherd.statistics.estimates import Record
 
 SOFTIRQ_RATES, RETRANSMITTED = "softirq_milliseconds_per_second", "retransmitted"
 """The figures that may be missing, as a summary and the tidy table call them."""

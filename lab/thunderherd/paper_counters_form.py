@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from thunderherd.estimates import Interval, Record, Spread
+from thunderherd.statistics.estimates import Interval, Record, Spread
 
 
 class Derived(Record):

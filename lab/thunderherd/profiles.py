@@ -21,7 +21,7 @@ from thunderherd.profile_form import ContenderProfile, ProfiledSide, SelfSymbol,
 from thunderherd.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records import ContenderSummary, Summary
 from thunderherd.sampled_symbols import CopyKind, copying
-from thunderherd.shares import clustered_share
+from thunderherd.statistics.clustered_shares import clustered_share
 
 BATCHES = 10
 """Of each trial, in the order of time: so many parts are taken to be independent of each other."""

@@ -18,7 +18,6 @@ import numpy as np
 
 from thunderherd.claims import judged_after
 from thunderherd.claims_file import load_questions
-from thunderherd.columns import Values, together
 from thunderherd.contrasts import Measured, lacks, measure
 from thunderherd.contrasts_file import outside_this_size
 from thunderherd.copied import copied_after_all
@@ -26,7 +25,8 @@ from thunderherd.extrapolation import Shares, remarks
 from thunderherd.metrics import metric
 from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records import QuestionSummary
-from thunderherd.statistics import hodges_lehmann, holm, signed_rank
+from thunderherd.statistics.columns import Values, together
+from thunderherd.statistics.comparisons import hodges_lehmann, holm, signed_rank
 from thunderherd.study import Study
 
 __all__ = ["NOT_JUDGED", "answers"]

@@ -14,15 +14,15 @@ from thunderherd.counting_cost_form import CountingCost
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
-from thunderherd.estimates import Interval as Interval
-from thunderherd.estimates import Record as Record
-from thunderherd.estimates import Spread as Spread
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.metrics import METRICS, Better
 from thunderherd.noise_form import NoiseSummary
 from thunderherd.paper_counters_form import CountedSummary
 from thunderherd.profile_form import ProfilingSummary
+from thunderherd.statistics.estimates import Interval as Interval
+from thunderherd.statistics.estimates import Record as Record
+from thunderherd.statistics.estimates import Spread as Spread
 
 SchemaNumber = Literal[4]
 SCHEMA: SchemaNumber = 4

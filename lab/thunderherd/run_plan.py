@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from thunderherd.records import TrialRecord
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
-from thunderherd.statistics import block_order
+from thunderherd.statistics.comparisons import block_order
 from thunderherd.study import Study
 from thunderherd.verdicts import is_decided, verdicts
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thunderherd.columns import Values
 from thunderherd.contrasts import by_block, lacks, r_squared
 from thunderherd.contrasts_file import Contrast, at_point, straight_line
 from thunderherd.records import Interval, SlopeSummary, Spread
-from thunderherd.statistics import hodges_lehmann
+from thunderherd.statistics.columns import Values
+from thunderherd.statistics.comparisons import hodges_lehmann
 from thunderherd.study import Study, Sweep
 
 __all__ = ["slopes"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from thunderherd import noise
 from thunderherd.metrics import Better
 from thunderherd.records import TrialRecord
-from thunderherd.statistics import Estimate, hodges_lehmann
+from thunderherd.statistics.comparisons import Estimate, hodges_lehmann
 from thunderherd.study import Contender, Study
 
 __all__ = ["Group", "Standing", "Standings"]

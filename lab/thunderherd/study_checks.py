@@ -371,7 +371,7 @@ def _check_looks(
         return
     alpha = form.measure.alpha * split[0]
     # Imported when it is needed: `thunderherd list` should answer without numpy.
-    from thunderherd.statistics import first_look_blocks
+    from thunderherd.statistics.comparisons import first_look_blocks
 
     needed = first_look_blocks(comparisons, form.measure.alpha, split[0])
     if looks[0] < needed:

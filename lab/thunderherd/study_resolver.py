@@ -453,7 +453,7 @@ class Resolver:
     def _looks(self) -> tuple[Look, ...]:
         """The planned looks; with repetitions one, which spends no alpha."""
         # Imported when it is needed: `thunderherd list` should answer without numpy.
-        from thunderherd.statistics import planned_looks
+        from thunderherd.statistics.comparisons import planned_looks
 
         size = self.form.sizes[self.size]
         if size.repetitions is not None:

@@ -26,7 +26,6 @@ from thunderherd.engine_lines import (
     Times,
     Validity,
 )
-from thunderherd.histograms import maximum_ns, merged, percentile_ns
 from thunderherd.metrics import (
     BOTH,
     ELAPSED,
@@ -45,6 +44,7 @@ from thunderherd.metrics import (
     rates_of,
 )
 from thunderherd.records import TrialMetrics
+from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
 
 Number = int | float
 

@@ -20,7 +20,7 @@ from thunderherd.observation import LATE_SHARE, late_by_ns, read_late
 from thunderherd.progress import Progress
 from thunderherd.records import TrialRecord
 from thunderherd.results import RunDirectory, Trial
-from thunderherd.statistics import block_order
+from thunderherd.statistics.comparisons import block_order
 from thunderherd.study import Contender, Study
 from thunderherd.trial import ProfileFiles
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from thunderherd.columns import known
 from thunderherd.metrics import in_order
 from thunderherd.observation import left_out
 from thunderherd.records import PairSummary, TrialRecord
 from thunderherd.selection import Block, Selection
-from thunderherd.statistics import (
+from thunderherd.statistics.columns import known
+from thunderherd.statistics.comparisons import (
     Look,
     PairResult,
     all_decided,

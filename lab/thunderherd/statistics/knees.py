@@ -33,8 +33,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thunderherd.samples import Vector, signed_rank, walsh_averages, walsh_estimate
-from thunderherd.statistics import EQUIVALENCE_RATIO, holm
+from thunderherd.statistics.comparisons import EQUIVALENCE_RATIO, holm
+from thunderherd.statistics.samples import Vector, signed_rank, walsh_averages, walsh_estimate
 
 __all__ = [
     "AtRate",

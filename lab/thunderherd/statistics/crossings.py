@@ -36,9 +36,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from thunderherd.samples import Vector, hodges_lehmann, robust_spread
-from thunderherd.standing import Outcome, Standing
-from thunderherd.statistics import EQUIVALENCE_RATIO, Verdict, compare_family
+from thunderherd.statistics.comparisons import EQUIVALENCE_RATIO, Verdict, compare_family
+from thunderherd.statistics.samples import Vector, hodges_lehmann, robust_spread
+from thunderherd.statistics.standing import Outcome, Standing
 
 __all__ = [
     "Bracket",

@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from thunderherd.samples import (
+from thunderherd.statistics.samples import (
     Estimate,
     SignedRank,
     Vector,
