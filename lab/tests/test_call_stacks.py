@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd.call_stacks import (
+from thunderherd.profiles import BATCHES
+from thunderherd.stacks.call_stacks import (
     Frame,
     Stack,
     added,
@@ -23,8 +24,7 @@ from thunderherd.call_stacks import (
     self_symbols,
     without_sampling,
 )
-from thunderherd.profiles import BATCHES
-from thunderherd.sampled_symbols import (
+from thunderherd.stacks.symbols import (
     COPIES_IN_KERNEL,
     COPIES_IN_PROGRAM,
     INTERRUPTS_COME_ON,

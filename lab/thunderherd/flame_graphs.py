@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from thunderherd.call_stacks import as_lines, scaled
 from thunderherd.engine import EngineError, flame_graph
 from thunderherd.errors import UserError
 from thunderherd.explained import place_of
@@ -32,6 +31,7 @@ from thunderherd.profiles import (
 )
 from thunderherd.records import Summary
 from thunderherd.results import write_text
+from thunderherd.stacks.call_stacks import as_lines, scaled
 from thunderherd.study import Study
 
 FOLDER = "profiles"

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.apart_form import ApartTable
-from thunderherd.sampled_symbols import CopyKind, Mode
+from thunderherd.stacks.symbols import CopyKind, Mode
 
 ProfiledSide = Literal["server", "client"]
 

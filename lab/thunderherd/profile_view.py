@@ -11,7 +11,7 @@ from thunderherd.flame_view import FlameGraph, flame_view
 from thunderherd.left_out import not_sampled
 from thunderherd.profile_form import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
 from thunderherd.records import Summary
-from thunderherd.sampled_symbols import CopyKind
+from thunderherd.stacks.symbols import CopyKind
 
 SIDES: dict[ProfiledSide, str] = {"server": "Server", "client": "Clients"}
 KINDS: dict[CopyKind, str] = {

@@ -8,12 +8,12 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from thunderherd.call_stacks import Frame, Stack, cut, samples_of
 from thunderherd.engine_lines import Profile, SampledStack
 from thunderherd.engine_process import EngineError, json_object, understand
 from thunderherd.profile_form import ProfiledSide
 from thunderherd.records import Record, TrialRecord
-from thunderherd.sampled_symbols import Mode
+from thunderherd.stacks.call_stacks import Frame, Stack, cut, samples_of
+from thunderherd.stacks.symbols import Mode
 
 
 class KeptStack(Record):

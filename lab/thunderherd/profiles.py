@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from thunderherd.call_stacks import (
+from thunderherd.profile_form import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
+from thunderherd.profiled_trial import ProfiledTrial, SideSamples
+from thunderherd.records import ContenderSummary, Summary
+from thunderherd.stacks.call_stacks import (
     Stack,
     added,
     folded,
@@ -16,11 +19,8 @@ from thunderherd.call_stacks import (
     self_symbols,
     without_sampling,
 )
-from thunderherd.network_symbols import in_network
-from thunderherd.profile_form import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
-from thunderherd.profiled_trial import ProfiledTrial, SideSamples
-from thunderherd.records import ContenderSummary, Summary
-from thunderherd.sampled_symbols import CopyKind, copying
+from thunderherd.stacks.network_symbols import in_network
+from thunderherd.stacks.symbols import CopyKind, copying
 from thunderherd.statistics.clustered_shares import clustered_share
 
 BATCHES = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from thunderherd.sampled_symbols import Mode, copying, plain
+from thunderherd.stacks.symbols import Mode, copying, plain
 
 _OF_SOCKETS = (
     *("__sys_socket", "__sys_connect", "__sys_accept4", "__sys_shutdown", "__sys_setsockopt"),

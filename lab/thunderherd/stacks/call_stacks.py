@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from thunderherd.sampled_symbols import Mode, interrupts_come_on, of_sampling, plain
+from thunderherd.stacks.symbols import Mode, interrupts_come_on, of_sampling, plain
 
 KERNEL_MARK = "_[k]"
 """Behind a function of the kernel, in folded stacks: flame graphs have a colour for it."""
