@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thunderherd.errors import UserError
-from thunderherd.study_file import KeyPath, Problems, TomlFile, dotted, locate, near
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, dotted, locate, near
 
 TEXT = '''\
 # a comment with [brackets] and = signs

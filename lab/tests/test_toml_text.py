@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thunderherd.toml_text import toml_text
+from thunderherd.toml.write import toml_text
 
 # TOML has no lone surrogates, which no UTF-8 file can hold, and integers of 64 bits.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from thunderherd.strict_table import Table
+from thunderherd.toml.strict import Table
 
 
 class ApartTable(Table):

@@ -29,12 +29,12 @@ from thunderherd.contrasts_file import (
 from thunderherd.lab_words import is_like
 from thunderherd.labs import unfit
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
-from thunderherd.strict_table import Table
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric
-from thunderherd.study_file import KeyPath, Problems, TomlFile, formed, show, unknown
 from thunderherd.study_form import keys_of
 from thunderherd.study_scale import cpus_in_words
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, formed, show, unknown
+from thunderherd.toml.strict import Table
 
 FEW = 3
 """So many contenders are listed by name where they have the same value."""

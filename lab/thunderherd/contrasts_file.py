@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.metrics import counters_of
-from thunderherd.strict_table import Table
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
-from thunderherd.study_file import KeyPath, Problems, show, unknown
+from thunderherd.toml.file import KeyPath, Problems, show, unknown
+from thunderherd.toml.strict import Table
 
 Weight = Annotated[float, Field(ge=-1000, le=1000)]
 Weights = Annotated[

@@ -19,9 +19,9 @@ from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.quantity import Range
 from thunderherd.study_checks import DIRECTIONS
 from thunderherd.study_configurations import OWN
-from thunderherd.study_file import assign, near, show
 from thunderherd.study_form import LOAD_PROCESSES
 from thunderherd.study_overrides import parse_override
+from thunderherd.toml.file import assign, near, show
 
 __all__ = ["SIDES", "Common", "Swept", "check_directions", "contender", "names_of_settings", "swept"]
 

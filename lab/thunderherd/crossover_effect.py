@@ -16,10 +16,10 @@ from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
 from thunderherd.quantity import Range
 from thunderherd.study_checks import ports_allowed
-from thunderherd.study_file import show
 from thunderherd.study_form import keys_of
 from thunderherd.study_resolved import Contender, Study
-from thunderherd.toml_text import toml_text
+from thunderherd.toml.file import show
+from thunderherd.toml.write import toml_text
 
 DIRECTION, TO_SERVER, TO_CLIENT = "direction", "to_server", "to_client"
 """The setting of a stream's clients that says which way its bytes go."""

@@ -37,7 +37,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.statistics.standing import Outcome, Standing
-from thunderherd.strict_table import Table
+from thunderherd.toml.strict import Table
 
 Stage = Literal["coarse", "dense"]
 

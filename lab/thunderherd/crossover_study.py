@@ -37,13 +37,13 @@ from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
 from thunderherd.study_configurations import declared
-from thunderherd.study_file import KeyPath, Problems, TomlFile, flat, near, show, unknown
 from thunderherd.study_form import LoadTable, StudyForm, SweepTable, keys_of
 from thunderherd.study_names import find_study
 from thunderherd.study_overrides import parse_override
 from thunderherd.study_resolved import CONNECTIONS, KEPT
 from thunderherd.study_shape import shaped
-from thunderherd.toml_text import inline, toml_text
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, flat, near, show, unknown
+from thunderherd.toml.write import inline, toml_text
 
 __all__ = ["Asked", "coarse_study", "dense_study", "name_of", "range_of"]
 

@@ -23,7 +23,7 @@ from thunderherd.profile_view import copying_sentences
 from thunderherd.profiles import sampled
 from thunderherd.records import Summary
 from thunderherd.results import Results
-from thunderherd.study_file import unknown
+from thunderherd.toml.file import unknown
 from thunderherd.where_counted import elsewhere
 
 

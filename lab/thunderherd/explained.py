@@ -19,7 +19,7 @@ from thunderherd.metrics import metric as metric_named
 from thunderherd.profile_form import ProfiledSide, Share
 from thunderherd.records import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
 from thunderherd.selection import blocks_of
-from thunderherd.study_file import unknown
+from thunderherd.toml.file import unknown
 
 __all__ = [
     "best_against_others",

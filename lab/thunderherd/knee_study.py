@@ -28,11 +28,11 @@ from thunderherd.made_study import Typed
 from thunderherd.metrics import METRICS
 from thunderherd.quantity import NoQuantity, in_units, parse_quantity
 from thunderherd.statistics.crossings import grid
-from thunderherd.study_file import unknown
 from thunderherd.study_form import LabTable
 from thunderherd.study_lab import lab_of
 from thunderherd.study_resolved import KEPT
-from thunderherd.toml_text import toml_text
+from thunderherd.toml.file import unknown
+from thunderherd.toml.write import toml_text
 
 __all__ = [
     "ALPHA",

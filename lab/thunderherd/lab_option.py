@@ -14,9 +14,9 @@ from typing import Any, get_args
 from thunderherd.errors import UserError
 from thunderherd.lab_words import OPTION, QUANTITIES, parse
 from thunderherd.labs import KINDS, owners, takes
-from thunderherd.study_file import near, show, unknown
 from thunderherd.study_form import LabTable
 from thunderherd.study_overrides import parse_override
+from thunderherd.toml.file import near, show, unknown
 
 KEYS = tuple(LabTable.model_fields)
 """What a study's [lab] has."""

@@ -9,8 +9,8 @@ from thunderherd.errors import UserError
 from thunderherd.layout import make_console
 from thunderherd.limits_measured import limits_of_lines, measured_lines
 from thunderherd.limits_tables import print_limits
-from thunderherd.study_file import unknown
 from thunderherd.study_form import NoiseTable
+from thunderherd.toml.file import unknown
 
 
 def cpus_of(text: str | None) -> list[int] | None:

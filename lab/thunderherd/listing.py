@@ -49,7 +49,7 @@ def section(name: str) -> str:
     """`name` if it is a section, else a UserError with the nearest one."""
     if name in SECTIONS:
         return name
-    from thunderherd.study_file import unknown
+    from thunderherd.toml.file import unknown
 
     raise UserError(f"list: {unknown('list', name, SECTIONS)}")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.study_file import KeyPath, TomlFile, dotted, element_names
+from thunderherd.toml.file import KeyPath, TomlFile, dotted, element_names
 
 __all__ = ["MadeFile", "Typed"]
 

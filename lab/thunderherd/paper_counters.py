@@ -27,8 +27,8 @@ from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.paper_counters_form import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records import ContenderSummary
 from thunderherd.study import Study
-from thunderherd.study_file import KeyPath, Problems, TomlFile, near, show, unknown
 from thunderherd.study_paper import read_table
+from thunderherd.toml.file import KeyPath, Problems, TomlFile, near, show, unknown
 
 __all__ = ["PaperCounters", "counted", "load_counters"]
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, Tag
 
-from thunderherd.strict_table import Table, table_or
+from thunderherd.toml.strict import Table, table_or
 
 PAPER_UNIT = 'the source\'s unit, such as "µs"; left out where it is that of ours'
 

@@ -40,7 +40,7 @@ def plot(
             print("this run has no charts")
         return
     if name not in charts:
-        from thunderherd.study_file import unknown
+        from thunderherd.toml.file import unknown
 
         raise UserError(f"plot: {unknown('chart', name, list(charts))}")
     form = chosen_format("plot", form, output, {each: each for each in FORMATS}, "svg")

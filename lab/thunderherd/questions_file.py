@@ -56,10 +56,10 @@ from thunderherd.contrasts_file import (
     unknown_contender,
     weights_of,
 )
-from thunderherd.strict_table import Table
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
-from thunderherd.study_file import KeyPath, Problems, near, show, unknown
+from thunderherd.toml.file import KeyPath, Problems, near, show, unknown
+from thunderherd.toml.strict import Table
 
 
 class QuestionFigureTable(SumTable):

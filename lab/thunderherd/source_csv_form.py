@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from thunderherd.strict_table import Table
+from thunderherd.toml.strict import Table
 
 
 class CsvColumn(Table):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from thunderherd.made_study import Typed
     from thunderherd.records import Summary
     from thunderherd.study import Study
-    from thunderherd.study_file import TomlFile
+    from thunderherd.toml.file import TomlFile
 
 SIZE = "quick"
 """The one size of the studies of a search."""
@@ -90,13 +90,13 @@ class Stages:
 
     def _study_file(self, path: Path, text: str) -> TomlFile:
         from thunderherd.made_study import MadeFile
-        from thunderherd.study_file import TomlFile
+        from thunderherd.toml.file import TomlFile
 
         return TomlFile(path, text) if self.typed is None else MadeFile(path, text, self.typed)
 
     def _check_same_words(self, file: Path, run: Path, text: str) -> None:
         from thunderherd.results import read_run
-        from thunderherd.study_file import read_text
+        from thunderherd.toml.file import read_text
 
         if read_text(file) == text:
             return

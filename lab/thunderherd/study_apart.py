@@ -12,9 +12,9 @@ from thunderherd.counter_names import called
 from thunderherd.counting_cost_form import MOST_CONTENDERS, CostTable
 from thunderherd.counting_form import WHAT_EXPLAINS, CountingTable
 from thunderherd.study_checks import check_counter
-from thunderherd.study_file import Problems, unknown
 from thunderherd.study_form import StudyForm
 from thunderherd.study_resolved import Contender, Sweep
+from thunderherd.toml.file import Problems, unknown
 
 Table = TypeVar("Table", bound=ApartTable)
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from thunderherd.agreements import SettingValue
 from thunderherd.metrics import AskedCounters
 from thunderherd.study_checks import check_metric
-from thunderherd.study_file import KeyPath, Problems, unknown
 from thunderherd.study_form import BoundTable, MeasureTable
 from thunderherd.study_resolved import LoadPlan, Settings
+from thunderherd.toml.file import KeyPath, Problems, unknown
 
 OF_LOAD = "load.settings."
 """How keys begin that are settings of the load; those of a server begin with `settings.`."""

@@ -14,8 +14,8 @@ from thunderherd.catalogue import USUAL_WAY, Catalogue, Setting, Way
 from thunderherd.counter_names import FORMS, how_to_write, may_be_asked_for, of_perf
 from thunderherd.metrics import METRICS, AskedCounters, asked_counters, metric_names
 from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
-from thunderherd.study_file import KeyPath, Problems, flat, near, show, unknown
 from thunderherd.study_form import ContenderTable, LoadTable, StudyForm
+from thunderherd.toml.file import KeyPath, Problems, flat, near, show, unknown
 
 Settings = Mapping[str, SettingValue]
 

@@ -18,9 +18,9 @@ from pydantic import BaseModel
 
 from thunderherd.catalogue import Catalogue, Way
 from thunderherd.records import TrialForm
-from thunderherd.strict_table import Table
-from thunderherd.study_file import KeyPath, assign, flat, show
 from thunderherd.study_form import ContenderTable, LabTable, LoadTable, StudyForm, SweepTable, ValueTable
+from thunderherd.toml.file import KeyPath, assign, flat, show
+from thunderherd.toml.strict import Table
 
 MAIN = "main"
 """The name of the main table among the parts of a size."""

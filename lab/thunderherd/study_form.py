@@ -21,7 +21,7 @@ from thunderherd.paper_form import PaperTable
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
-from thunderherd.strict_table import Table, table_or
+from thunderherd.toml.strict import Table, table_or
 
 SettingsTable = Annotated[
     dict[str, Any], Field(description="a table of settings, such as { backlog = 1024 }")

@@ -14,9 +14,9 @@ from thunderherd.lab_kind import Kind
 from thunderherd.lab_words import OPTION, QUANTITIES, parse
 from thunderherd.labs import KINDS, USUAL, named, owners, takes, with_namespaces
 from thunderherd.study_configurations import Configuration
-from thunderherd.study_file import KeyPath, Problems, show, unknown
 from thunderherd.study_form import Cpus, LabTable
 from thunderherd.study_resolved import Lab
+from thunderherd.toml.file import KeyPath, Problems, show, unknown
 
 CONGESTION = "congestion"
 """The key of [lab], and the setting of both sides that it gives a value."""

@@ -7,8 +7,8 @@ from thunderherd.catalogue import USUAL_WAY, WARM_UP, Catalogue
 from thunderherd.labs import KINDS
 from thunderherd.study_checks import ports_allowed
 from thunderherd.study_configurations import Configuration
-from thunderherd.study_file import KeyPath, Problems, show
 from thunderherd.study_resolved import CONNECTIONS, KEPT, PIPELINE, SOURCES, Contender, LoadPlan
+from thunderherd.toml.file import KeyPath, Problems, show
 
 
 def check_loads(

@@ -7,7 +7,7 @@ from importlib import resources
 from pathlib import Path
 
 from thunderherd.errors import UserError
-from thunderherd.study_file import near, show
+from thunderherd.toml.file import near, show
 
 __all__ = ["DEFAULT_SIZE", "bundled_studies", "find_study", "typed"]
 

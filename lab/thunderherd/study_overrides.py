@@ -19,7 +19,6 @@ from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.study_configurations import Configuration, way_of, workload_of
-from thunderherd.study_file import KeyPath, Problems, flat, near, show
 from thunderherd.study_form import (
     ComparisonsTable,
     ContenderTable,
@@ -30,6 +29,7 @@ from thunderherd.study_form import (
     SweepTable,
     ValueTable,
 )
+from thunderherd.toml.file import KeyPath, Problems, flat, near, show
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, Any]:

@@ -56,8 +56,8 @@ from thunderherd.metrics import CPU_PER_CONNECTION, AskedCounters, metric_names
 from thunderherd.paper_form import PaperFigureTable, PaperTable
 from thunderherd.records import PROCESS_CONTROL, WORKERS, PaperFigure
 from thunderherd.study_configurations import Point, points
-from thunderherd.study_file import KeyPath, Problems, near, read_text, show, unknown
 from thunderherd.study_form import ContenderTable, StudyForm, SweepTable
+from thunderherd.toml.file import KeyPath, Problems, near, read_text, show, unknown
 
 OF_CONTENDERS = (PROCESS_CONTROL, WORKERS)
 """What the source's figures of the main table may stand beside, besides metrics."""

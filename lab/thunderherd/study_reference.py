@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd.schemas import published
-from thunderherd.study_file import show
 from thunderherd.study_form import StudyForm
+from thunderherd.toml.file import show
 
 DOCUMENT = Path("docs/reference/study_file.md")
 

@@ -23,8 +23,8 @@ from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.sizes_text import with_path
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study_checks import requests_of
-from thunderherd.study_file import unknown
 from thunderherd.study_paper import Inconsistency, notes_about
+from thunderherd.toml.file import unknown
 
 Settings = dict[str, SettingValue]
 

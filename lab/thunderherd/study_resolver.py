@@ -24,7 +24,6 @@ from thunderherd.study_configurations import (
     points,
     x_label,
 )
-from thunderherd.study_file import KeyPath, Problems, assign, dotted, flat, show
 from thunderherd.study_form import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
 from thunderherd.study_lab import (
     check_lab,
@@ -65,6 +64,7 @@ from thunderherd.study_scale import (
 from thunderherd.study_shape import shaped
 from thunderherd.study_sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study_traffic import check_traffic, files_of, settled
+from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
 
 JUDGED_OR_REPEATED = {
     "repetitions": ("looks", "alpha_split"),

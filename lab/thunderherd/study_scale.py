@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from thunderherd.agreements import SettingValue
 from thunderherd.study_configurations import Configuration, Point
-from thunderherd.study_file import KeyPath, Problems, show, unknown
 from thunderherd.study_form import ScaleTable, StudyForm, SweepTable
 from thunderherd.study_resolved import Contender, Settings
+from thunderherd.toml.file import KeyPath, Problems, show, unknown
 
 ABSENT = "-"
 """In a title, what nothing that runs here has."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.study_file import KeyPath, Problems, field_at, formed
 from thunderherd.study_form import StudyForm
+from thunderherd.toml.file import KeyPath, Problems, field_at, formed
 
 
 def shaped(data: dict[str, Any], problems: Problems) -> tuple[StudyForm, dict[str, Any], bool]:

@@ -20,7 +20,6 @@ from thunderherd.study_configurations import (
     way_of,
     workload_of,
 )
-from thunderherd.study_file import KeyPath, Problems, assign, formed, show, unknown
 from thunderherd.study_form import (
     ChangesTable,
     ContenderTable,
@@ -30,6 +29,7 @@ from thunderherd.study_form import (
     SweepTable,
     ValueTable,
 )
+from thunderherd.toml.file import KeyPath, Problems, assign, formed, show, unknown
 
 KEYS = (
     "design",

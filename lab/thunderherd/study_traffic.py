@@ -16,7 +16,7 @@ from thunderherd.catalogue import Catalogue, Load, Setting, TextSetting
 from thunderherd.load_dry_run import complaint
 from thunderherd.sizes_text import NONE, path_in, with_path
 from thunderherd.study_configurations import Configuration
-from thunderherd.study_file import Problems, show
+from thunderherd.toml.file import Problems, show
 
 ARRIVALS, RECORDED, RECORDING, RATE = "arrivals", "recorded", "recording", "rate"
 

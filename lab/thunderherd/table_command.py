@@ -63,7 +63,7 @@ def table(
         if len(found) > 1:
             print(f"table: {name}; others: {', '.join(list(found)[1:])}", file=sys.stderr)
     if name not in found:
-        from thunderherd.study_file import unknown
+        from thunderherd.toml.file import unknown
 
         raise UserError(f"table: {unknown('table', name, list(found))}")
     if output is not None:
