@@ -21,7 +21,7 @@ import round_trips
 import streams
 import transactions
 from common import duration, two_places, unavailable_designs
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 
 SERVERS = {

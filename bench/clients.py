@@ -36,8 +36,8 @@ from common import (
     two_places,
 )
 from http_tools import TOOLS, Told, Tool
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.engine.client import EngineError, Server, start_load
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 
 CONNECTIONS = 64

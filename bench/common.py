@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import MOST_WORKERS, Design
-from thunderherd.engine import EngineError, LoadProcess, Server, catalogue
+from thunderherd.engine.catalogue import MOST_WORKERS, Design
+from thunderherd.engine.client import EngineError, LoadProcess, Server, catalogue
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.statistics.samples import hodges_lehmann
 

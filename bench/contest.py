@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from common import ratio, shuffled_rounds, spread
-from thunderherd.engine import EngineError
-from thunderherd.engine_process import one_line
+from thunderherd.engine.client import EngineError
+from thunderherd.engine.process import one_line
 
 ATTEMPTS = 2
 """At one measurement."""

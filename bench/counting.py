@@ -30,11 +30,11 @@ import numpy as np
 
 import instructions
 from common import PATIENCE_SECONDS, Figures, measure, ratio, shuffled_rounds, spread, two_places
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Catalogue
-from thunderherd.counter_names import called, names_in
 from thunderherd.counting_form import WHAT_EXPLAINS
-from thunderherd.engine import EngineError, Server, catalogue, start_load
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import EngineError, Server, catalogue, start_load
+from thunderherd.engine.counter_names import called, names_in
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study_names import bundled_studies

@@ -23,9 +23,9 @@ from common import (
     two_places,
     workers,
 )
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Design
-from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.engine.catalogue import Design
+from thunderherd.engine.client import EngineError, Server, start_load
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 
 WORKLOAD = "bytes"

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from common import PATIENCE_SECONDS
 from contest import Seen
 from places import Place, Side
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, Server, start_load
-from thunderherd.engine_lines import LoadResult
+from thunderherd.engine.client import EngineError, Server, start_load
+from thunderherd.engine.lines import LoadResult
+from thunderherd.engine.setting_rules import SettingValue
 
 WARM_UP_MILLISECONDS = 100
 

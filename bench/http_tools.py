@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 
 from common import PATIENCE_SECONDS, search_path, two_places
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 
 
 @dataclass(frozen=True)

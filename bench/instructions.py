@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from common import search_path, until_done
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 
 EVENT = "instructions"
 BEGIN_SECONDS = 0.05

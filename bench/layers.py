@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import PATIENCE_SECONDS, chosen_designs, ratio, show_lost, shuffled_rounds, spread, two_places
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.engine.client import EngineError, Server, start_load
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.statistics.samples import hodges_lehmann
 

@@ -27,10 +27,10 @@ from common import (
     until_done,
     workers,
 )
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Design
-from thunderherd.engine import EngineError, LoadProcess, Server, start_load
-from thunderherd.engine_lines import Tally
+from thunderherd.engine.catalogue import Design
+from thunderherd.engine.client import EngineError, LoadProcess, Server, start_load
+from thunderherd.engine.lines import Tally
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 
 WORKLOAD = "echo"

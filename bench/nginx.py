@@ -38,7 +38,7 @@ from common import (
 )
 from http_tools import WRK
 from peers import end_group
-from thunderherd.engine import EngineError, Server
+from thunderherd.engine.client import EngineError, Server
 from thunderherd.errors import UserError
 
 CONNECTIONS = 64

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from common import search_path, until_done
 from places import Place, Side, free_port
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 from thunderherd.holders import is_listening
 
 PATIENCE_SECONDS = 20

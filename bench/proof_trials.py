@@ -16,9 +16,9 @@ from hdrh.histogram import HdrHistogram
 
 from common import PATIENCE_SECONDS, two_places
 from queueing import mean_wait, requests_needed, set_up_delay, stalled_share, stalled_wait
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, Server, start_load
-from thunderherd.engine_lines import Latency, LoadResult, Scheduled
+from thunderherd.engine.client import EngineError, Server, start_load
+from thunderherd.engine.lines import Latency, LoadResult, Scheduled
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.statistics.histograms import merged
 
 DESIGN, WORKLOAD = "epoll", "bytes"

@@ -17,7 +17,7 @@ from functools import partial
 import proof_trials
 from proof_trials import Attempt, Finding
 from thunderherd import noise
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 from thunderherd.records import Noise
 

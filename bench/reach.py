@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from common import show_lost, shuffled_rounds, spread, two_places, until_done
 from memory import memory
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, LoadProcess, Server, start_load
+from thunderherd.engine.client import EngineError, LoadProcess, Server, start_load
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 
 WORKLOAD = "echo"

@@ -15,7 +15,7 @@ from contest import Comparison, Contest, Seen, held, middle
 from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
 from places import NAMES, Place, place
 from streams import PEER_SECONDS
-from thunderherd.agreements import SettingValue
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import USUAL
 
 OTHER_SECONDS = 0.3

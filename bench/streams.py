@@ -17,9 +17,9 @@ import peers
 from common import PATIENCE_SECONDS
 from contest import Comparison, Contest, Seen, held, middle
 from places import LABS, NAMES, Place, place
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, Server, catalogue, start_load
-from thunderherd.engine_lines import LoadResult, Snapshot, Tally
+from thunderherd.engine.client import EngineError, Server, catalogue, start_load
+from thunderherd.engine.lines import LoadResult, Snapshot, Tally
+from thunderherd.engine.setting_rules import SettingValue
 
 SIZES = (64, 1 << 10, 16 << 10, 128 << 10, 1 << 20)
 FROM_BYTES = 16 << 10

@@ -24,7 +24,7 @@ from contest import Comparison, Contest, Seen, held, middle
 from echoes import WARM_UP_MILLISECONDS, echoes, labelled, short
 from places import NAMES, OWN_LOOPBACK, Place, place
 from streams import PEER_SECONDS
-from thunderherd.agreements import SettingValue
+from thunderherd.engine.setting_rules import SettingValue
 
 OTHER_SECONDS = 0.4
 KEPT, RESET, FIN = "connections kept", "connection each, RST", "connection each, FIN"

@@ -18,7 +18,7 @@ from handbook.catalogued import catalogue
 from handbook.kept import kept_calls, kept_studies
 from handbook.markdown import ROOT
 from thunderherd import diagnosis, sources, study_reference
-from thunderherd.engine import find_engine
+from thunderherd.engine.client import find_engine
 from thunderherd.records import SUMMARY_SCHEMA
 from thunderherd.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
 

@@ -16,8 +16,8 @@ from made_machines import MadeMachine, set_up
 from small_studies import head
 from xdist.scheduler import LoadFileScheduling
 
-from thunderherd.catalogue import Catalogue
-from thunderherd.engine import find_engine
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
 from thunderherd.records import Noise, TrialRecord
 from thunderherd.study import Study, load_study

@@ -16,7 +16,7 @@ import numpy as np
 import synthetic_summary
 
 from thunderherd.analysis import summarise
-from thunderherd.engine_lines import (
+from thunderherd.engine.lines import (
     Life,
     LoadResult,
     Multiplexing,

@@ -12,9 +12,9 @@ from conftest import made_trial
 from swept import CATALOGUE
 
 from thunderherd.analysis import summarise
-from thunderherd.catalogue import Catalogue
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.records import Summary, SweepSummary, TrialRecord
 from thunderherd.study import Study, load_study
 

@@ -15,9 +15,9 @@ import pytest
 
 from thunderherd import machine, noise
 from thunderherd.busy import Busy, Watched
-from thunderherd.catalogue import Catalogue
 from thunderherd.counting_check import CountingCheck
-from thunderherd.engine_lines import ProfileCheck
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.lines import ProfileCheck
 from thunderherd.examination import Examination, Finding, Here
 from thunderherd.records import Noise
 from thunderherd.study_form import NoiseTable

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import SMALL_STUDY, TESTS
 
-from thunderherd.catalogue import Catalogue, ChoiceSetting, Counter, IntegerSetting, Setting
+from thunderherd.engine.catalogue import Catalogue, ChoiceSetting, Counter, IntegerSetting, Setting
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 

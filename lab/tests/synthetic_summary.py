@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from thunderherd.analysis import summarise
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.records import Noise, Summary, TrialRecord
 from thunderherd.study import Contender, Study, load_study
 

@@ -13,7 +13,7 @@ from small_studies import head
 from thunderherd import table_words
 from thunderherd.cli import run_command
 from thunderherd.counting_form import WHAT_EXPLAINS
-from thunderherd.engine import catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.progress import PlainProgress
 from thunderherd.records import Summary
 from thunderherd.report import write_report

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.agreements import Agreement, SettingValue
-from thunderherd.catalogue import by_name, defaults
-from thunderherd.engine import catalogue
+from thunderherd.engine.catalogue import by_name, defaults
+from thunderherd.engine.client import catalogue
+from thunderherd.engine.setting_rules import Agreement, SettingValue
 from thunderherd.errors import UserError
 from thunderherd.study import load_study
 from thunderherd.study_names import bundled_studies

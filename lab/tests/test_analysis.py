@@ -6,7 +6,7 @@ import pytest
 from conftest import made_trial
 
 from thunderherd.analysis import summarise
-from thunderherd.engine_lines import LoadResult, Snapshot, Window
+from thunderherd.engine.lines import LoadResult, Snapshot, Window
 from thunderherd.observation import left_out
 from thunderherd.records import ContenderSummary, Summary, TrialRecord
 from thunderherd.selection import blocks_of, select

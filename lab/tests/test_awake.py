@@ -12,7 +12,7 @@ import thunderherd
 from thunderherd.analysis import summarise
 from thunderherd.awake import beyond_load
 from thunderherd.cli import run_command
-from thunderherd.engine_lines import LoadResult, Ready, Window
+from thunderherd.engine.lines import LoadResult, Ready, Window
 from thunderherd.explained import why_no_difference
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study

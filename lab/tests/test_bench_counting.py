@@ -9,8 +9,8 @@ import pytest
 
 import counting
 from common import Figures
-from thunderherd.catalogue import Catalogue
-from thunderherd.engine import catalogue
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.study_names import bundled_studies
 
 

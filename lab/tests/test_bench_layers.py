@@ -13,7 +13,7 @@ import pytest
 import layers
 from common import duration
 from layers import Cost
-from thunderherd.engine import EngineError, Server
+from thunderherd.engine.client import EngineError, Server
 
 
 def costs(*microseconds: float) -> dict[int, Cost]:

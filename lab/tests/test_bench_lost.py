@@ -11,7 +11,7 @@ import pytest
 
 import clients
 import nginx
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 
 
 def test_a_generator_is_held_against_wrk_in_the_rounds_that_both_have() -> None:

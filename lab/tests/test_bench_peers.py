@@ -24,9 +24,9 @@ import round_trips
 import streams
 from common import processes_of, until_done
 from contest import Comparison, Seen, held
-from thunderherd.catalogue import Catalogue, Primitive
-from thunderherd.engine import EngineError
-from thunderherd.engine_lines import Tally
+from thunderherd.engine.catalogue import Catalogue, Primitive
+from thunderherd.engine.client import EngineError
+from thunderherd.engine.lines import Tally
 from thunderherd.labs import USUAL
 
 SAID = Path(__file__).parent / "data" / "peers"

@@ -12,11 +12,11 @@ from bounded import CALLED, LIMITS, SENT, bound
 from conftest import MEASURE
 from small_studies import head
 
-from thunderherd import engine
 from thunderherd.analysis import summarise
 from thunderherd.bounds import BOUNDS, best_of_bounds, without_bounds
 from thunderherd.bounds_view import bounds_in_words
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine import client
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
 from thunderherd.limits_form import BoundSummary, MachineLimits
@@ -186,7 +186,7 @@ def with_figures(study: Study) -> list[ContenderSummary]:
 @pytest.mark.parametrize("name", sorted(bundled_studies()))
 @pytest.mark.parametrize("size", ["quick", "full"])
 def test_every_table_of_a_bundled_study_has_a_bound_or_says_why_not(name: str, size: str) -> None:
-    study = load_study(name, size, [], engine.catalogue())
+    study = load_study(name, size, [], client.catalogue())
     judged = {sweep.name: sweep.metric for sweep in study.sweeps}
     tables = {None: study.measure.metric} if study.main else {}
     for limits in (LIMITS, None):
@@ -217,7 +217,7 @@ def test_every_table_of_a_bundled_study_has_a_bound_or_says_why_not(name: str, s
     ],
 )
 def test_main_tables_are_bounded_for_each_of_their_designs(name: str, metric: str) -> None:
-    study = load_study(name, "quick", [], engine.catalogue())
+    study = load_study(name, "quick", [], client.catalogue())
     for each in with_figures(study):
         if each.sweep is None:
             (found,) = (b for b in best_of_bounds(study, [each], LIMITS, (0, 1)) if b.metric == metric)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.catalogue import Catalogue
 from thunderherd.claims_file import Claim, load_claims
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 

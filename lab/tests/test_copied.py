@@ -13,9 +13,9 @@ from rich.console import Console
 from test_plots import svg_texts
 
 from thunderherd.analysis import summarise
-from thunderherd.catalogue import Catalogue
 from thunderherd.claim_tables import print_claims
 from thunderherd.copied import copied_after_all
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.matrices import why_none
 from thunderherd.metrics import metric, metric_names
 from thunderherd.plots import clients_per_worker_chart, process_control_chart

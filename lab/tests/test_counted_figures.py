@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
-from thunderherd.catalogue import Catalogue, Counter, CounterPart
-from thunderherd.counter_names import (
+from thunderherd.engine.catalogue import Catalogue, Counter, CounterPart
+from thunderherd.engine.client import Server, catalogue
+from thunderherd.engine.counter_names import (
     called,
     figures_of_counters,
     how_to_write,
@@ -17,8 +18,7 @@ from thunderherd.counter_names import (
     names_in,
     states_of_counters,
 )
-from thunderherd.engine import Server, catalogue
-from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
+from thunderherd.engine.lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
 from thunderherd.errors import UserError
 from thunderherd.metrics import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late

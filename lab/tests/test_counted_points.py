@@ -12,11 +12,12 @@ import pytest
 from conftest import made_trial
 from small_studies import head
 
-from thunderherd import engine, machine, runner
-from thunderherd.catalogue import Catalogue
+from thunderherd import machine, runner
 from thunderherd.cli import run_command
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.counts import NOT_TOLD, counting_summary
+from thunderherd.engine import client as engine
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.explained import explained, is_first
 from thunderherd.layout import make_console

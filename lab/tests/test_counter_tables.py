@@ -12,9 +12,10 @@ from conftest import made_trial
 from counters_by_decree import Counters
 from rich.console import Console
 
-from thunderherd import engine, running
+from thunderherd import running
 from thunderherd.analysis import summarise
 from thunderherd.counter_tables import counter_tables, print_counters
+from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.records import Summary
@@ -35,7 +36,7 @@ MACHINE = Counters(
 @cache
 def of_designs() -> Summary:
     return MACHINE.summary(
-        load_study("self-test", "quick", [f"measure.counters={ASKED}"], engine.catalogue())
+        load_study("self-test", "quick", [f"measure.counters={ASKED}"], client.catalogue())
     )
 
 
@@ -80,7 +81,7 @@ def test_marks_are_at_the_figures_and_each_reason_stands_once() -> None:
 
 
 def test_points_of_sweeps_have_tables_of_their_own() -> None:
-    study = load_study("cse638-pa02", "quick", ("parts=['sizes_8']",), engine.catalogue())
+    study = load_study("cse638-pa02", "quick", ("parts=['sizes_8']",), client.catalogue())
     places = counter_tables(MACHINE.summary(study))
     assert [place.where for place in places] == [
         f"Sweep sizes_8 at {point.name}" for point in study.sweeps[0].points

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from counters_by_decree import OF_A_PROCESSOR, Counters
 
-from thunderherd import engine
 from thunderherd.claims_file import Claim, load_claims
+from thunderherd.engine import client
 from thunderherd.metrics import counters_of
 from thunderherd.records import ClaimSummary, Summary
 from thunderherd.study import Contender, Study, load_study
@@ -41,7 +41,7 @@ DESIGNS = {"single": "single_threaded", "multi": "multi_threaded"}
 
 @cache
 def cse232() -> Study:
-    return load_study("cse232-a2", "quick", ("parts=['main', 'lives']",), engine.catalogue())
+    return load_study("cse232-a2", "quick", ("parts=['main', 'lives']",), client.catalogue())
 
 
 @cache
@@ -95,7 +95,7 @@ def test_without_a_processors_counters_the_claims_of_cse232_say_so() -> None:
 @cache
 def cse638() -> Study:
     parts = "parts=['sizes_1', 'sizes_2', 'sizes_4', 'sizes_8']"
-    return load_study("cse638-pa02", "matrix", (parts, "looks=[20]"), engine.catalogue())
+    return load_study("cse638-pa02", "matrix", (parts, "looks=[20]"), client.catalogue())
 
 
 IMPLEMENTATIONS = {"two_copy": "a1", "one_copy": "a2", "zero_copy": "a3"}

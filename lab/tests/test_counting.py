@@ -14,12 +14,12 @@ from small_studies import head
 
 import thunderherd
 from thunderherd import explain_command, machine, runner
-from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
 from thunderherd.counting import shortened
 from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.counts import counting_summary
-from thunderherd.engine import catalogue
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, explained, place_of
 from thunderherd.layout import make_console

@@ -16,13 +16,13 @@ from conftest import made_trial
 
 import thunderherd
 from thunderherd import machine, runner
-from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
 from thunderherd.counting_cost import FEW_SECONDS
 from thunderherd.counting_cost_form import CostRatio
 from thunderherd.counting_cost_words import about_cpu_time, about_metrics, cost_lines
-from thunderherd.engine import catalogue
-from thunderherd.engine_lines import Life, Multiplexing
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import catalogue
+from thunderherd.engine.lines import Life, Multiplexing
 from thunderherd.errors import UserError
 from thunderherd.progress import PlainProgress
 from thunderherd.records import Summary, TrialRecord

@@ -19,7 +19,7 @@ from thunderherd.crossover_effect import (
     least_source_bytes,
 )
 from thunderherd.crossover_study import Asked, coarse_study, range_of
-from thunderherd.engine import catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 
 SENDERS, RECEIVERS = ("sendmsg", "send_each"), ("recv", "readv")

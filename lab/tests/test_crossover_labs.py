@@ -9,9 +9,9 @@ import pytest
 from crossed import asked, study_of
 from swept import CATALOGUE
 
-from thunderherd.catalogue import IntegerSetting, Namespace
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import coarse_study, dense_study
+from thunderherd.engine.catalogue import IntegerSetting, Namespace
 from thunderherd.errors import UserError
 
 

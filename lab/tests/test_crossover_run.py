@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from conftest import made_trial
 
-from thunderherd import cli, engine, machine, runner
+from thunderherd import cli, machine, runner
+from thunderherd.engine import client as engine
 from thunderherd.records import TrialRecord
 from thunderherd.results import load
 from thunderherd.statistics import crossings

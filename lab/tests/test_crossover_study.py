@@ -12,11 +12,11 @@ import pytest
 from crossed import asked, both_stages, found_of, study_of
 from swept import CATALOGUE
 
-from thunderherd import engine
-from thunderherd.agreements import Agreement
-from thunderherd.catalogue import Catalogue, Counter, IntegerSetting, Workload
 from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study
+from thunderherd.engine import client as engine_client
+from thunderherd.engine.catalogue import Catalogue, Counter, IntegerSetting, Workload
+from thunderherd.engine.setting_rules import Agreement
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 
@@ -328,7 +328,7 @@ def test_mistakes_say_what_is_allowed(changes: dict[str, Any], said: str) -> Non
 def test_sizes_that_a_product_forbids_are_refused_with_what_to_type_instead(use_engine: Path) -> None:
     """The contenders of the study, over one of two settings whose product is given: what is said, if it is
     typed, compares both at sizes that can be had."""
-    offered = engine.catalogue()
+    offered = engine_client.catalogue()
     for name, other, sizes in (
         ("buffers", "buffer_size", [15, 20, 25, 30, 50, 60, 75, 100]),
         ("buffer_size", "buffers", [15, 20, 25, 30, 50, 60, 75, 100]),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd import engine
-from thunderherd.catalogue import Catalogue
 from thunderherd.claims_file import load_claims, load_questions
+from thunderherd.engine import client
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.paper_counters import load_counters
 from thunderherd.records import Summary
 from thunderherd.runner import run_study
@@ -20,7 +20,7 @@ DESIGNS = ["single", "multi", "select", "poll", "epoll"]
 
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
-    return engine.catalogue()
+    return client.catalogue()
 
 
 def study(catalogue: Catalogue, size: str = "quick", *overrides: str) -> Study:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd import engine
-from thunderherd.catalogue import Catalogue
 from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims, load_questions
+from thunderherd.engine import client as engine_client
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.lab_words import is_like
 from thunderherd.records import ClaimSummary, Summary
 from thunderherd.runner import run_study
@@ -31,7 +31,7 @@ Row = dict[str, str]
 
 @pytest.fixture(scope="module")
 def catalogue() -> Catalogue:
-    return engine.catalogue()
+    return engine_client.catalogue()
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd import engine
 from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims
+from thunderherd.engine import client
 from thunderherd.matrices import sweep_matrices
 from thunderherd.records import ClaimVerdict, Summary, TrialRecord
 from thunderherd.runner import run_study
@@ -34,7 +34,7 @@ def quick(use_engine: Path) -> Study:
 
 
 def study(size: str, *overrides: str) -> Study:
-    return load_study("css503-p4", size, overrides, engine.catalogue())
+    return load_study("css503-p4", size, overrides, client.catalogue())
 
 
 def by_id(of: Study) -> dict[str, Claim]:
@@ -311,7 +311,7 @@ def test_tables_stand_beside_the_sources_and_the_garbled_cell_is_marked(quick: S
 
 
 def test_another_rate_of_its_link_is_what_its_shares_are_of(use_engine: Path, tmp_path: Path) -> None:
-    pair = engine.catalogue().namespace
+    pair = client.catalogue().namespace
     if pair is None or not pair.available or "rate_bits_per_second" in pair.unavailable_settings:
         pytest.skip("no such lab here")
     some = '[{ name = "15", set = { "load.settings.buffers" = 15, "load.settings.buffer_size" = 100 } }]'

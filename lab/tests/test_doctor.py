@@ -19,11 +19,11 @@ from rich.console import Console
 
 from thunderherd import busy, noise
 from thunderherd.busy import Busy
-from thunderherd.catalogue import Catalogue, Namespace
 from thunderherd.counting_form import CountingTable
 from thunderherd.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor import page, print_page
-from thunderherd.engine import catalogue, profile_check
+from thunderherd.engine.catalogue import Catalogue, Namespace
+from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import kernel_features
 from thunderherd.profile_form import FREQUENCY

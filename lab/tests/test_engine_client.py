@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import engine, engine_process
-from thunderherd.catalogue import TextSetting
-from thunderherd.engine import EngineError, Server, catalogue, find_engine, setting_flags, start_load
+from thunderherd.engine import client, process
+from thunderherd.engine.catalogue import TextSetting
+from thunderherd.engine.client import EngineError, Server, catalogue, find_engine, setting_flags, start_load
 from thunderherd.errors import UserError
 
 Fake = Callable[..., Path]
@@ -122,8 +122,8 @@ def test_leaving_the_block_ends_the_server(fake_engine: Fake) -> None:
 
 def test_a_server_that_does_not_obey_is_killed(fake_engine: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_engine("stuck")
-    monkeypatch.setattr(engine, "STOP_SECONDS", 0.3)
-    monkeypatch.setattr(engine_process, "SIGTERM_SECONDS", 0.3)
+    monkeypatch.setattr(client, "STOP_SECONDS", 0.3)
+    monkeypatch.setattr(process, "SIGTERM_SECONDS", 0.3)
     with pytest.raises(EngineError, match="gave no answer in time"), server() as running:
         pid = running.ready.supervisor_pid
         running.stop()
@@ -134,7 +134,7 @@ def test_a_server_that_never_gets_ready_is_given_up(
     fake_engine: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_engine("mute")
-    monkeypatch.setattr(engine, "READY_SECONDS", 0.3)
+    monkeypatch.setattr(client, "READY_SECONDS", 0.3)
     began = time.monotonic()
     with pytest.raises(EngineError, match="server prefork gave no answer in time"), server():
         pass
@@ -284,7 +284,7 @@ def test_a_load_that_awaits_a_reply_is_ended_at_once(copied_engine: Path, whole_
             silent.accept()
         began = time.monotonic()
         load.end()
-        assert time.monotonic() - began < engine_process.SIGTERM_SECONDS / 2
+        assert time.monotonic() - began < process.SIGTERM_SECONDS / 2
     deadline = time.monotonic() + 5
     while processes_of(copied_engine) and time.monotonic() < deadline:
         time.sleep(0.02)  # what it had forked goes by the signal of its parent's death

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from thunderherd.engine_lines import (
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
+from thunderherd.engine.lines import (
     EngineLine,
     Life,
     LoadResult,
@@ -22,8 +23,7 @@ from thunderherd.engine_lines import (
     Tally,
     Used,
 )
-from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable
-from thunderherd.namespace_lines import Namespaces
+from thunderherd.engine.namespace_lines import Namespaces
 
 SCHEMA = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "reference" / "engine_lines.schema.json").read_text()

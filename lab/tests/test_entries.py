@@ -26,8 +26,8 @@ from test_architecture import (
     without_tests,
 )
 
-from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY
-from thunderherd.engine import find_engine
+from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY
+from thunderherd.engine.client import find_engine
 from thunderherd.labs import KINDS
 
 NAMED_ELSEWHERE = {"counters"}

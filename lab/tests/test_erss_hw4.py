@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd import engine, repeated_runs, trial
+from thunderherd import repeated_runs, trial
 from thunderherd.claims_file import Claim, load_claims
+from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.records import TrialRecord
 from thunderherd.runner import run_study
@@ -26,7 +27,7 @@ def four_cpus(use_engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def study(size: str = "full", *overrides: str) -> Study:
-    return load_study("erss-hw4", size, overrides, engine.catalogue())
+    return load_study("erss-hw4", size, overrides, client.catalogue())
 
 
 def by_id(of: Study) -> dict[str, Claim]:
@@ -281,7 +282,7 @@ SHORT = ("unit_microseconds=250000", "limits_milliseconds=0")
 
 
 def small(*overrides: str) -> Study:
-    return load_study("erss-hw4", "quick", [*SHORT, *overrides], engine.catalogue())
+    return load_study("erss-hw4", "quick", [*SHORT, *overrides], client.catalogue())
 
 
 @pytest.mark.parametrize("name", ["per@delay=small", "pre@delay=small"])
@@ -308,7 +309,7 @@ def test_a_delay_too_much_in_the_buckets_makes_a_trial_invalid(
     """Somebody else asks the server: its buckets hold more than the study's clients were served."""
     settle, calls = trial.settle, []
 
-    def settled_after_a_stranger(server: engine.Server) -> object:
+    def settled_after_a_stranger(server: client.Server) -> object:
         calls.append(server)
         if len(calls) == 2:
             host, port = server.ready.address.rsplit(":", 1)
@@ -333,7 +334,7 @@ def test_a_thousand_threads_stop_when_their_requests_are_done(use_engine: Path) 
             "erss-hw4",
             "report",
             ["unit_microseconds=20000", "milliseconds=5000"],
-            engine.catalogue(),
+            client.catalogue(),
         ),
         "per@delay=small",
     )
@@ -407,4 +408,4 @@ def test_mistakes_of_scale_are_told(
     assert written in text
     (tmp_path / source.name).write_text(text.replace(written, wrong))
     with pytest.raises(UserError, match=re.escape(said)):
-        load_study(str(tmp_path / source.name), "quick", [], engine.catalogue())
+        load_study(str(tmp_path / source.name), "quick", [], client.catalogue())

@@ -27,12 +27,12 @@ from made_machines import (
 
 from thunderherd import machine
 from thunderherd.busy import Busy
-from thunderherd.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
 from thunderherd.counting_check import CountingCheck, counting_check, cpu_of_requests
-from thunderherd.engine import EngineError, catalogue
+from thunderherd.engine.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
+from thunderherd.engine.client import EngineError, catalogue
+from thunderherd.engine.feature import Feature
 from thunderherd.examination import Examination, Finding, Here, good
 from thunderherd.examinations import EXAMINATIONS
-from thunderherd.feature_form import Feature
 from thunderherd.study import load_study
 
 ROOT_USER = status(user=0, capabilities=ALL_CAPABILITIES)

@@ -25,8 +25,8 @@ from handbook.entries import (
 )
 from handbook.kept import kept_studies
 from handbook.markdown import between, fenced, plain, table
-from thunderherd.catalogue import Catalogue
 from thunderherd.cli import app
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.metrics import METRICS
 from thunderherd.study import load_study

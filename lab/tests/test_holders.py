@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from thunderherd import holders
-from thunderherd.engine import Server
+from thunderherd.engine.client import Server
 from thunderherd.holders import holders_of_listener, is_listening
 
 

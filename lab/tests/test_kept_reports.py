@@ -20,9 +20,9 @@ from conftest import made_trial
 from test_report import browser
 
 from handbook.kept import ARCHIVE, kept_studies
-from thunderherd import engine
 from thunderherd.analysis import summarise
 from thunderherd.charts import all_charts
+from thunderherd.engine import client
 from thunderherd.metrics import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.report import write_report
 from thunderherd.results import OtherVersionError
@@ -370,7 +370,7 @@ def test_the_clients_of_each_child_are_in_the_report(told: Callable[[str], Told]
 @pytest.mark.usefixtures("use_engine")
 def test_the_charts_of_messages_are_in_the_report() -> None:
     """Of a run that never happened: none of this study is kept."""
-    study = load_study("cse638-pa02", "report", (), engine.catalogue())
+    study = load_study("cse638-pa02", "report", (), client.catalogue())
     names = {name for sweep in study.sweeps for name in sweep.metrics}
     trials = [
         made_trial(study, each.name, 1).model_copy(update={"metrics": dict.fromkeys(names, float(place))})

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from thunderherd import cli, engine
-from thunderherd.catalogue import Catalogue
+from thunderherd import cli
 from thunderherd.drawing import FAMILIES
-from thunderherd.engine_lines import Check
+from thunderherd.engine import client
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.lines import Check
 from thunderherd.errors import UserError
 from thunderherd.knee_form import DesignKnee, KneePair, KneePoint, KneeSummary
 from thunderherd.knee_plot import knee_chart, write_pictures
@@ -29,7 +30,7 @@ from thunderherd.trial import run_trial
 
 @pytest.fixture(scope="module")
 def offered(real_engine: Path) -> Catalogue:
-    return engine.catalogue()
+    return client.catalogue()
 
 
 def asked(*designs: str, p99: str | None = "2ms", **more: Any) -> Asked:

@@ -14,7 +14,7 @@ import pytest
 from conftest import processes_of
 
 from thunderherd import lab_commands, lab_option
-from thunderherd.engine import catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS

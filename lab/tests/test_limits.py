@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from thunderherd.catalogue import Limit
 from thunderherd.cli import run_command
-from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable, Place
+from thunderherd.engine.catalogue import Limit
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable, Place
 from thunderherd.limits import machine_limits
 from thunderherd.limits_form import MachineLimits
 from thunderherd.limits_tables import limit_rows, print_limits, size_in_words

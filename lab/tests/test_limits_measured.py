@@ -12,9 +12,9 @@ from made_machines import made_noise
 
 import thunderherd
 from thunderherd import limits_measured, machine, noise, runner
-from thunderherd.catalogue import Catalogue
 from thunderherd.cli import run_command
-from thunderherd.engine import catalogue
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.limits_form import LimitsNoise, MachineLimits
 from thunderherd.limits_measured import limits_of_lines, measured_lines
 from thunderherd.progress import PlainProgress

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from thunderherd import machine
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 
 
 def leaves(tree: dict[str, object], above: str = "") -> dict[str, object]:

@@ -14,10 +14,10 @@ import pytest
 from counters_by_decree import Counters
 from rich.console import Console
 
-from thunderherd import engine
 from thunderherd.claim_tables import print_claims
 from thunderherd.counting_form import CountingSummary, CountingTable
 from thunderherd.counts import contender_counts
+from thunderherd.engine import client
 from thunderherd.extrapolation import scaled_notes
 from thunderherd.figures import time_share
 from thunderherd.matrices import Matrix, sweep_matrices
@@ -44,12 +44,12 @@ METRICS = (
 
 @cache
 def cse638(*overrides: str) -> Study:
-    return load_study("cse638-pa02", "quick", ("parts=['sizes_8']", METRICS, *overrides), engine.catalogue())
+    return load_study("cse638-pa02", "quick", ("parts=['sizes_8']", METRICS, *overrides), client.catalogue())
 
 
 @cache
 def cse232(*overrides: str) -> Study:
-    return load_study("cse232-a2", "quick", ("parts=['main', 'lives']", *overrides), engine.catalogue())
+    return load_study("cse232-a2", "quick", ("parts=['main', 'lives']", *overrides), client.catalogue())
 
 
 MACHINE = Counters(

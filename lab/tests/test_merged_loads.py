@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import thunderherd
-from thunderherd import cli, engine
-from thunderherd.engine_lines import Closings, LoadResult
+from thunderherd import cli
+from thunderherd.engine import client
+from thunderherd.engine.lines import Closings, LoadResult
+from thunderherd.engine.merged_loads import load_lines, merged_loads
 from thunderherd.errors import UserError
 from thunderherd.merge_command import _in_words
-from thunderherd.merged_loads import load_lines, merged_loads
 from thunderherd.statistics.histograms import merged as histograms_merged
 
 
@@ -31,7 +32,7 @@ def files(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> list[P
     """An open load of 300 a second and at the same time one of 500, of another seed; then a closed one."""
     folder = tmp_path_factory.mktemp("loads")
     found = [folder / name for name in ("one.jsonl", "other.jsonl", "closed.jsonl")]
-    with pytest.MonkeyPatch.context() as patch, engine.Server("epoll", workload="bytes") as server:
+    with pytest.MonkeyPatch.context() as patch, client.Server("epoll", workload="bytes") as server:
         patch.setenv("THUNDERHERD_ENGINE", str(real_engine))
         common = ("--load", "open", "--milliseconds", "1200", "--clients", "8", "--bytes", "9")
         together = [

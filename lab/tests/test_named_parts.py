@@ -9,7 +9,7 @@ import pytest
 import swept
 from swept import STUDY, loaded, refused
 
-from thunderherd.catalogue import Counter, CounterPart
+from thunderherd.engine.catalogue import Counter, CounterPart
 
 CELLS = "way,pool,again\nPre,5,7\nPre,30,8\n"
 PARTS = (

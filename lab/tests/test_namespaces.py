@@ -20,7 +20,7 @@ from conftest import processes_of
 from small_studies import head
 
 from thunderherd import noise, runner, trial
-from thunderherd.engine import Server, catalogue, start_load
+from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.lab_kind import Site
 from thunderherd.lab_words import QUANTITIES

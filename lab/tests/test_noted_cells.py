@@ -7,7 +7,7 @@ import polars
 import pytest
 from counters_by_decree import Counters
 
-from thunderherd import engine
+from thunderherd.engine import client
 from thunderherd.noted_cells import NO_MEANING, extrapolated_cells, unavailable_cells, write_noted_cells
 from thunderherd.results import Results, RunInfo
 from thunderherd.results_folder import FILES
@@ -22,7 +22,7 @@ MACHINE = Counters(
 @pytest.fixture(scope="module")
 def study() -> Study:
     asked = "measure.counters=['cycles', 'instructions', 'bus-cycles', 'task-clock']"
-    return load_study("self-test", "quick", [asked], engine.catalogue())
+    return load_study("self-test", "quick", [asked], client.catalogue())
 
 
 @pytest.fixture(scope="module")

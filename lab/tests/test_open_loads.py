@@ -9,9 +9,9 @@ import pytest
 from small_studies import head
 
 import layers
-from thunderherd import engine
 from thunderherd.closings import closing_notes
-from thunderherd.engine_lines import Check, Closings, LoadResult, Validity
+from thunderherd.engine import client
+from thunderherd.engine.lines import Check, Closings, LoadResult, Validity
 from thunderherd.latency_label import latency_notes
 from thunderherd.load_validity import (
     BUSY,
@@ -60,7 +60,7 @@ settings = { clients = 4, connections = "kept", milliseconds = 300 }
 def study(real_engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
     file = tmp_path_factory.mktemp("open") / "open.toml"
     file.write_text(OPEN)
-    return load_study(str(file), "quick", [], engine.catalogue())
+    return load_study(str(file), "quick", [], client.catalogue())
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd.engine import Server, catalogue, start_load
-from thunderherd.engine_lines import LoadResult
+from thunderherd.engine.client import Server, catalogue, start_load
+from thunderherd.engine.lines import LoadResult
 from thunderherd.statistics.histograms import merged
 
 PATIENCE_SECONDS = 60.0

@@ -9,7 +9,7 @@ import pytest
 from conftest import SMALL_STUDY
 from swept import STUDY, SWEEP, loaded, refused
 
-from thunderherd.engine import catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.study import load_study
 
 ONLY_SWEEP = STUDY.replace("[sizes.quick]", '[sizes.quick]\nparts = ["pool_size"]')

@@ -9,7 +9,7 @@ import pytest
 import synthetic_sweeps
 from test_sweep_tables import printed
 
-from thunderherd.engine_lines import Life
+from thunderherd.engine.lines import Life
 from thunderherd.errors import UserError
 from thunderherd.matrices import Matrix
 from thunderherd.paper_counters import load_counters

@@ -16,7 +16,7 @@ from test_plots import rows, svg_texts
 from thunderherd import study as studies
 from thunderherd import tables
 from thunderherd.analysis import summarise
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.matrices import main_further, sweep_matrices
 from thunderherd.papers import as_printed, notes_by_mark, paper_texts
 from thunderherd.records import PaperFigure, Summary

@@ -13,8 +13,8 @@ from conftest import made_trial
 
 import thunderherd
 from thunderherd import machine, runner
-from thunderherd.catalogue import Catalogue
-from thunderherd.engine import EngineError
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import EngineError
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import network_part
 from thunderherd.explanation_form import Difference, Explanation, Range

@@ -16,7 +16,7 @@ import proofs
 from proof_trials import Attempt, Finding
 from proofs import Outcome, Quiet, decided
 from thunderherd import noise
-from thunderherd.engine import Server, start_load
+from thunderherd.engine.client import Server, start_load
 from thunderherd.errors import UserError
 from thunderherd.records import Noise
 from thunderherd.statistics.histograms import merged

@@ -19,7 +19,7 @@ import pytest
 from synthetic_summary import document, summary, trials
 
 from thunderherd import profile_view, report, table_words
-from thunderherd.engine import flame_graph
+from thunderherd.engine.client import flame_graph
 from thunderherd.errors import UserError
 from thunderherd.flame_view import flame_view
 from thunderherd.profile_form import (

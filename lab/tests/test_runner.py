@@ -18,7 +18,7 @@ from conftest import TESTS, made_trial, processes_of
 
 import thunderherd
 from thunderherd import machine, runner
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.progress import Clock, PlainProgress, duration
 from thunderherd.records import Summary, TrialRecord
@@ -414,7 +414,7 @@ def test_ctrl_c_keeps_what_is_there(real_run: Callable[[], Any], copied_engine: 
 def test_a_real_run_tells_fork_from_the_others(
     use_engine: Path, small_study_file: Path, tmp_path: Path
 ) -> None:
-    from thunderherd.engine import catalogue
+    from thunderherd.engine.client import catalogue
 
     study = load_study(str(small_study_file), "quick", ["load.settings.loops=50"], catalogue())
     summary = run_study(study, tmp_path / "run", seed=1, show=PlainProgress(io.StringIO()))

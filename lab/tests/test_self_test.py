@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import thunderherd
-from thunderherd.engine import catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.runner import run_study
 from thunderherd.statistics.comparisons import Verdict, contrast
 from thunderherd.study import load_study

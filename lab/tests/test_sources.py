@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from source_checks import Run, check_of, checks_of, sources_with_checks
 
-from thunderherd.engine import catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.labs import KINDS
 from thunderherd.sources import DOCUMENT, SourceRow, document, rows_of, source_rows
 from thunderherd.study_names import bundled_studies

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 from written_study import CATALOGUE, GOOD, loaded, machine, written
 
-from thunderherd import engine
+from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.statistics.comparisons import Look, compare_at_looks, planned_looks
 from thunderherd.study import Study, load_study
@@ -137,8 +137,8 @@ def test_all_sizes_of_a_bundled_study_are_right(name: str, use_engine: Path, tmp
     """As a file of the user's, of which every size is checked."""
     file = bundled_studies()[name]
     shutil.copytree(file.parent, tmp_path / "copy")
-    copy = load_study(str(tmp_path / "copy" / file.name), "quick", [], engine.catalogue())
-    assert copy.digest == load_study(name, "quick", [], engine.catalogue()).digest
+    copy = load_study(str(tmp_path / "copy" / file.name), "quick", [], client.catalogue())
+    assert copy.digest == load_study(name, "quick", [], client.catalogue()).digest
 
 
 def test_a_bundled_study_is_resolved_in_one_size_and_a_users_in_all(
@@ -162,5 +162,5 @@ def test_a_bundled_study_is_resolved_in_one_size_and_a_users_in_all(
 @pytest.mark.parametrize("name", bundled_studies())
 @pytest.mark.parametrize("size", ["quick", "full"])
 def test_bundled_studies_load(name: str, size: str, use_engine: Path) -> None:
-    study = load_study(name, size, [], engine.catalogue())
+    study = load_study(name, size, [], client.catalogue())
     assert study.name == name

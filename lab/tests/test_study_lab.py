@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from conftest import SMALL_STUDY
 
-from thunderherd import engine, lab_option
-from thunderherd.catalogue import Catalogue
+from thunderherd import lab_option
+from thunderherd.engine import client
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 
@@ -214,9 +215,9 @@ def test_the_lab_of_a_bundled_study_can_be_typed(
     """Those of its sweeps that have another kind, or the key itself, keep their own."""
     told = lab_option.as_overrides(lab_option.read(typed))
     before = {
-        each.name: each.lab.network for each in load_study(study, size, (), engine.catalogue()).contenders
+        each.name: each.lab.network for each in load_study(study, size, (), client.catalogue()).contenders
     }
-    found = load_study(study, size, told, engine.catalogue(), lab_option.typed_as(typed))
+    found = load_study(study, size, told, client.catalogue(), lab_option.typed_as(typed))
     usual = before[next(name for name in before if "@sizes_8=" in name or "@buffers=" in name)]
     assert usual != network
     for each in found.contenders:
@@ -279,10 +280,10 @@ def test_whoever_types_a_lab_without_tcp_is_told_which_have_it(tmp_path: Path, c
 @pytest.mark.parametrize("study", ["cse638-pa02", "css503-p4"])
 def test_what_to_type_for_a_bundled_study_that_takes_tcp(study: str, use_engine: Path) -> None:
     with pytest.raises(UserError) as caught:
-        load_study(study, "quick", ["lab.kind=unix"], engine.catalogue(), lab_option.typed_as(["unix"]))
+        load_study(study, "quick", ["lab.kind=unix"], client.catalogue(), lab_option.typed_as(["unix"]))
     (advice,) = [line for line in str(caught.value).splitlines() if line.startswith("--lab unix: ")]
     for kind in re.findall(r"type --lab (\w+) or --lab (\w+)", advice)[0]:
-        assert load_study(study, "quick", [f"lab.kind={kind}"], engine.catalogue()).contenders
+        assert load_study(study, "quick", [f"lab.kind={kind}"], client.catalogue()).contenders
 
 
 def test_what_this_machine_has_not_may_be_left_out(tmp_path: Path, some_catalogue: Catalogue) -> None:

@@ -9,11 +9,11 @@ import pytest
 from pydantic import ValidationError
 from small_studies import head
 
-from thunderherd import engine
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine import client
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.load_requirements import Requirement
 from thunderherd.errors import UserError
 from thunderherd.knee_study import WAIT
-from thunderherd.load_requirements import Requirement
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial
@@ -46,7 +46,7 @@ def written(
         load=f"processes = 1\n{load}", settings=settings,
     )  # fmt: skip
     file.write_text(beginning + lab + contenders)
-    return load_study(str(file), "quick", [], engine.catalogue())
+    return load_study(str(file), "quick", [], client.catalogue())
 
 
 TIMED = "milliseconds = 100, clients = 2"
@@ -156,7 +156,7 @@ def test_a_catalogue_says_what_never_sleeps(some_catalogue: Catalogue, real_engi
     del told["never_sleeps"]
     with pytest.raises(ValidationError, match="never_sleeps"):
         Catalogue.model_validate(told)
-    for catalogue in (some_catalogue, engine.catalogue(real_engine)):
+    for catalogue in (some_catalogue, client.catalogue(real_engine)):
         assert WAIT in catalogue.never_sleeps
 
 

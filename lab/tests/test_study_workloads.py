@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd import engine
+from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 
@@ -41,7 +41,7 @@ load = { settings = { stream_bytes = 6000000 } }
 def loaded(directory: Path, text: str = TWO, *overrides: str) -> Study:
     path = directory / "two.toml"
     path.write_text(text)
-    return load_study(str(path), "quick", overrides, engine.catalogue())
+    return load_study(str(path), "quick", overrides, client.catalogue())
 
 
 def test_each_contender_has_the_settings_of_its_own_protocol(tmp_path: Path, use_engine: Path) -> None:

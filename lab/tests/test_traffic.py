@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
-from thunderherd import engine, recordings
-from thunderherd.agreements import Agreement
+from thunderherd import recordings
+from thunderherd.engine import client
+from thunderherd.engine.setting_rules import Agreement
+from thunderherd.engine.sizes import is_sizes, largest, path_in, with_path
 from thunderherd.errors import UserError
 from thunderherd.runner import run_study
-from thunderherd.sizes_text import is_sizes, largest, path_in, with_path
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial
 
@@ -39,7 +40,7 @@ def study_of(
         text += f"settings = {{ {server} }}\n"
     file = folder / "traffic.toml"
     file.write_text(text + more)
-    return load_study(str(file), "quick", [], engine.catalogue())
+    return load_study(str(file), "quick", [], client.catalogue())
 
 
 @pytest.mark.parametrize(

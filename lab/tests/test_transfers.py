@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
-from thunderherd.engine import catalogue
-from thunderherd.engine_lines import Counted, LoadResult
+from thunderherd.engine.client import catalogue
+from thunderherd.engine.lines import Counted, LoadResult
 from thunderherd.metrics import METRICS
 from thunderherd.records import TrialRecord
 from thunderherd.study import load_study

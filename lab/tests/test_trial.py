@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import engine, engine_process, noise, observation, trial
-from thunderherd.catalogue import Catalogue
-from thunderherd.engine import Server
-from thunderherd.engine_lines import Ready, Snapshot
+from thunderherd import noise, observation, trial
+from thunderherd.engine import client, process
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.client import Server
+from thunderherd.engine.lines import Ready, Snapshot
 from thunderherd.errors import UserError
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study, load_study
@@ -156,7 +157,7 @@ def test_a_load_that_hangs_ends_in_time(
     fake_engine("load_hangs")
     monkeypatch.setattr(trial, "LOAD_SECONDS", 0.3)
     monkeypatch.setattr(trial, "SECONDS_A_REQUEST", 0.0)
-    monkeypatch.setattr(engine_process, "SIGTERM_SECONDS", 0.3)
+    monkeypatch.setattr(process, "SIGTERM_SECONDS", 0.3)
     found = run(small_study)
     assert found.invalid_reasons == ["load bytes gave no answer in time"]
 
@@ -247,4 +248,4 @@ def test_a_real_trial(copied_engine: Path, small_study_file: Path, name: str) ->
 
 
 def real_catalogue() -> Catalogue:
-    return engine.catalogue()
+    return client.catalogue()

@@ -10,7 +10,8 @@ import pytest
 from small_studies import head
 from swept import STUDY, loaded
 
-from thunderherd import engine, trial
+from thunderherd import trial
+from thunderherd.engine import client
 from thunderherd.metrics import metric
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
@@ -272,7 +273,7 @@ def test_a_sweep_runs_on_the_engine(
 ) -> None:
     path = tmp_path / "real.toml"
     path.write_text(REAL)
-    summary = run(load_study(str(path), "quick", [], engine.catalogue()), tmp_path / "run")
+    summary = run(load_study(str(path), "quick", [], client.catalogue()), tmp_path / "run")
     assert summary.trials.invalid_reasons == {}
     assert [each.name for each in summary.contenders] == [
         "prefork@pool_size=2", "threads@pool_size=2", "prefork@pool_size=4", "threads@pool_size=4",
@@ -316,7 +317,7 @@ contenders = [{ name = "threads", design = "thread_per_client" }]
 def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
     path = tmp_path / "real-sweep.toml"
     path.write_text(FORMS_OF_THE_ENGINE)
-    study = load_study(str(path), "quick", [], engine.catalogue())
+    study = load_study(str(path), "quick", [], client.catalogue())
     trials = {each.name: tried(study, each.name) for each in study.contenders}
     timed, kept = trials["threads@kept=per_request"], trials["threads@kept=kept"]
     for found in (timed, kept):
@@ -341,7 +342,7 @@ def test_all_forms_run_on_the_engine(use_engine: Path, tmp_path: Path) -> None:
 
 
 def test_counters_of_time_are_in_seconds(use_engine: Path) -> None:
-    units = {each.name: each.unit or "" for each in engine.catalogue().counters if each.countable}
+    units = {each.name: each.unit or "" for each in client.catalogue().counters if each.countable}
     of_time = {name for name in units if metric(f"server.{name}", units).unit == "s"}
     assert of_time == {"task_clock", "cpu_clock", "process_clocks"}
     assert metric("client.task_clock_per_request", units).unit == "s"

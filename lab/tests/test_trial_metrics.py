@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from thunderherd.engine_lines import Tally, Times
+from thunderherd.engine.lines import Tally, Times
 from thunderherd.metrics import (
     METRICS,
     OF_A_TALLY,

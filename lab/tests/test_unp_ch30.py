@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd import engine
-from thunderherd.catalogue import Catalogue
 from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims, load_questions, load_source
+from thunderherd.engine import client
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.questions import answers
 from thunderherd.study import Contender, Study, load_study
 
@@ -97,10 +97,10 @@ def test_fig_30_1a_is_beside_ours_for_every_system() -> None:
 
 
 def test_loads_with_the_real_engine() -> None:
-    resolved = load_study("unp-ch30", "quick", [], engine.catalogue())
+    resolved = load_study("unp-ch30", "quick", [], client.catalogue())
     assert len(resolved.contenders) == 11
     for size in ("pools", "full"):
-        everything = load_study("unp-ch30", size, [], engine.catalogue())
+        everything = load_study("unp-ch30", size, [], client.catalogue())
         assert everything.absent.keys() <= {each.name for each in resolved.contenders}
         source = load_source(everything)
         assert [claim.id for claim in source.claims if claim.unmet] == []

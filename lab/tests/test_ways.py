@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import SMALL_STUDY
 
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study import Study, load_study
 

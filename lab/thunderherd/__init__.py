@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from thunderherd.merged_loads import MergedLoads
+    from thunderherd.engine.merged_loads import MergedLoads
     from thunderherd.results import Results
 
 __version__ = metadata.version("thunderherd")
@@ -29,6 +29,6 @@ def merged(*paths: str | Path) -> MergedLoads:
     added, histograms put together. Raises `UserError` where a file has none, or they are not of one kind."""
     from pathlib import Path
 
-    from thunderherd.merged_loads import load_lines, merged_loads
+    from thunderherd.engine.merged_loads import load_lines, merged_loads
 
     return merged_loads([line for path in paths for line in load_lines(Path(path))])

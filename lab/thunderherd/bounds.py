@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from thunderherd.engine.limit_lines import Place
 from thunderherd.labs import has_tcp
-from thunderherd.limit_lines import Place
 from thunderherd.limits_form import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
 from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
 from thunderherd.metrics import metric as metric_named

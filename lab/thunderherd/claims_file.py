@@ -11,7 +11,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.agreements import SettingValue
 from thunderherd.contrasts_file import (
     Contrast,
     ContrastTable,
@@ -26,6 +25,7 @@ from thunderherd.contrasts_file import (
     resolved_contrast,
     resolved_figure,
 )
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.lab_words import is_like
 from thunderherd.labs import unfit
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question

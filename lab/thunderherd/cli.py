@@ -93,7 +93,7 @@ def _usage_message(mistake: typer.TyperException) -> str:
 
 def _is_engine_error(error: Exception) -> bool:
     """Whether the engine failed; where its module was never imported, nothing can have come from it."""
-    engine = sys.modules.get("thunderherd.engine")
+    engine = sys.modules.get("thunderherd.engine.client")
     return engine is not None and isinstance(error, engine.EngineError)
 
 
@@ -464,7 +464,7 @@ def _become_engine_in_a_lab(command: str, arguments: list[str]) -> NoReturn:
 
 def _become_engine(command: str, arguments: list[str]) -> NoReturn:
     """Replaces this process by the engine, so that stdin, signals and exit status are the engine's own."""
-    from thunderherd.engine import find_engine
+    from thunderherd.engine.client import find_engine
 
     engine = find_engine()
     # An exec hands on what is ignored, and Python ignores these two.

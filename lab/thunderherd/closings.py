@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from thunderherd.engine_lines import Closings
+from thunderherd.engine.lines import Closings
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study
 

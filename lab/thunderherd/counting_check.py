@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from thunderherd import machine
-from thunderherd.catalogue import USUAL_DESIGN, Catalogue
-from thunderherd.engine import EngineError, Server, start_load
+from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue
+from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.errors import UserError
 
 EVENTS = ("cycles", "instructions")

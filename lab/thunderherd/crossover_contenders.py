@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.crossover_effect import OF_RECEIVER, sender_of
+from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, written
 from thunderherd.labs import KINDS, USUAL, owners

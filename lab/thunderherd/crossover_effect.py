@@ -10,8 +10,8 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Catalogue, Workload
+from thunderherd.engine.catalogue import Catalogue, Workload
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
 from thunderherd.quantity import Range

@@ -24,7 +24,7 @@ from thunderherd.errors import UserError
 from thunderherd.stages import SIZE, Stages
 
 if TYPE_CHECKING:
-    from thunderherd.catalogue import Catalogue
+    from thunderherd.engine.catalogue import Catalogue
     from thunderherd.records import Summary
 
 
@@ -59,7 +59,7 @@ def find_crossover(
     0 for an answer, "none in this range" among them; 1 where there is none, as trials were invalid again and
     again.
     """
-    from thunderherd.engine import catalogue
+    from thunderherd.engine.client import catalogue
     from thunderherd.results import default_directory
 
     offered = catalogue()

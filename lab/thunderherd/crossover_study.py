@@ -15,7 +15,6 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.crossover_contenders import (
     SIDES,
     Common,
@@ -27,6 +26,7 @@ from thunderherd.crossover_contenders import (
 )
 from thunderherd.crossover_effect import DIRECTION
 from thunderherd.crossover_form import CrossoverSummary
+from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
 from thunderherd.lab_option import read as read_lab

@@ -10,7 +10,7 @@ from pydantic import Field
 from thunderherd import machine
 from thunderherd.busy import watch
 from thunderherd.counting_check import counting_check
-from thunderherd.engine import catalogue, profile_check
+from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.examination import Finding, Here, Told
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import KernelFeature, kernel_features

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd import machine
 from thunderherd.busy import Watched
-from thunderherd.catalogue import Catalogue
 from thunderherd.counting_check import CountingCheck
-from thunderherd.engine_lines import ProfileCheck
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.lines import ProfileCheck
 from thunderherd.noise import NoiseLimits
 
 Judgement = Literal["good", "notable", "stops", "unknown"]

@@ -9,7 +9,7 @@ from typing import get_args
 from rich.console import Console
 
 from thunderherd.counting_cost_words import about_cpu_time
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.explanation_form import Explanation, Per

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from thunderherd.engine import EngineError, flame_graph
+from thunderherd.engine.client import EngineError, flame_graph
 from thunderherd.errors import UserError
 from thunderherd.explained import place_of
 from thunderherd.figures import count

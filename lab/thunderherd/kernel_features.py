@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from thunderherd.catalogue import Catalogue, Runnable
+from thunderherd.engine.catalogue import Catalogue, Runnable
+from thunderherd.engine.feature import Feature
 from thunderherd.examination import Told
-from thunderherd.feature_form import Feature
 
 
 class KernelFeature(Told):

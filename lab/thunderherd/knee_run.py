@@ -35,7 +35,7 @@ from thunderherd.knee_study import (
 from thunderherd.stages import SIZE, Stages
 
 if TYPE_CHECKING:
-    from thunderherd.catalogue import Catalogue
+    from thunderherd.engine.catalogue import Catalogue
     from thunderherd.knee_form import KneeSummary
     from thunderherd.knee_summary import Known
     from thunderherd.records import Summary
@@ -65,7 +65,7 @@ def find_knees(
     The parameters are those of `crossover_run.find_crossover`. The status is 0 for an answer, "none in this
     range" among them; 1 where a design has none, as the load did not measure it.
     """
-    from thunderherd.engine import catalogue
+    from thunderherd.engine.client import catalogue
     from thunderherd.results import default_directory
 
     offered, goal = catalogue(), goal_of(asked)

@@ -17,9 +17,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from thunderherd.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Setting, by_name, defaults
 from thunderherd.crossover_contenders import Common, contender
-from thunderherd.engine_lines import LoadResult
+from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Setting, by_name, defaults
+from thunderherd.engine.lines import LoadResult
 from thunderherd.errors import UserError
 from thunderherd.lab_option import read as read_lab
 from thunderherd.lab_words import OPTION

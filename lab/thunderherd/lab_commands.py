@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from thunderherd import lab_option
-from thunderherd.engine import find_engine
+from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
 from thunderherd.holders import is_listening
 from thunderherd.lab_kind import Kind, Site

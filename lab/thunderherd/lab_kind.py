@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd import noise
-from thunderherd.catalogue import Catalogue, CongestionControls, Setting
-from thunderherd.engine_lines import Ready
+from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting
+from thunderherd.engine.lines import Ready
 from thunderherd.lab_words import UNIX_ADDRESS
 
 LOOK_SECONDS = 0.01

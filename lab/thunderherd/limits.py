@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from statistics import median
 
-from thunderherd.catalogue import Limit
-from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable, Place
+from thunderherd.engine.catalogue import Limit
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable, Place
 from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits, Unit
 
 CONFIDENCE = 0.95

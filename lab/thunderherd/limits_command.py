@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from thunderherd.engine import catalogue
+from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
 from thunderherd.limits_measured import limits_of_lines, measured_lines

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from thunderherd import noise
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Limit
-from thunderherd.engine import limit_line, limit_lines
+from thunderherd.engine.catalogue import Limit
+from thunderherd.engine.client import limit_line, limit_lines
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.limits import machine_limits
 from thunderherd.limits_form import LimitsNoise, MachineLimits
 from thunderherd.noise import NoiseLimits

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.catalogue import Limit
+from thunderherd.engine.catalogue import Limit
 from thunderherd.figures import (
     ABSENT,
     count,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from thunderherd.catalogue import Catalogue
+    from thunderherd.engine.catalogue import Catalogue
 
 SECTIONS = ("designs", "primitives", "workloads", "loads", "labs", "counters", "limits", "studies")
 
@@ -72,7 +72,7 @@ def print_list(what: str | None, as_json: bool) -> None:
 
 def _events(of_perf: Sequence[str]) -> Entry:
     """What may be asked for as a counter may, and is in no list."""
-    from thunderherd.counter_names import FORMS
+    from thunderherd.engine.counter_names import FORMS
 
     names = f"; perf's, besides those above: {', '.join(of_perf)}" if of_perf else ""
     return {"name": "...", "summary": f"{FORMS}{names}"}
@@ -84,7 +84,7 @@ def print_matrix(as_json: bool) -> None:
         holes = _offered(("primitives",))["holes"]
         print(json.dumps(holes, indent=2, ensure_ascii=False))
         return
-    from thunderherd.engine import matrix
+    from thunderherd.engine.client import matrix
 
     print(matrix(), end="")
 
@@ -93,7 +93,7 @@ def _offered(wanted: tuple[str, ...]) -> dict[str, Any]:
     """What the engine and the package offer; the engine is not asked where only studies are wanted."""
     offered: dict[str, Any] = {}
     if wanted != ("studies",):
-        from thunderherd.engine import catalogue
+        from thunderherd.engine.client import catalogue
 
         engine = catalogue()
         offered = engine.model_dump(mode="json", by_alias=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from thunderherd.engine_lines import Check, LoadResult
+from thunderherd.engine.lines import Check, LoadResult
 from thunderherd.figures import seconds_in_words
 from thunderherd.metrics import is_of_clients
 from thunderherd.observation import Observation, counted_seconds

@@ -19,8 +19,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from thunderherd.catalogue import Build
-from thunderherd.engine import EngineError, catalogue
+from thunderherd.engine.catalogue import Build
+from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.errors import UserError
 
 ROOT = Path("/")

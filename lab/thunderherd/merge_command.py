@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from thunderherd.engine_lines import Times
-    from thunderherd.merged_loads import MergedLoads
+    from thunderherd.engine.lines import Times
+    from thunderherd.engine.merged_loads import MergedLoads
 
 __all__ = ["merge"]
 
@@ -29,7 +29,7 @@ def merge(
     The exit status is 1 where one of the loads was not valid or had errors, or loads of one machine did not
     run at the same time.
     """
-    from thunderherd.merged_loads import load_lines, merged_loads
+    from thunderherd.engine.merged_loads import load_lines, merged_loads
 
     found = merged_loads([line for file in files for line in load_lines(file)])
     print(found.model_dump_json() if as_json else "\n".join(_in_words(found)))

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from thunderherd.catalogue import Catalogue
-from thunderherd.counter_names import figures_of_counters, states_of_counters
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 
 Better = Literal["less", "more"]
 """Which of two values of a metric is the better one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from thunderherd import noise
 from thunderherd.awake import beyond_load
-from thunderherd.engine_lines import (
+from thunderherd.engine.lines import (
     Connection,
     Counters,
     Life,

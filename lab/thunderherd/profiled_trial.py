@@ -8,8 +8,8 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from thunderherd.engine_lines import Profile, SampledStack
-from thunderherd.engine_process import EngineError, json_object, understand
+from thunderherd.engine.lines import Profile, SampledStack
+from thunderherd.engine.process import EngineError, json_object, understand
 from thunderherd.profile_form import ProfiledSide
 from thunderherd.records import Record, TrialRecord
 from thunderherd.stacks.call_stacks import Frame, Stack, cut, samples_of

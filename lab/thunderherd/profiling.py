@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from thunderherd.engine import EngineError
+from thunderherd.engine.client import EngineError
 from thunderherd.figures import count
 from thunderherd.profile_form import ProfiledSide
 from thunderherd.profiled_trial import ProfiledTrial, SideSamples

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from thunderherd.engine_lines import Life, LoadResult, Multiplexing, Ready, ServerSummary, Snapshot
+from thunderherd.engine.lines import Life, LoadResult, Multiplexing, Ready, ServerSummary, Snapshot
 from thunderherd.figures import time_share
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from thunderherd.counting_cost_form import CountingCost
 from thunderherd.counting_form import CountingSummary
 from thunderherd.crossover_form import CrossoverSummary
-from thunderherd.engine_lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
+from thunderherd.engine.lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.metrics import METRICS, Better

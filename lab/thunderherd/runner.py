@@ -17,7 +17,7 @@ from typing import Any
 from thunderherd import analysis, live_view, machine, noise, progress, recordings, source_csv
 from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.counting_cost import cost_run, cost_so_far
-from thunderherd.engine import EngineError, catalogue, find_engine
+from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.figures import count

@@ -49,7 +49,7 @@ def run_and_show(
     command
         The command line, for the record.
     """
-    from thunderherd.engine import catalogue
+    from thunderherd.engine.client import catalogue
     from thunderherd.lab_option import as_overrides, read, typed_as
     from thunderherd.study import load_study
     from thunderherd.study_names import DEFAULT_SIZE

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
-    from thunderherd.catalogue import Catalogue
+    from thunderherd.engine.catalogue import Catalogue
     from thunderherd.made_study import Typed
     from thunderherd.records import Summary
     from thunderherd.study import Study
@@ -119,7 +119,7 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
     Raises UserError where it is a run of something else, or of another engine: the next stage would be too.
     """
     from thunderherd import machine
-    from thunderherd.engine import find_engine
+    from thunderherd.engine.client import find_engine
     from thunderherd.results import OtherVersionError, load
     from thunderherd.runner import check_same
 

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from thunderherd import capacity, machine
-from thunderherd.catalogue import MOST_WORKERS, Catalogue
+from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.examination import Change, Told
 from thunderherd.study import Contender, Study, load_sizes
 from thunderherd.study_names import DEFAULT_SIZE, bundled_studies

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study_names import bundled_studies, find_study
 from thunderherd.study_resolved import Comparison, Contender, Lab, LoadPlan, Look, Study, Sweep

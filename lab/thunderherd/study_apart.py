@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from thunderherd.apart_form import ApartTable
-from thunderherd.catalogue import Catalogue
-from thunderherd.counter_names import called
 from thunderherd.counting_cost_form import MOST_CONTENDERS, CostTable
 from thunderherd.counting_form import WHAT_EXPLAINS, CountingTable
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.counter_names import called
 from thunderherd.study_checks import check_counter
 from thunderherd.study_form import StudyForm
 from thunderherd.study_resolved import Contender, Sweep

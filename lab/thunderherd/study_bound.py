@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from thunderherd.agreements import SettingValue
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.metrics import AskedCounters
 from thunderherd.study_checks import check_metric
 from thunderherd.study_form import BoundTable, MeasureTable

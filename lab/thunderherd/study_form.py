@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from thunderherd.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.counting_cost_form import CostTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
+from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.metrics import Better

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Catalogue, Setting, defaults
+from thunderherd.engine.catalogue import Catalogue, Setting, defaults
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.lab_kind import Kind
 from thunderherd.lab_words import OPTION, QUANTITIES, parse
 from thunderherd.labs import KINDS, USUAL, named, owners, takes, with_namespaces

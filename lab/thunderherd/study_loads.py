@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from thunderherd.catalogue import USUAL_WAY, WARM_UP, Catalogue
+from thunderherd.engine.catalogue import USUAL_WAY, WARM_UP, Catalogue
 from thunderherd.labs import KINDS
 from thunderherd.study_checks import ports_allowed
 from thunderherd.study_configurations import Configuration

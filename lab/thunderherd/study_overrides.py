@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.agreements import Product
-from thunderherd.catalogue import Catalogue, Way
 from thunderherd.counting_cost_form import CostTable
 from thunderherd.counting_form import CountingTable
+from thunderherd.engine.catalogue import Catalogue, Way
+from thunderherd.engine.setting_rules import Product
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
 from thunderherd.profile_form import ProfilingTable

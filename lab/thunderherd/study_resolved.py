@@ -8,11 +8,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Makes
 from thunderherd.counting_cost_form import CostTable
 from thunderherd.counting_form import CountingTable
 from thunderherd.crossover_form import CrossoverTable
+from thunderherd.engine.catalogue import Makes
+from thunderherd.engine.setting_rules import SettingValue
+from thunderherd.engine.sizes import with_path
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, in_words
 from thunderherd.labs import USUAL
@@ -20,7 +21,6 @@ from thunderherd.metrics import AskedCounters, Better
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
-from thunderherd.sizes_text import with_path
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study_checks import requests_of
 from thunderherd.study_paper import Inconsistency, notes_about

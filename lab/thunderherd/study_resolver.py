@@ -8,8 +8,8 @@ from itertools import combinations
 from typing import Any
 
 from thunderherd import study_checks as checks
-from thunderherd.catalogue import Catalogue, Setting, Way, defaults
-from thunderherd.counter_names import figures_of_counters, states_of_counters
+from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
+from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
 from thunderherd.metrics import better_of
 from thunderherd.records import PaperFigure, SweepPoint

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from thunderherd.agreements import SettingValue
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.study_configurations import Configuration, Point
 from thunderherd.study_form import ScaleTable, StudyForm, SweepTable
 from thunderherd.study_resolved import Contender, Settings

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from thunderherd.catalogue import Catalogue, Way
+from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.metrics import OF_A_LIFE, RATIOS, UNITS_OF_TIME, AskedCounters, counters_of, metric_names
 from thunderherd.study_checks import asked_of, check_metric
 from thunderherd.study_configurations import (

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import Catalogue, Load, Setting, TextSetting
-from thunderherd.load_dry_run import complaint
-from thunderherd.sizes_text import NONE, path_in, with_path
+from thunderherd.engine.catalogue import Catalogue, Load, Setting, TextSetting
+from thunderherd.engine.dry_run import complaint
+from thunderherd.engine.setting_rules import SettingValue
+from thunderherd.engine.sizes import NONE, path_in, with_path
 from thunderherd.study_configurations import Configuration
 from thunderherd.toml.file import Problems, show
 

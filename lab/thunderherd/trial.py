@@ -17,9 +17,9 @@ from datetime import datetime
 from pathlib import Path
 
 from thunderherd import noise
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import EngineError, LoadProcess, Sampling, Server, start_load
-from thunderherd.engine_lines import LoadResult, Ready, Snapshot
+from thunderherd.engine.client import EngineError, LoadProcess, Sampling, Server, start_load
+from thunderherd.engine.lines import LoadResult, Ready, Snapshot
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.holders import holders_of_listener
 from thunderherd.lab_kind import Site
 from thunderherd.labs import USUAL

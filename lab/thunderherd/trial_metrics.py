@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hdrh.histogram import HdrHistogram
 
-from thunderherd.engine_lines import (
+from thunderherd.engine.lines import (
     LAST,
     PAYLOAD_BEGAN,
     PAYLOAD_BYTES,

@@ -8,7 +8,7 @@ import subprocess
 from functools import lru_cache
 from typing import Any
 
-from thunderherd.engine import find_engine
+from thunderherd.engine.client import find_engine
 
 
 @lru_cache(maxsize=1)

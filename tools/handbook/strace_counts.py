@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thunderherd.catalogue import USUAL_DESIGN
-from thunderherd.engine import find_engine
+from thunderherd.engine.catalogue import USUAL_DESIGN
+from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
 
 FEW, MANY = 20, 220

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd.catalogue import Runnable
+from thunderherd.engine.catalogue import Runnable
 from thunderherd.examination import Examination, Finding, Here, good, has, notable, setting, stops, sysctl
 from thunderherd.kernel_features import KernelFeature, kernel_features
 

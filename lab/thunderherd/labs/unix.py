@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from thunderherd.catalogue import Catalogue
-from thunderherd.engine_lines import Ready
+from thunderherd.engine.catalogue import Catalogue
+from thunderherd.engine.lines import Ready
 from thunderherd.lab_kind import Kind, Site
 from thunderherd.lab_words import UNIX_ADDRESS
 

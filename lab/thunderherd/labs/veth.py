@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd import noise
-from thunderherd.catalogue import Catalogue, CongestionControls, Setting, by_name
-from thunderherd.engine import NamespaceHolder
-from thunderherd.engine_lines import Ready
+from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting, by_name
+from thunderherd.engine.client import NamespaceHolder
+from thunderherd.engine.lines import Ready
+from thunderherd.engine.namespace_lines import NamespaceEnd
 from thunderherd.errors import UserError
 from thunderherd.lab_kind import Kind, Site
 from thunderherd.lab_words import in_words
 from thunderherd.machine import SYSCTLS
-from thunderherd.namespace_lines import NamespaceEnd
 
 TIME_WAIT_LIMIT, PORT_RANGE = "net.ipv4.tcp_max_tw_buckets", "net.ipv4.ip_local_port_range"
 NETWORK_SYSCTLS = tuple(name.replace("/", ".") for name in SYSCTLS if name.startswith("net/"))

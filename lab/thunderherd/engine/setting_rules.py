@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.sizes_text import largest
+from thunderherd.engine.sizes import largest
 
 SettingValue = bool | int | str
 """The value of one setting; its unit, where it has one, is `Setting.unit`."""

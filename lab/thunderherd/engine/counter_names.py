@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from thunderherd.catalogue import Catalogue
+from thunderherd.engine.catalogue import Catalogue
 
 _WORD = r"[A-Za-z0-9_-]+"
 _VALUE = r"(?:0[xX]0*[0-9a-fA-F]{1,16}|0*[0-9]{1,20})"

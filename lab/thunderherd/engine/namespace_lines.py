@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from thunderherd.engine_lines import EngineLine, SchemaNumber
+from thunderherd.engine.lines import EngineLine, SchemaNumber
 
 
 class NamespaceEnd(EngineLine):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from thunderherd.engine_lines import EngineLine, SchemaNumber
+from thunderherd.engine.lines import EngineLine, SchemaNumber
 
 Place = Literal["one_cpu", "two_cpus"]
 """Where a limit is measured: all of it on one CPU, or with an end on each of two."""

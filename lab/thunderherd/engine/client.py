@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from thunderherd.agreements import SettingValue
-from thunderherd.catalogue import USUAL_LOAD, Catalogue
-from thunderherd.engine_lines import (
+from thunderherd.engine.catalogue import USUAL_LOAD, Catalogue
+from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable
+from thunderherd.engine.lines import (
     Life,
     LoadResult,
     Mark,
@@ -31,7 +31,8 @@ from thunderherd.engine_lines import (
     ServerSummary,
     Snapshot,
 )
-from thunderherd.engine_process import (
+from thunderherd.engine.namespace_lines import Namespaces
+from thunderherd.engine.process import (
     ENGINE_NAME,
     SIGTERM_SECONDS,
     EngineError,
@@ -42,9 +43,8 @@ from thunderherd.engine_process import (
     one_line,
     understand,
 )
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
-from thunderherd.limit_lines import LimitRound, Limits, LimitUnavailable
-from thunderherd.namespace_lines import Namespaces
 
 __all__ = [
     "EngineError",

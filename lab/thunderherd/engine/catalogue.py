@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.agreements import Agreement, Instead, Product, SettingValue
-from thunderherd.engine_lines import MeasuredBy, SchemaNumber
-from thunderherd.feature_form import Feature
-from thunderherd.load_requirements import Requirement
-from thunderherd.sizes_text import SIZES, is_sizes
+from thunderherd.engine.feature import Feature
+from thunderherd.engine.lines import MeasuredBy, SchemaNumber
+from thunderherd.engine.load_requirements import Requirement
+from thunderherd.engine.setting_rules import Agreement, Instead, Product, SettingValue
+from thunderherd.engine.sizes import SIZES, is_sizes
 
 
 class _Part(BaseModel):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from thunderherd.engine_lines import Closings, Latency, LoadResult, Scheduled, Times
+from thunderherd.engine.lines import Closings, Latency, LoadResult, Scheduled, Times
 from thunderherd.errors import UserError
 from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from thunderherd.agreements import SettingValue
-from thunderherd.engine import find_engine, setting_flags
-from thunderherd.engine_process import EngineError, ending_in_words, one_line
+from thunderherd.engine.client import find_engine, setting_flags
+from thunderherd.engine.process import EngineError, ending_in_words, one_line
+from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 
 NOBODY = "127.0.0.1:1"
