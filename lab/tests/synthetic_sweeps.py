@@ -16,7 +16,7 @@ import numpy as np
 import synthetic_summary
 
 from thunderherd.analysis import summarise
-from thunderherd.metrics import metric
+from thunderherd.metrics.table import metric
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.records import Noise, PaperFigure, Summary, SweepPoint, TrialRecord
 from thunderherd.study import Comparison, Contender, Look, Study, Sweep

@@ -14,7 +14,7 @@ from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.blocks_plot import MOST_TRIALS, about, blocks_chart
 from thunderherd.figures import Unit
 from thunderherd.latency_curves import SHARES
-from thunderherd.metrics import CPU_PER_CONNECTION
+from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.statistics.histograms import merged, percentile_curve, percentile_ns
 from thunderherd.validity_view import validity_view
 

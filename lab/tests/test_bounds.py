@@ -20,7 +20,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
 from thunderherd.limits_form import BoundSummary, MachineLimits
-from thunderherd.metrics import METRICS
+from thunderherd.metrics.table import METRICS
 from thunderherd.records import ContenderSummary, Interval
 from thunderherd.report import render
 from thunderherd.results import load

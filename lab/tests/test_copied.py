@@ -17,7 +17,7 @@ from thunderherd.claim_tables import print_claims
 from thunderherd.copied import copied_after_all
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.matrices import why_none
-from thunderherd.metrics import metric, metric_names
+from thunderherd.metrics.table import metric, metric_names
 from thunderherd.plots import clients_per_worker_chart, process_control_chart
 from thunderherd.records import Summary
 from thunderherd.report import render

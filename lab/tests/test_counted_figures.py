@@ -20,7 +20,7 @@ from thunderherd.engine.counter_names import (
 )
 from thunderherd.engine.lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
 from thunderherd.errors import UserError
-from thunderherd.metrics import AskedCounters, metric, metric_names
+from thunderherd.metrics.table import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
 from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialRecord

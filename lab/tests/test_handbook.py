@@ -28,7 +28,7 @@ from handbook.markdown import between, fenced, plain, table
 from thunderherd.cli import app
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.metrics import METRICS
+from thunderherd.metrics.table import METRICS
 from thunderherd.study import load_study
 
 ROOT = Path(__file__).resolve().parents[2]

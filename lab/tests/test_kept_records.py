@@ -29,7 +29,7 @@ from handbook.kept import (
 from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
 from thunderherd.cli import app
 from thunderherd.errors import UserError
-from thunderherd.metrics import CPU_PER_CONNECTION
+from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.results import OtherVersionError
 
 ROOT = Path(__file__).resolve().parents[2]

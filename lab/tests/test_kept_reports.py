@@ -23,7 +23,7 @@ from handbook.kept import ARCHIVE, kept_studies
 from thunderherd.analysis import summarise
 from thunderherd.charts import all_charts
 from thunderherd.engine import client
-from thunderherd.metrics import CPU_PER_CONNECTION, Metric, metric
+from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.report import write_report
 from thunderherd.results import OtherVersionError
 from thunderherd.sources import source_rows

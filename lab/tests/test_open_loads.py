@@ -24,9 +24,9 @@ from thunderherd.load_validity import (
     validity_faults,
     validity_warnings,
 )
-from thunderherd.metrics import METRICS
+from thunderherd.metrics.open_loop import is_of_open_loop
+from thunderherd.metrics.table import METRICS
 from thunderherd.observation import Observation
-from thunderherd.open_loop import is_of_open_loop
 from thunderherd.records import TrialRecord
 from thunderherd.statistics.histograms import merged, percentile_ns
 from thunderherd.study import Study, load_study

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from test_marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
 
-from thunderherd.cpu_ladder import rungs_below
 from thunderherd.matrices import main_further, sweep_matrices
+from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.records import Summary
 from thunderherd.report import render
 from thunderherd.rungs import cpu_cost_lines

@@ -11,7 +11,7 @@ from small_studies import head
 
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Counted, LoadResult
-from thunderherd.metrics import METRICS
+from thunderherd.metrics.table import METRICS
 from thunderherd.records import TrialRecord
 from thunderherd.study import load_study
 from thunderherd.trial import run_trial

@@ -12,7 +12,7 @@ from swept import STUDY, loaded
 
 from thunderherd import trial
 from thunderherd.engine import client
-from thunderherd.metrics import metric
+from thunderherd.metrics.table import metric
 from thunderherd.records import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study

@@ -10,7 +10,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from thunderherd.engine.lines import Tally, Times
-from thunderherd.metrics import (
+from thunderherd.metrics.table import (
     METRICS,
     OF_A_TALLY,
     REQUESTS_OF_MAXIMUM,

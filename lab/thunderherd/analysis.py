@@ -19,14 +19,14 @@ from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
 from thunderherd.closings import closing_notes
 from thunderherd.copied import copied_after_all, unknown_shares
-from thunderherd.cpu_ladder import rungs_below
 from thunderherd.crossover_summary import crossover
 from thunderherd.extrapolation import scaled_metrics, scaled_notes
 from thunderherd.labs import has_tcp
 from thunderherd.latency_label import latency_notes
 from thunderherd.limits_form import MachineLimits
-from thunderherd.metrics import in_order, metric_names
-from thunderherd.metrics import metric as metric_named
+from thunderherd.metrics.cpu_sources import rungs_below
+from thunderherd.metrics.table import in_order, metric_names
+from thunderherd.metrics.table import metric as metric_named
 from thunderherd.noise_summary import noise_summary
 from thunderherd.observation import connections_of, read_late
 from thunderherd.paper_counters import counted

@@ -25,7 +25,7 @@ from thunderherd.figures import (
     span,
     words_of,
 )
-from thunderherd.metrics import metric
+from thunderherd.metrics.table import metric
 from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.shown import at_points, caption_of, digits_for, shown_of, unit_for
 

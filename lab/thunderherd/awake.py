@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from thunderherd.metrics import CPU_PER_CONNECTION, ELAPSED, OF_A_TALLY, counters_of
+from thunderherd.metrics.table import CPU_PER_CONNECTION, ELAPSED, OF_A_TALLY, counters_of
 from thunderherd.readouts import Seen
 from thunderherd.records import TrialRecord
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from thunderherd.block_order import FiguresOfBlocks
 from thunderherd.figures import ABSENT, BETWEEN, Unit, number
-from thunderherd.metrics import CPU_PER_CONNECTION
+from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records import ContenderSummary, Interval, Summary
 
 __all__ = ["BlocksBehind"]

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from thunderherd.engine.limit_lines import Place
 from thunderherd.labs import has_tcp
 from thunderherd.limits_form import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
-from thunderherd.metrics import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
-from thunderherd.metrics import metric as metric_named
+from thunderherd.metrics.table import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
+from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records import PROCESS_CONTROL, ContenderSummary
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import PIPELINE

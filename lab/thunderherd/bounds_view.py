@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from thunderherd.figures import Unit, decimals, number, printable, seconds_per, unit_of, words_of
 from thunderherd.limits_form import BoundSummary
-from thunderherd.metrics import better_of
+from thunderherd.metrics.table import better_of
 from thunderherd.records import PROCESS_CONTROL, Summary
 
 

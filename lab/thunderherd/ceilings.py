@@ -6,7 +6,7 @@ Both ran within the same block, in random order, so that what slows the machine 
 
 from __future__ import annotations
 
-from thunderherd.metrics import PAYLOAD_RATE, SHARE_OF_CEILING
+from thunderherd.metrics.table import PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.selection import Block
 from thunderherd.study import Study
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.metrics import counters_of
+from thunderherd.metrics.table import counters_of
 from thunderherd.study import Study
 from thunderherd.study_checks import check_metric
 from thunderherd.toml.file import KeyPath, Problems, show, unknown

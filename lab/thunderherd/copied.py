@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from thunderherd.figures import percent
-from thunderherd.metrics import COPIED_SHARE, NOT_COPIED_SHARE, SIDES, Side
+from thunderherd.metrics.table import COPIED_SHARE, NOT_COPIED_SHARE, SIDES, Side
 from thunderherd.statistics.columns import Values, known
 from thunderherd.study import Contender, Study
 

@@ -16,7 +16,7 @@ from thunderherd.counting_cost_words import cost_lines
 from thunderherd.figures import ABSENT, extrapolated, not_offered, number, printable
 from thunderherd.layout import prose
 from thunderherd.matrices import Cell, Matrix, Reasons, why_none
-from thunderherd.metrics import (
+from thunderherd.metrics.table import (
     ELAPSED,
     HELD,
     NANOSECONDS,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from thunderherd.counting_cost_form import ContenderCost, CostRatio, CountingCost
 from thunderherd.figures import count
-from thunderherd.metrics import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
+from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.progress import Progress
 from thunderherd.readouts import events_of_the_processor
 from thunderherd.records import TrialRecord

@@ -17,7 +17,7 @@ from thunderherd.counting_form import (
     SideCounts,
     State,
 )
-from thunderherd.metrics import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
+from thunderherd.metrics.table import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
 from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records import TrialMetrics, TrialRecord
 

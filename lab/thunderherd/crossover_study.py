@@ -32,7 +32,7 @@ from thunderherd.figures import words_of
 from thunderherd.lab_option import read as read_lab
 from thunderherd.lab_words import WRITTEN, written
 from thunderherd.labs import USUAL
-from thunderherd.metrics import PAYLOAD_RATE, asked_counters, metric_names
+from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid

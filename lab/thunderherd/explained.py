@@ -14,8 +14,8 @@ from thunderherd.explanation import explain
 from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per, Range
 from thunderherd.labs import has_tcp
 from thunderherd.limits_form import MachineLimits
-from thunderherd.metrics import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
-from thunderherd.metrics import metric as metric_named
+from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
+from thunderherd.metrics.table import metric as metric_named
 from thunderherd.profile_form import ProfiledSide, Share
 from thunderherd.records import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
 from thunderherd.selection import blocks_of

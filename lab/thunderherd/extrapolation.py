@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from thunderherd.figures import extrapolated
-from thunderherd.metrics import made_of, metric_names
+from thunderherd.metrics.table import made_of, metric_names
 from thunderherd.readouts import scaled_in_words, scaled_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import overload
 
-from thunderherd.metrics import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, known_metric
+from thunderherd.metrics.table import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, known_metric
 from thunderherd.records import ContenderSummary, Interval, Spread, Summary
 
 ABSENT = "-"

@@ -25,7 +25,7 @@ from thunderherd.lab_option import read as read_lab
 from thunderherd.lab_words import OPTION
 from thunderherd.labs import USUAL
 from thunderherd.made_study import Typed
-from thunderherd.metrics import METRICS
+from thunderherd.metrics.table import METRICS
 from thunderherd.quantity import NoQuantity, in_units, parse_quantity
 from thunderherd.statistics.crossings import grid
 from thunderherd.study_form import LabTable

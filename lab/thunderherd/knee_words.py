@@ -9,7 +9,7 @@ from rich.table import Table
 
 from thunderherd.figures import count, percent, seconds_in_words
 from thunderherd.knee_form import DesignKnee, KneePair, KneeSummary
-from thunderherd.metrics import METRICS
+from thunderherd.metrics.table import METRICS
 
 __all__ = ["goal_in_words", "print_knees", "sentences"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from thunderherd.open_loop import is_latency
+from thunderherd.metrics.open_loop import is_latency
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from thunderherd.engine.lines import Check, LoadResult
 from thunderherd.figures import seconds_in_words
-from thunderherd.metrics import is_of_clients
+from thunderherd.metrics.table import is_of_clients
 from thunderherd.observation import Observation, counted_seconds
 
 COUNTED_ELSEWHERE = "errors"

@@ -21,13 +21,8 @@ from thunderherd.figures import (
     superscript,
     words_of,
 )
-from thunderherd.metrics import (
-    METRICS,
-    NONE_BECAUSE,
-    SHARE_OF_CEILING,
-    in_order,
-)
-from thunderherd.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
+from thunderherd.metrics.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
+from thunderherd.metrics.table import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order
 from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records import (
     PROCESS_CONTROL,

@@ -28,7 +28,7 @@ from thunderherd.grids import (
 from thunderherd.judged_tables import judged_tables
 from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.matrices import main_further, metrics_of, sweep_matrices, sweeps_legend
-from thunderherd.metrics import CPU_PER_CONNECTION, SIDES, in_order, known_metric
+from thunderherd.metrics.table import CPU_PER_CONNECTION, SIDES, in_order, known_metric
 from thunderherd.noise_view import noise_view
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary

@@ -8,14 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from thunderherd.metrics import (
-    METRICS,
-    NONE_BECAUSE,
-    PER_BYTE,
-    counters_of,
-    made_of,
-    parted,
-)
+from thunderherd.metrics.table import METRICS, NONE_BECAUSE, PER_BYTE, counters_of, made_of, parted
 from thunderherd.observation import left_out
 from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records import ContenderSummary, TrialRecord

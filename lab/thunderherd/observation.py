@@ -22,7 +22,7 @@ from thunderherd.engine.lines import (
     Tally,
     Used,
 )
-from thunderherd.metrics import (
+from thunderherd.metrics.table import (
     COPIED_SHARE,
     ELAPSED,
     HELD,

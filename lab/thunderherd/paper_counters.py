@@ -15,14 +15,7 @@ from thunderherd.contrasts_file import (
 )
 from thunderherd.errors import UserError
 from thunderherd.figures import Unit
-from thunderherd.metrics import (
-    OF_A_LIFE,
-    PER_CPU_SECOND,
-    SIDES,
-    UNITS_OF_TIME,
-    metric,
-    metric_names,
-)
+from thunderherd.metrics.table import OF_A_LIFE, PER_CPU_SECOND, SIDES, UNITS_OF_TIME, metric, metric_names
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.paper_counters_form import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records import ContenderSummary

@@ -22,7 +22,7 @@ from thunderherd.contrasts import Measured, lacks, measure
 from thunderherd.contrasts_file import outside_this_size
 from thunderherd.copied import copied_after_all
 from thunderherd.extrapolation import Shares, remarks
-from thunderherd.metrics import metric
+from thunderherd.metrics.table import metric
 from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records import QuestionSummary
 from thunderherd.statistics.columns import Values, together

@@ -9,7 +9,7 @@ from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import BETWEEN, number, printable, words_of
-from thunderherd.open_loop import is_latency
+from thunderherd.metrics.open_loop import is_latency
 from thunderherd.records import Summary, SweepSummary
 from thunderherd.shown import at_points, digits_for, shown_of, unit_for
 from thunderherd.vega_lite import Chart, field, layer, layered, mark

@@ -16,7 +16,7 @@ from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine.lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
 from thunderherd.explanation_form import Explanation
 from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
-from thunderherd.metrics import METRICS, Better
+from thunderherd.metrics.table import METRICS, Better
 from thunderherd.noise_form import NoiseSummary
 from thunderherd.paper_counters_form import CountedSummary
 from thunderherd.profile_form import ProfilingSummary
@@ -64,7 +64,7 @@ class Noise(Record):
 
 
 TrialMetrics = dict[str, int | float | None]
-"""One number per metric, by its name in `thunderherd.metrics`. Null: not measured, or without meaning for
+"""One number per metric, by its name in `thunderherd.metrics.table`. Null: not measured, or without meaning for
 this contender (it has no pool, no connection was opened in the window)."""
 
 CpuScope = Literal["window", "whole_life"]

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 
 from thunderherd.figures import ABSENT, extrapolated, heading_of, number, printable, unit_of
 from thunderherd.matrices import Reasons, digits_of_cell, metrics_of, why_none, why_not
-from thunderherd.metrics import SIDES
+from thunderherd.metrics.table import SIDES
 from thunderherd.papers import as_printed, own_notes, paper_notes, papers_of
 from thunderherd.records import ContenderSummary, Summary, SweepSummary
 from thunderherd.shown import at_points, counted_over, digits_for, is_count

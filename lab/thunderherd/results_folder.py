@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from thunderherd import recordings
 from thunderherd.figures import words_of
 from thunderherd.grids import Grid
-from thunderherd.metrics import known_metric
+from thunderherd.metrics.table import known_metric
 from thunderherd.records import SUMMARY_SCHEMA, Summary
 from thunderherd.results import (
     COUNTED,

@@ -13,11 +13,7 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.metrics import (
-    ELAPSED,
-    SIDES,
-    known_metric,
-)
+from thunderherd.metrics.table import ELAPSED, SIDES, known_metric
 from thunderherd.records import (
     ContenderSummary,
     Interval,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thunderherd import noise
-from thunderherd.metrics import Better
+from thunderherd.metrics.table import Better
 from thunderherd.records import TrialRecord
 from thunderherd.statistics.comparisons import Estimate, hodges_lehmann
 from thunderherd.study import Contender, Study

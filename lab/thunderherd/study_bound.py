@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.metrics import AskedCounters
+from thunderherd.metrics.table import AskedCounters
 from thunderherd.study_checks import check_metric
 from thunderherd.study_form import BoundTable, MeasureTable
 from thunderherd.study_resolved import LoadPlan, Settings

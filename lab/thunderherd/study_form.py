@@ -15,7 +15,7 @@ from thunderherd.crossover_form import CrossoverTable
 from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
-from thunderherd.metrics import Better
+from thunderherd.metrics.table import Better
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.paper_form import PaperTable
 from thunderherd.profile_form import ProfilingTable

@@ -52,7 +52,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
-from thunderherd.metrics import CPU_PER_CONNECTION, AskedCounters, metric_names
+from thunderherd.metrics.table import CPU_PER_CONNECTION, AskedCounters, metric_names
 from thunderherd.paper_form import PaperFigureTable, PaperTable
 from thunderherd.records import PROCESS_CONTROL, WORKERS, PaperFigure
 from thunderherd.study_configurations import Point, points

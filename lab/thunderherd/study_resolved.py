@@ -17,7 +17,7 @@ from thunderherd.engine.sizes import with_path
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, in_words
 from thunderherd.labs import USUAL
-from thunderherd.metrics import AskedCounters, Better
+from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.profile_form import ProfilingTable
 from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, Way
-from thunderherd.metrics import OF_A_LIFE, RATIOS, UNITS_OF_TIME, AskedCounters, counters_of, metric_names
+from thunderherd.metrics.table import (
+    OF_A_LIFE,
+    RATIOS,
+    UNITS_OF_TIME,
+    AskedCounters,
+    counters_of,
+    metric_names,
+)
 from thunderherd.study_checks import asked_of, check_metric
 from thunderherd.study_configurations import (
     MAIN,

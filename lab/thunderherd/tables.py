@@ -40,7 +40,7 @@ from thunderherd.figures import (
 from thunderherd.layout import Layout, below, print_facts, print_table, prose
 from thunderherd.left_out import not_counted, not_sampled, where_drawn
 from thunderherd.matrices import Reasons, main_papers, scaled_marks, why_none
-from thunderherd.metrics import CPU_PER_CONNECTION, metric
+from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
 from thunderherd.records import ContenderSummary, Summary
 from thunderherd.shown import digits_for, shown_of, unit_for

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from thunderherd.metrics import METRICS, in_order, metric
+from thunderherd.metrics.table import METRICS, in_order, metric
 from thunderherd.noise_form import SOFTIRQ_RATES
 from thunderherd.records import WORKERS
 

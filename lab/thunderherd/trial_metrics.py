@@ -26,7 +26,7 @@ from thunderherd.engine.lines import (
     Times,
     Validity,
 )
-from thunderherd.metrics import (
+from thunderherd.metrics.table import (
     BOTH,
     ELAPSED,
     LATENCY,

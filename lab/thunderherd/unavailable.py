@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from thunderherd.metrics import SIDES, counters_of, made_of, metric_names
+from thunderherd.metrics.table import SIDES, counters_of, made_of, metric_names
 from thunderherd.readouts import unavailable_of_sides
 from thunderherd.records import TrialRecord
 from thunderherd.study import Study

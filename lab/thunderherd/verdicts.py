@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from thunderherd.metrics import in_order
+from thunderherd.metrics.table import in_order
 from thunderherd.observation import left_out
 from thunderherd.records import PairSummary, TrialRecord
 from thunderherd.selection import Block, Selection

@@ -20,7 +20,7 @@ from thunderherd.explanation_words import (
 from thunderherd.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
 from thunderherd.left_out import not_counted
 from thunderherd.matrices import Reasons
-from thunderherd.metrics import NANOSECONDS
+from thunderherd.metrics.table import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records import ContenderSummary, Summary
 

@@ -13,7 +13,7 @@ from handbook.markdown import ROOT, fenced, made_from, page, plain, table
 from handbook.settings import settings_table
 from thunderherd.cli import PROGRAM, app
 from thunderherd.labs import KINDS
-from thunderherd.metrics import METRICS, RATIOS
+from thunderherd.metrics.table import METRICS, RATIOS
 
 FOLDER, DECISIONS = Path("docs/reference"), Path("docs/decisions")
 

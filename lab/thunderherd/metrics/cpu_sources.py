@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thunderherd.metrics import BOTH, OF_BOTH, PER_BYTE, PER_REQUEST, TASK_CLOCK, parted
+from thunderherd.metrics.table import BOTH, OF_BOTH, PER_BYTE, PER_REQUEST, TASK_CLOCK, parted
 
 LADDER = ("cpu_cycles", TASK_CLOCK)
 """What CPU cost is counted in, the best first; below both is what the system accounts for."""

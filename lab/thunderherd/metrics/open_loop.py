@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thunderherd.metrics import LATENCY, TIMES
+from thunderherd.metrics.table import LATENCY, TIMES
 
 OFFERED = "offered_per_second"
 """What every open loop has, and no other load."""
