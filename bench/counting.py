@@ -30,12 +30,12 @@ import numpy as np
 
 import instructions
 from common import PATIENCE_SECONDS, Figures, measure, ratio, shuffled_rounds, spread, two_places
-from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError, Server, catalogue, start_load
 from thunderherd.engine.counter_names import called, names_in
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
+from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study_names import bundled_studies
 

@@ -19,7 +19,7 @@ from proof_trials import Attempt, Finding
 from thunderherd import noise
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
-from thunderherd.records import Noise
+from thunderherd.records.summary import Noise
 
 
 @dataclass(frozen=True)

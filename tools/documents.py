@@ -19,8 +19,8 @@ from handbook.kept import kept_calls, kept_studies
 from handbook.markdown import ROOT
 from thunderherd import diagnosis, sources, study_reference
 from thunderherd.engine.client import find_engine
-from thunderherd.records import SUMMARY_SCHEMA
-from thunderherd.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
+from thunderherd.records.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
+from thunderherd.records.summary import SUMMARY_SCHEMA
 
 OWNED = ("docs/designs", "docs/primitives")
 """Folders in which there is nothing but what is written here: what is left of an entry that has gone is

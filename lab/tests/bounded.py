@@ -7,8 +7,8 @@ from typing import Any
 
 from thunderherd.analysis import summarise
 from thunderherd.bounds import best_of_bounds
-from thunderherd.limits_form import BoundSummary, LimitFigure, MachineLimits
-from thunderherd.records import Interval
+from thunderherd.records.limits import BoundSummary, LimitFigure, MachineLimits
+from thunderherd.records.summary import Interval
 from thunderherd.study import Study
 
 

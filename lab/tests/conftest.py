@@ -19,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
-from thunderherd.records import Noise, TrialRecord
+from thunderherd.records.summary import Noise, TrialRecord
 from thunderherd.study import Study, load_study
 
 # How long an example takes says how busy this machine is.

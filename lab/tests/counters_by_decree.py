@@ -28,7 +28,7 @@ from thunderherd.engine.lines import (
 )
 from thunderherd.noise import Sample
 from thunderherd.observation import Observation
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.study import Contender, Study
 
 SECOND = 1_000_000_000

@@ -12,10 +12,10 @@ from conftest import made_trial
 from swept import CATALOGUE
 
 from thunderherd.analysis import summarise
-from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.records import Summary, SweepSummary, TrialRecord
+from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.records.summary import Summary, SweepSummary, TrialRecord
 from thunderherd.study import Study, load_study
 
 Truth = Callable[[float], float]

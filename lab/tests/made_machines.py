@@ -19,7 +19,7 @@ from thunderherd.counting_check import CountingCheck
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import ProfileCheck
 from thunderherd.examination import Examination, Finding, Here
-from thunderherd.records import Noise
+from thunderherd.records.summary import Noise
 from thunderherd.study_form import NoiseTable
 
 Files = Mapping[str, str | None]

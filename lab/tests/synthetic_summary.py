@@ -12,7 +12,7 @@ import numpy as np
 
 from thunderherd.analysis import summarise
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.records import Noise, Summary, TrialRecord
+from thunderherd.records.summary import Noise, Summary, TrialRecord
 from thunderherd.study import Contender, Study, load_study
 
 CATALOGUE = Path(__file__).parent / "data" / "catalogue.json"

@@ -18,7 +18,7 @@ import synthetic_summary
 from thunderherd.analysis import summarise
 from thunderherd.metrics.table import metric
 from thunderherd.paper_counters_file import PaperCountersTable
-from thunderherd.records import Noise, PaperFigure, Summary, SweepPoint, TrialRecord
+from thunderherd.records.summary import Noise, PaperFigure, Summary, SweepPoint, TrialRecord
 from thunderherd.study import Comparison, Contender, Look, Study, Sweep
 
 TITLE = "Pools, delays and whole lives (synthetic data, no measurement)"

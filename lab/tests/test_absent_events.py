@@ -12,10 +12,10 @@ from small_studies import head
 
 from thunderherd import table_words
 from thunderherd.cli import run_command
-from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.engine.client import catalogue
 from thunderherd.progress import PlainProgress
-from thunderherd.records import Summary
+from thunderherd.records.extra_trials import WHAT_EXPLAINS
+from thunderherd.records.summary import Summary
 from thunderherd.report import write_report
 from thunderherd.runner import run_study
 from thunderherd.study import load_study

@@ -8,7 +8,7 @@ from conftest import made_trial
 from thunderherd.analysis import summarise
 from thunderherd.engine.lines import LoadResult, Snapshot, Window
 from thunderherd.observation import left_out
-from thunderherd.records import ContenderSummary, Summary, TrialRecord
+from thunderherd.records.summary import ContenderSummary, Summary, TrialRecord
 from thunderherd.selection import blocks_of, select
 from thunderherd.study import Look, Study
 from thunderherd.verdicts import is_decided, metric_values

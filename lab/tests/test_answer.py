@@ -11,7 +11,7 @@ from synthetic_summary import document, summary
 from thunderherd.answer import answer, places_of, sweep_answer
 from thunderherd.at_a_glance import machine_in_short, weighty
 from thunderherd.figures import number
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 
 
 def changed(**parts: Any) -> Summary:

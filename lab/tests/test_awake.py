@@ -14,7 +14,7 @@ from thunderherd.awake import beyond_load
 from thunderherd.cli import run_command
 from thunderherd.engine.lines import LoadResult, Ready, Window
 from thunderherd.explained import why_no_difference
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study
 from thunderherd.tables import pairs_legend
 

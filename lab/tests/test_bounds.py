@@ -19,11 +19,11 @@ from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.layout import make_console
-from thunderherd.limits_form import BoundSummary, MachineLimits
 from thunderherd.metrics.table import METRICS
-from thunderherd.records import ContenderSummary, Interval
+from thunderherd.records.directory import load
+from thunderherd.records.limits import BoundSummary, MachineLimits
+from thunderherd.records.summary import ContenderSummary, Interval
 from thunderherd.report import render
-from thunderherd.results import load
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
 from thunderherd.study_names import bundled_studies

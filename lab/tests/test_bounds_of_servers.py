@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bounded import CALLED, LIMITS, bound, figure
 
-from thunderherd.limits_form import BoundSummary, MachineLimits
+from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.study import Study
 
 

@@ -12,7 +12,7 @@ from thunderherd.analysis import summarise
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.errors import UserError
 from thunderherd.matrices import sweep_matrices
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import blocks_of
 from thunderherd.study import Contender, Study
 from thunderherd.trial import run_trial

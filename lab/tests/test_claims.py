@@ -14,7 +14,7 @@ from thunderherd.claims import alpha_at, at_least, judge
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.contrasts import ratio
 from thunderherd.contrasts_file import Contrast
-from thunderherd.records import ClaimSummary
+from thunderherd.records.summary import ClaimSummary
 from thunderherd.statistics.samples import hodges_lehmann, signed_rank
 
 BLOCKS = 11

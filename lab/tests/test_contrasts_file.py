@@ -13,7 +13,7 @@ from thunderherd.claims_file import Claim, load_claims, load_source
 from thunderherd.contrasts import measure
 from thunderherd.contrasts_file import Contrast
 from thunderherd.errors import UserError
-from thunderherd.records import ClaimSummary
+from thunderherd.records.summary import ClaimSummary
 from thunderherd.study import Study
 
 GOOD = """\

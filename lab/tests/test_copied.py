@@ -19,7 +19,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.matrices import why_none
 from thunderherd.metrics.table import metric, metric_names
 from thunderherd.plots import clients_per_worker_chart, process_control_chart
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.report import render
 from thunderherd.source_csv import text_of
 from thunderherd.source_csv_form import SourceCsvTable

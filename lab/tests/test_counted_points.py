@@ -14,16 +14,16 @@ from small_studies import head
 
 from thunderherd import machine, runner
 from thunderherd.cli import run_command
-from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.counts import NOT_TOLD, counting_summary
 from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.explained import explained, is_first
 from thunderherd.layout import make_console
-from thunderherd.limits_form import MachineLimits
 from thunderherd.progress import PlainProgress
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.extra_trials import WHAT_EXPLAINS
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, load_study

@@ -18,9 +18,9 @@ from thunderherd.counter_tables import counter_tables, print_counters
 from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.matrices import Cell, Matrix
-from thunderherd.records import Summary
+from thunderherd.records.directory import RunDirectory, RunInfo
+from thunderherd.records.summary import Summary
 from thunderherd.report import render
-from thunderherd.results import RunDirectory, RunInfo
 from thunderherd.study import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"

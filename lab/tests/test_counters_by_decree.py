@@ -12,7 +12,7 @@ from counters_by_decree import OF_A_PROCESSOR, Counters
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine import client
 from thunderherd.metrics.table import counters_of
-from thunderherd.records import ClaimSummary, Summary
+from thunderherd.records.summary import ClaimSummary, Summary
 from thunderherd.study import Contender, Study, load_study
 
 HIDDEN = "the stand-in is told to have none"

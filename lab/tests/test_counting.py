@@ -16,16 +16,16 @@ import thunderherd
 from thunderherd import explain_command, machine, runner
 from thunderherd.cli import run_command
 from thunderherd.counting import shortened
-from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.counts import counting_summary
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, explained, place_of
 from thunderherd.layout import make_console
-from thunderherd.limits_form import MachineLimits
 from thunderherd.progress import PlainProgress
-from thunderherd.records import Summary, TrialMetrics, TrialRecord
+from thunderherd.records.extra_trials import WHAT_EXPLAINS
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, load_study

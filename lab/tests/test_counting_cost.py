@@ -18,14 +18,14 @@ import thunderherd
 from thunderherd import machine, runner
 from thunderherd.cli import run_command
 from thunderherd.counting_cost import FEW_SECONDS
-from thunderherd.counting_cost_form import CostRatio
 from thunderherd.counting_cost_words import about_cpu_time, about_metrics, cost_lines
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
 from thunderherd.errors import UserError
 from thunderherd.progress import PlainProgress
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.counting_cost import CostRatio
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, load_study

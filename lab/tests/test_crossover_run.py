@@ -17,8 +17,8 @@ from conftest import made_trial
 
 from thunderherd import cli, machine, runner
 from thunderherd.engine import client as engine
-from thunderherd.records import TrialRecord
-from thunderherd.results import load
+from thunderherd.records.directory import load
+from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics import crossings
 from thunderherd.study import Contender, Study
 

@@ -18,11 +18,11 @@ from test_report import browser, visit
 from test_sweep_tables import printed
 
 from thunderherd.copied import NO_COMPLETION
-from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_plot import about, crossover_chart, write_pictures
 from thunderherd.crossover_study import coarse_study, dense_study
 from thunderherd.crossover_words import sentences
-from thunderherd.records import Summary
+from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.records.summary import Summary
 from thunderherd.report import render, write_report
 from thunderherd.statistics.crossings import line_crossing
 

@@ -11,7 +11,7 @@ from thunderherd.claims_file import load_claims, load_questions
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.paper_counters import load_counters
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
 

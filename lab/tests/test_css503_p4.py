@@ -14,7 +14,7 @@ from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine import client
 from thunderherd.matrices import sweep_matrices
-from thunderherd.records import ClaimVerdict, Summary, TrialRecord
+from thunderherd.records.summary import ClaimVerdict, Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
 

@@ -19,14 +19,14 @@ from rich.console import Console
 
 from thunderherd import busy, noise
 from thunderherd.busy import Busy
-from thunderherd.counting_form import CountingTable
 from thunderherd.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor import page, print_page
 from thunderherd.engine.catalogue import Catalogue, Namespace
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import kernel_features
-from thunderherd.profile_form import FREQUENCY
+from thunderherd.records.extra_trials import CountingTable
+from thunderherd.records.profile import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
 from thunderherd.study import Study, load_sizes
 from thunderherd.study_names import bundled_studies

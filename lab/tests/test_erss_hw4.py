@@ -15,7 +15,7 @@ from thunderherd import repeated_runs, trial
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine import client
 from thunderherd.errors import UserError
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from thunderherd.counting_form import ContenderCounts, Count, SideCounts
 from thunderherd.explanation import explain
-from thunderherd.explanation_form import Cause, Difference, Explanation, Range
 from thunderherd.explanation_words import WITHIN_CALLS, decomposition, how_often, legend, sentence
-from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits
+from thunderherd.records.explanation import Cause, Difference, Explanation, Range
+from thunderherd.records.extra_trials import ContenderCounts, Count, SideCounts
+from thunderherd.records.limits import LimitFigure, LimitReason, MachineLimits
 
 MICROSECOND = 1e-6
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment
 
-from thunderherd.kept_files import kept
 from thunderherd.kept_templates import environment
+from thunderherd.records.cache import kept
 
 
 @pytest.fixture

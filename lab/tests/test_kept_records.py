@@ -30,7 +30,7 @@ from handbook.recorded_figures import NOT_RECORDED, recorded, system_calls
 from thunderherd.cli import app
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION
-from thunderherd.results import OtherVersionError
+from thunderherd.records.directory import OtherVersionError
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = kept_studies()

@@ -24,8 +24,8 @@ from thunderherd.analysis import summarise
 from thunderherd.charts import all_charts
 from thunderherd.engine import client
 from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
+from thunderherd.records.directory import OtherVersionError
 from thunderherd.report import write_report
-from thunderherd.results import OtherVersionError
 from thunderherd.sources import source_rows
 from thunderherd.study import load_study
 

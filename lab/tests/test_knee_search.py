@@ -17,13 +17,13 @@ from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Check
 from thunderherd.errors import UserError
-from thunderherd.knee_form import DesignKnee, KneePair, KneePoint, KneeSummary
 from thunderherd.knee_plot import knee_chart, write_pictures
 from thunderherd.knee_study import Asked, confirmation_study, goal_of, knee_study, probe_study
 from thunderherd.knee_summary import around, confirmed, knees
 from thunderherd.knee_words import _of_pair, print_knees, sentences
 from thunderherd.made_study import Typed
-from thunderherd.records import TrialRecord
+from thunderherd.records.knee import DesignKnee, KneePair, KneePoint, KneeSummary
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial
 

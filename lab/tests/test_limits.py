@@ -17,8 +17,8 @@ from thunderherd.cli import run_command
 from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable, Place
 from thunderherd.limits import machine_limits
-from thunderherd.limits_form import MachineLimits
 from thunderherd.limits_tables import limit_rows, print_limits, size_in_words
+from thunderherd.records.limits import MachineLimits
 from thunderherd.statistics.samples import median_estimate
 
 HEAD = Limits.model_validate(

@@ -15,10 +15,10 @@ from thunderherd import limits_measured, machine, noise, runner
 from thunderherd.cli import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
-from thunderherd.limits_form import LimitsNoise, MachineLimits
 from thunderherd.limits_measured import limits_of_lines, measured_lines
 from thunderherd.progress import PlainProgress
-from thunderherd.records import Noise
+from thunderherd.records.limits import LimitsNoise, MachineLimits
+from thunderherd.records.summary import Noise
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import load_study

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from thunderherd.live_view import DRAWN_COLUMNS, LiveView, PlainView, choose, standing_line
 from thunderherd.progress import Clock, PlainProgress
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.standings import Standings
 from thunderherd.statistics.comparisons import block_order

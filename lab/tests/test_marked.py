@@ -15,14 +15,14 @@ from counters_by_decree import Counters
 from rich.console import Console
 
 from thunderherd.claim_tables import print_claims
-from thunderherd.counting_form import CountingSummary, CountingTable
 from thunderherd.counts import contender_counts
 from thunderherd.engine import client
 from thunderherd.extrapolation import scaled_notes
 from thunderherd.figures import time_share
 from thunderherd.matrices import Matrix, sweep_matrices
 from thunderherd.paper_counters_matrix import counted_matrices
-from thunderherd.records import Summary, SweepSummary
+from thunderherd.records.extra_trials import CountingSummary, CountingTable
+from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.report import render
 from thunderherd.source_csv import text_of
 from thunderherd.study import Study, load_study

@@ -24,8 +24,8 @@ from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.lab_kind import Site
 from thunderherd.lab_words import QUANTITIES
-from thunderherd.records import TrialForm, TrialRecord
-from thunderherd.results import load
+from thunderherd.records.directory import load
+from thunderherd.records.summary import TrialForm, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.sites import site_of, sites_of
 from thunderherd.study import Lab, Study, load_study

@@ -12,12 +12,12 @@ from conftest import made_trial
 from rich.console import Console
 
 from thunderherd.analysis import summarise
-from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.noise_summary import noise_summary
 from thunderherd.noise_view import CPUS_SHOWN, noise_view, print_noise
-from thunderherd.records import Noise, Summary, TrialRecord
+from thunderherd.records.directory import Results, RunInfo
+from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
+from thunderherd.records.summary import Noise, Summary, TrialRecord
 from thunderherd.report import render
-from thunderherd.results import Results, RunInfo
 from thunderherd.study import Study
 
 

@@ -9,7 +9,7 @@ from counters_by_decree import Counters
 
 from thunderherd.engine import client
 from thunderherd.noted_cells import NO_MEANING, extrapolated_cells, unavailable_cells, write_noted_cells
-from thunderherd.results import Results, RunInfo
+from thunderherd.records.directory import Results, RunInfo
 from thunderherd.results_folder import FILES
 from thunderherd.study import Study, load_study
 

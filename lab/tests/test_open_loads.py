@@ -27,7 +27,7 @@ from thunderherd.load_validity import (
 from thunderherd.metrics.open_loop import is_of_open_loop
 from thunderherd.metrics.table import METRICS
 from thunderherd.observation import Observation
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.histograms import merged, percentile_ns
 from thunderherd.study import Study, load_study
 from thunderherd.trial import run_trial

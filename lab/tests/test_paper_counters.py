@@ -13,9 +13,9 @@ from thunderherd.engine.lines import Life
 from thunderherd.errors import UserError
 from thunderherd.matrices import Matrix
 from thunderherd.paper_counters import load_counters
-from thunderherd.paper_counters_form import CountedCell, CountedSummary
 from thunderherd.paper_counters_matrix import counted_matrices
-from thunderherd.records import Summary
+from thunderherd.records.paper_counters import CountedCell, CountedSummary
+from thunderherd.records.summary import Summary
 from thunderherd.unavailable import unavailable_counters
 
 EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]

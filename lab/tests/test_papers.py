@@ -19,7 +19,7 @@ from thunderherd.analysis import summarise
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.matrices import main_further, sweep_matrices
 from thunderherd.papers import as_printed, notes_by_mark, paper_texts
-from thunderherd.records import PaperFigure, Summary
+from thunderherd.records.summary import PaperFigure, Summary
 from thunderherd.repeated_runs import sweep_runs
 from thunderherd.report import render
 from thunderherd.study import load_study

@@ -11,7 +11,7 @@ from synthetic_summary import summary, trials
 from thunderherd import charts, running
 from thunderherd.chart_files import FORMATS
 from thunderherd.cli import run_command
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.report import Run, render_runs
 
 MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}

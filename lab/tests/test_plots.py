@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
 from thunderherd import chart_files, charts, drawing, live_charts, plots, vega_lite
-from thunderherd.records import PaperFigure, Summary
+from thunderherd.records.summary import PaperFigure, Summary
 
 NARROW = [False, True]
 

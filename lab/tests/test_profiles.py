@@ -17,15 +17,15 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import network_part
-from thunderherd.explanation_form import Difference, Explanation, Range
 from thunderherd.flame_graphs import file_name
 from thunderherd.left_out import where_drawn
-from thunderherd.profile_form import ContenderProfile, ProfilingSummary, Share, SideProfile
 from thunderherd.profile_view import copying_sentences
-from thunderherd.profiled_trial import SideSamples, read_profile
 from thunderherd.profiles import differential_pairs
 from thunderherd.progress import PlainProgress
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.explanation import Difference, Explanation, Range
+from thunderherd.records.profile import ContenderProfile, ProfilingSummary, Share, SideProfile
+from thunderherd.records.profiled_trial import SideSamples, read_profile
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, load_study

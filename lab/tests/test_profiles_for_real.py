@@ -11,8 +11,8 @@ from small_studies import head
 import thunderherd
 from thunderherd.cli import run_command
 from thunderherd.left_out import where_drawn
-from thunderherd.profile_form import ProfilingSummary
-from thunderherd.records import Summary
+from thunderherd.records.profile import ProfilingSummary
+from thunderherd.records.summary import Summary
 
 STUDY = head(
     "stacks",

@@ -18,7 +18,7 @@ from proofs import Outcome, Quiet, decided
 from thunderherd import noise
 from thunderherd.engine.client import Server, start_load
 from thunderherd.errors import UserError
-from thunderherd.records import Noise
+from thunderherd.records.summary import Noise
 from thunderherd.statistics.histograms import merged
 
 ATTEMPTS = 3

@@ -11,7 +11,7 @@ from test_contrasts_file import values
 from thunderherd.claims_file import load_questions
 from thunderherd.errors import UserError
 from thunderherd.questions import answers
-from thunderherd.records import QuestionSummary
+from thunderherd.records.summary import QuestionSummary
 from thunderherd.study import Study
 
 GOOD = """\

@@ -16,12 +16,12 @@ import thunderherd
 from thunderherd import machine
 from thunderherd.cli import run_command
 from thunderherd.layout import make_console
-from thunderherd.limits_form import MachineLimits
 from thunderherd.profiling import with_samples
 from thunderherd.progress import PlainProgress
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.directory import RunDirectory
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
-from thunderherd.results import RunDirectory
 from thunderherd.runner import run_study
 from thunderherd.study import load_study
 from thunderherd.tables import print_study

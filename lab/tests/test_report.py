@@ -22,7 +22,7 @@ from thunderherd import profile_view, report, table_words
 from thunderherd.engine.client import flame_graph
 from thunderherd.errors import UserError
 from thunderherd.flame_view import flame_view
-from thunderherd.profile_form import (
+from thunderherd.records.profile import (
     ContenderProfile,
     DifferentialProfile,
     ProfilingSummary,
@@ -30,7 +30,7 @@ from thunderherd.profile_form import (
     Share,
     SideProfile,
 )
-from thunderherd.records import WORKERS, Summary
+from thunderherd.records.summary import WORKERS, Summary
 from thunderherd.report import render, write_report
 
 if TYPE_CHECKING:

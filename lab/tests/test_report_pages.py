@@ -21,9 +21,9 @@ from thunderherd.cli import run_command
 from thunderherd.drawing import colours_of
 from thunderherd.errors import UserError
 from thunderherd.live_charts import live
-from thunderherd.records import Summary
+from thunderherd.records.directory import load
+from thunderherd.records.summary import Summary
 from thunderherd.report import Run, render_runs, write_report
-from thunderherd.results import load
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -14,7 +14,7 @@ from test_report import HOSTILE, Elements, browser, visit
 
 from thunderherd.errors import UserError
 from thunderherd.matrices import sweep_matrices
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.repeated_runs import sweep_runs
 from thunderherd.report import render, write_report
 

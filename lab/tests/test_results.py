@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import thunderherd
-from thunderherd import results
 from thunderherd.analysis import summarise
 from thunderherd.errors import UserError
-from thunderherd.records import Summary, TrialRecord
-from thunderherd.results import RunDirectory, RunInfo
-from thunderherd.schemas import kept_summary_schema, summary_schema, trial_schema
+from thunderherd.records import directory as records_directory
+from thunderherd.records.directory import RunDirectory, RunInfo
+from thunderherd.records.schemas import kept_summary_schema, summary_schema, trial_schema
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.study import Study
 
 REFERENCE = TESTS.parents[1] / "docs" / "reference"
@@ -60,7 +60,7 @@ def run(small_study: Study, tmp_path: Path) -> Path:
 
 
 def test_what_is_appended_is_read_again(run: Path, small_study: Study) -> None:
-    loaded = results.load(run)
+    loaded = records_directory.load(run)
     assert list(loaded.trials) == some_trials(small_study)
     assert loaded.run == info(small_study)
     assert loaded.summary is None
@@ -87,7 +87,7 @@ def test_a_run_killed_at_any_byte_loses_at_most_its_last_trial(
     cut = content[: round(share * len(content))]
     path.write_bytes(cut)
     whole = cut.count(b"\n")
-    assert list(results.load(run).trials) == trials[:whole]
+    assert list(records_directory.load(run).trials) == trials[:whole]
     with RunDirectory.resume(run) as directory:
         assert directory.trials == trials[:whole]
         for trial in trials[whole:]:
@@ -111,7 +111,7 @@ def test_a_broken_line_in_the_middle_is_not_passed_over(run: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], "{}\n", *lines[2:]]))
     with pytest.raises(UserError, match=r"trials\.jsonl:2: no trial of this version"):
-        results.load(run)
+        records_directory.load(run)
 
 
 @pytest.mark.parametrize("ending", ["{}\n", '{"schema": 4}\n', "a\rb\n", "\n"])
@@ -119,7 +119,7 @@ def test_a_whole_last_line_that_is_no_trial_is_not_cut_off(run: Path, ending: st
     path = run / "trials.jsonl"
     content = path.read_text() + ending
     path.write_bytes(content.encode())
-    for read in (results.load, RunDirectory.resume):
+    for read in (records_directory.load, RunDirectory.resume):
         with pytest.raises(UserError, match=r"trials\.jsonl:7: no trial of this version"):
             read(run)
     assert path.read_bytes() == content.encode()
@@ -186,7 +186,7 @@ def test_a_run_of_another_version_is_named_as_such(run: Path) -> None:
     with pytest.raises(
         UserError, match=r"run\.json is not what this version of Thunderherd writes \(schema:"
     ):
-        results.load(run)
+        records_directory.load(run)
 
 
 # Tables
@@ -229,7 +229,7 @@ def test_the_summary_survives_its_file(run: Path, small_study: Study) -> None:
     summary = summarise(small_study, trials, {"kernel": "Linux"}, seed=1)
     with RunDirectory.resume(run) as directory:
         directory.finish(summary)
-    assert results.load(run).summary == summary
+    assert records_directory.load(run).summary == summary
     keys = json.loads((run / "summary.json").read_text())
     assert {"study", "machine", "contenders", "pairs", "claims", "trials"} <= set(keys)
     assert {"valid", "invalid", "rejected"} <= set(keys["trials"])
@@ -237,7 +237,7 @@ def test_the_summary_survives_its_file(run: Path, small_study: Study) -> None:
 
 def test_the_default_directory_is_named_after_study_and_time() -> None:
     when = datetime(2025, 1, 2, 3, 4, 5)
-    assert results.default_directory("unp-ch30", when) == Path("results/unp-ch30-20250102-030405")
+    assert records_directory.default_directory("unp-ch30", when) == Path("results/unp-ch30-20250102-030405")
 
 
 # Published schemas

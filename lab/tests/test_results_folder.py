@@ -24,8 +24,8 @@ import thunderherd
 from thunderherd import running
 from thunderherd.analysis import summarise
 from thunderherd.cli import run_command
-from thunderherd.records import Summary
-from thunderherd.results import Results, RunDirectory
+from thunderherd.records.directory import Results, RunDirectory
+from thunderherd.records.summary import Summary
 from thunderherd.results_folder import NAMES, estimates, write_folder
 from thunderherd.study import Study
 from thunderherd.summary_page import MOST_LINES, summary_page

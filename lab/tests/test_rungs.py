@@ -10,7 +10,7 @@ from test_marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
 
 from thunderherd.matrices import main_further, sweep_matrices
 from thunderherd.metrics.cpu_sources import rungs_below
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.report import render
 from thunderherd.rungs import cpu_cost_lines
 from thunderherd.tables import print_study

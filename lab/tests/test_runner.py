@@ -21,7 +21,7 @@ from thunderherd import machine, runner
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.progress import Clock, PlainProgress, duration
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study import Contender, Study, load_study

@@ -9,7 +9,7 @@ from conftest import made_trial
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import GIVE_UP_BLOCKS, Selection, blocks_of, most_blocks, select
 from thunderherd.study import Look, Study
 

@@ -16,7 +16,7 @@ from test_sweep_tables import printed
 from thunderherd.contrasts import measure
 from thunderherd.contrasts_file import Contrast, at_point, straight_line
 from thunderherd.errors import UserError
-from thunderherd.records import SlopeSummary, Summary
+from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.report import render
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.slopes import slopes

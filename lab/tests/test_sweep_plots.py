@@ -15,7 +15,7 @@ from thunderherd import charts, drawing
 from thunderherd.axes import NumberAxis
 from thunderherd.live_charts import live
 from thunderherd.rate_plot import over_rate, rate_chart
-from thunderherd.records import Axis, Summary, SweepSummary
+from thunderherd.records.summary import Axis, Summary, SweepSummary
 from thunderherd.report import render
 from thunderherd.sweep_plots import sweep_chart
 

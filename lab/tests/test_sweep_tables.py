@@ -13,7 +13,7 @@ from rich.console import Console
 
 from thunderherd import tables
 from thunderherd.matrices import BEST, LEVEL, Matrix, sweep_matrices
-from thunderherd.records import Summary, SweepSummary
+from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.repeated_runs import RunRow, Runs, main_runs, sweep_runs
 from thunderherd.study import Study
 from thunderherd.sweep_tables import print_runs

@@ -24,7 +24,7 @@ from thunderherd.cli import run_command
 from thunderherd.figures import printable
 from thunderherd.grids import Grid, NamedTable, Section
 from thunderherd.named_tables import all_tables
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.table_command import FORMATS
 from thunderherd.table_formats import as_csv, as_latex, as_markdown, latex_text, markdown_line, markdown_text
 from thunderherd.tables import study_rows

@@ -19,7 +19,7 @@ from synthetic_summary import document, summary
 
 from thunderherd import claim_tables, figures, table_words, tables
 from thunderherd.layout import make_console
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 
 FIGURE = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 WIDTHS = (80, 100, 120, 200)

@@ -15,7 +15,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import Server
 from thunderherd.engine.lines import Ready, Snapshot
 from thunderherd.errors import UserError
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study, load_study
 
 Fake = Callable[..., Path]

@@ -13,7 +13,7 @@ from swept import STUDY, loaded
 from thunderherd import trial
 from thunderherd.engine import client
 from thunderherd.metrics.table import metric
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
 

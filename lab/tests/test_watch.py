@@ -24,7 +24,7 @@ from thunderherd.analysis import summarise
 from thunderherd.cli import run_command
 from thunderherd.errors import UserError
 from thunderherd.followed import Followed
-from thunderherd.results import RunDirectory
+from thunderherd.records.directory import RunDirectory
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.study import Study
 from thunderherd.watch_command import step_aside

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from thunderherd.engine.merged_loads import MergedLoads
-    from thunderherd.results import Results
+    from thunderherd.records.directory import Results
 
 __version__ = metadata.version("thunderherd")
 
@@ -19,7 +19,7 @@ __all__ = ["__version__", "load", "merged"]
 def load(path: str | Path) -> Results:
     """The results of the run in directory `path`. Raises `UserError` where there is no run."""
     # Imported when it is needed: the command line should answer `--help` without pydantic and polars.
-    from thunderherd.results import load as load_results
+    from thunderherd.records.directory import load as load_results
 
     return load_results(path)
 

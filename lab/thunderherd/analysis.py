@@ -23,7 +23,6 @@ from thunderherd.crossover_summary import crossover
 from thunderherd.extrapolation import scaled_metrics, scaled_notes
 from thunderherd.labs import has_tcp
 from thunderherd.latency_label import latency_notes
-from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.metrics.table import in_order, metric_names
 from thunderherd.metrics.table import metric as metric_named
@@ -32,7 +31,8 @@ from thunderherd.observation import connections_of, read_late
 from thunderherd.paper_counters import counted
 from thunderherd.questions import answers
 from thunderherd.readouts import TOO_FEW
-from thunderherd.records import (
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import (
     ClientsPerWorker,
     ContenderSummary,
     CpuScope,

@@ -26,7 +26,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.metrics.table import metric
-from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
 from thunderherd.shown import at_points, caption_of, digits_for, shown_of, unit_for
 
 __all__ = [

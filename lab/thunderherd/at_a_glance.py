@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from thunderherd.figures import count, number, printable
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 
 __all__ = ["machine_in_short", "weighty"]
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, ELAPSED, OF_A_TALLY, counters_of
 from thunderherd.readouts import Seen
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 
 __all__ = ["beyond_load", "not_of_load"]
 

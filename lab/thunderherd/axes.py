@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from thunderherd.records import Axis
+from thunderherd.records.summary import Axis
 from thunderherd.vega_lite import Chart
 from thunderherd.vega_lite import field as field_of
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from types import MappingProxyType
 
-from thunderherd.records import Summary, TrialMetrics, TrialRecord
+from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
 
 __all__ = [
     "NOT_KNOWN",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from thunderherd.block_order import FiguresOfBlocks
 from thunderherd.figures import ABSENT, BETWEEN, Unit, number
 from thunderherd.metrics.table import CPU_PER_CONNECTION
-from thunderherd.records import ContenderSummary, Interval, Summary
+from thunderherd.records.summary import ContenderSummary, Interval, Summary
 
 __all__ = ["BlocksBehind"]
 

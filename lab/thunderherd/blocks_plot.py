@@ -12,7 +12,7 @@ from thunderherd.axes import FIGURES, decade_ticks
 from thunderherd.block_order import COUNTS, KEPT, TrialSeen
 from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import number, printable
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["MOST_TRIALS", "about", "blocks_chart"]

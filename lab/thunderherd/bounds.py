@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from thunderherd.engine.limit_lines import Place
 from thunderherd.labs import has_tcp
-from thunderherd.limits_form import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
 from thunderherd.metrics.table import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTILES, SIDES, TASK_CLOCK
 from thunderherd.metrics.table import metric as metric_named
-from thunderherd.records import PROCESS_CONTROL, ContenderSummary
+from thunderherd.records.limits import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
+from thunderherd.records.summary import PROCESS_CONTROL, ContenderSummary
 from thunderherd.study import Contender, Study
 from thunderherd.study_resolved import PIPELINE
 

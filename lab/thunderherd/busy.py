@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from thunderherd import noise
 from thunderherd.figures import printable
-from thunderherd.records import Noise
+from thunderherd.records.summary import Noise
 
 SHOWN_SHARE = 0.02
 """The least share of a CPU that a process is named for: two ticks of a second, below which a count of ticks

@@ -18,7 +18,7 @@ from thunderherd.latency_curves import latency_curves
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.papers import papers_of
 from thunderherd.rate_plot import over_rate, rate_chart
-from thunderherd.records import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
+from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.vega_lite import Chart
 

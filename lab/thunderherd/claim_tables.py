@@ -7,7 +7,7 @@ from rich.text import Text
 
 from thunderherd.figures import ABSENT
 from thunderherd.layout import print_facts, prose, wrapped
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.table_words import claim_counts, run_line
 from thunderherd.tables import VERDICT_STYLES
 

@@ -33,7 +33,7 @@ from thunderherd.contrasts import LOGARITHM, Measured, lacks, measure, units
 from thunderherd.copied import copied_after_all
 from thunderherd.extrapolation import Shares, remarks
 from thunderherd.figures import count
-from thunderherd.records import ClaimSummary, ClaimVerdict, Interval
+from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Interval
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import holm
 from thunderherd.study import Study

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from thunderherd.engine.lines import Closings
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study
 
 __all__ = ["closing_notes", "where_kept"]

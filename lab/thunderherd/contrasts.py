@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from thunderherd.contrasts_file import Contrast, Figure, straight_line
 from thunderherd.figures import decimals, number, percent, span, unit_of
 from thunderherd.metrics.table import METRICS
-from thunderherd.records import Interval
+from thunderherd.records.summary import Interval
 from thunderherd.statistics.columns import Values, known, together
 from thunderherd.statistics.comparisons import Contrast as Tested
 from thunderherd.statistics.comparisons import contrast

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from thunderherd.counting_form import (
+from thunderherd.records.explanation import CauseName, ExplainedSide, Per, Range
+from thunderherd.records.extra_trials import (
     CONTEXT_SWITCHES,
     INVOLUNTARY,
     SYSTEM_CALLS,
@@ -13,7 +14,6 @@ from thunderherd.counting_form import (
     ContenderCounts,
     SideCounts,
 )
-from thunderherd.explanation_form import CauseName, ExplainedSide, Per, Range
 
 NOTHING = Range.exactly(0.0)
 

@@ -28,7 +28,7 @@ from thunderherd.metrics.table import (
     Side,
     metric,
 )
-from thunderherd.records import ContenderSummary, Summary
+from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.shown import digits_for, shown_of, unit_for
 from thunderherd.sweep_tables import print_matrix
 

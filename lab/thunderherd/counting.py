@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from thunderherd.counting_form import CountingSummary
 from thunderherd.counts import counting_summary
 from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue
 from thunderherd.engine.client import EngineError, Server, catalogue
@@ -19,8 +18,9 @@ from thunderherd.engine.counter_names import figures_of_counters, states_of_coun
 from thunderherd.errors import UserError
 from thunderherd.figures import count
 from thunderherd.progress import Progress
-from thunderherd.records import TrialRecord
-from thunderherd.results import COUNTED, RunDirectory
+from thunderherd.records.directory import COUNTED, RunDirectory
+from thunderherd.records.extra_trials import CountingSummary
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Contender, Study
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 

@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from thunderherd.counting_cost_form import ContenderCost, CostRatio, CountingCost
 from thunderherd.figures import count
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.progress import Progress
 from thunderherd.readouts import events_of_the_processor
-from thunderherd.records import TrialRecord
-from thunderherd.results import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
+from thunderherd.records.counting_cost import ContenderCost, CostRatio, CountingCost
+from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
+from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study import Contender, Study
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from thunderherd.counting_cost_form import CostRatio, CountingCost
 from thunderherd.figures import capital, count, percent, printable, ratio_digits, span, words_of
 from thunderherd.metrics.table import BOTH, SIDES, metric
-from thunderherd.records import Summary
+from thunderherd.records.counting_cost import CostRatio, CountingCost
+from thunderherd.records.summary import Summary
 
 __all__ = ["about_cpu_time", "about_metrics", "cost_lines"]
 

@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from thunderherd.awake import beyond_load
-from thunderherd.counting_form import (
+from thunderherd.metrics.table import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
+from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
+from thunderherd.records.extra_trials import (
     ContenderCounts,
     Count,
     CountedSide,
@@ -17,9 +19,7 @@ from thunderherd.counting_form import (
     SideCounts,
     State,
 )
-from thunderherd.metrics.table import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
-from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
-from thunderherd.records import TrialMetrics, TrialRecord
+from thunderherd.records.summary import TrialMetrics, TrialRecord
 
 if TYPE_CHECKING:
     from thunderherd.study import Contender

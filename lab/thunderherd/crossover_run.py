@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.crossover_study import Asked, coarse_study, dense_study, range_of
 from thunderherd.errors import UserError
+from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.stages import SIZE, Stages
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
-    from thunderherd.records import Summary
+    from thunderherd.records.summary import Summary
 
 
 def find_crossover(
@@ -60,7 +60,7 @@ def find_crossover(
     again.
     """
     from thunderherd.engine.client import catalogue
-    from thunderherd.results import default_directory
+    from thunderherd.records.directory import default_directory
 
     offered = catalogue()
     text = coarse_study(asked, offered, fixed)

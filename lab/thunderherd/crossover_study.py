@@ -25,7 +25,6 @@ from thunderherd.crossover_contenders import (
     swept,
 )
 from thunderherd.crossover_effect import DIRECTION
-from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.errors import UserError
 from thunderherd.figures import words_of
@@ -34,6 +33,7 @@ from thunderherd.lab_words import WRITTEN, written
 from thunderherd.labs import USUAL
 from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.quantity import Range, amounts, parse_range
+from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
 from thunderherd.study_configurations import declared

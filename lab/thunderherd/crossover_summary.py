@@ -15,14 +15,14 @@ import numpy as np
 
 from thunderherd.claims import judged_after
 from thunderherd.contrasts_file import at_point
-from thunderherd.crossover_form import (
+from thunderherd.records.crossover import (
     CrossoverBracket,
     CrossoverEstimate,
     CrossoverPoint,
     CrossoverSummary,
     CrossoverTable,
 )
-from thunderherd.records import PairSummary
+from thunderherd.records.summary import PairSummary
 from thunderherd.statistics import crossings as estimator
 from thunderherd.statistics.columns import Values, known
 from thunderherd.statistics.samples import Vector

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd.crossover_form import CrossoverBracket, CrossoverEstimate, CrossoverPoint, CrossoverSummary
 from thunderherd.figures import count, extrapolated, number, percent, words_of
 from thunderherd.quantity import amount, amounts, plain
-from thunderherd.records import Summary, SweepSummary
+from thunderherd.records.crossover import (
+    CrossoverBracket,
+    CrossoverEstimate,
+    CrossoverPoint,
+    CrossoverSummary,
+)
+from thunderherd.records.summary import Summary, SweepSummary
 
 __all__ = ["sentences"]
 

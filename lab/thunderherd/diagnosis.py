@@ -14,7 +14,7 @@ from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.examination import Finding, Here, Told
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import KernelFeature, kernel_features
-from thunderherd.schemas import published
+from thunderherd.records.schemas import published
 from thunderherd.studies_here import StudyHere, studies_here
 from thunderherd.study_form import NoiseTable
 

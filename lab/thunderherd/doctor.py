@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from thunderherd.counting_form import WHAT_EXPLAINS
 from thunderherd.diagnosis import Diagnosis, diagnose
 from thunderherd.examination import Change, Finding
 from thunderherd.figures import count
 from thunderherd.layout import make_console, wrapped
+from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.studies_here import LeftOut, SizeHere, StudyHere
 
 RUN, SOME_CANNOT = 0, 1

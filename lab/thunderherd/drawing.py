@@ -16,7 +16,7 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 from thunderherd.figures import printable
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.vega_lite import SCHEMA, Chart, field, named_data
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"

@@ -12,7 +12,6 @@ from thunderherd.counting_cost_words import about_cpu_time
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
-from thunderherd.explanation_form import Explanation, Per
 from thunderherd.explanation_words import legend, print_explanation, reasons, remarks, sentence
 from thunderherd.figures import printable
 from thunderherd.flame_graphs import differential, differential_file
@@ -21,8 +20,9 @@ from thunderherd.left_out import not_counted, not_sampled
 from thunderherd.noise_view import noise_view, print_noise
 from thunderherd.profile_view import copying_sentences
 from thunderherd.profiles import sampled
-from thunderherd.records import Summary
-from thunderherd.results import Results
+from thunderherd.records.directory import Results
+from thunderherd.records.explanation import Explanation, Per
+from thunderherd.records.summary import Summary
 from thunderherd.toml.file import unknown
 from thunderherd.where_counted import elsewhere
 

@@ -8,16 +8,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
-from thunderherd.counting_form import ContenderCounts
 from thunderherd.errors import UserError
 from thunderherd.explanation import explain
-from thunderherd.explanation_form import Difference, ExplainedSide, Explanation, Per, Range
 from thunderherd.labs import has_tcp
-from thunderherd.limits_form import MachineLimits
 from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics.table import metric as metric_named
-from thunderherd.profile_form import ProfiledSide, Share
-from thunderherd.records import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
+from thunderherd.records.explanation import Difference, ExplainedSide, Explanation, Per, Range
+from thunderherd.records.extra_trials import ContenderCounts
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.profile import ProfiledSide, Share
+from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
 from thunderherd.selection import blocks_of
 from thunderherd.toml.file import unknown
 

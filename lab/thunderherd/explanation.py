@@ -17,16 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from thunderherd.counted_side import MAKING, NOTHING, WITHIN, Counted
-from thunderherd.counting_form import (
-    CONTEXT_SWITCHES,
-    PAGE_FAULTS,
-    SWITCHES,
-    SYSTEM_CALLS,
-    WAKEUPS,
-    ContenderCounts,
-)
 from thunderherd.counts import COPIED
-from thunderherd.explanation_form import (
+from thunderherd.records.explanation import (
     Cause,
     CauseName,
     Difference,
@@ -36,7 +28,15 @@ from thunderherd.explanation_form import (
     Per,
     Range,
 )
-from thunderherd.limits_form import NANOSECOND, LimitFigure, MachineLimits
+from thunderherd.records.extra_trials import (
+    CONTEXT_SWITCHES,
+    PAGE_FAULTS,
+    SWITCHES,
+    SYSTEM_CALLS,
+    WAKEUPS,
+    ContenderCounts,
+)
+from thunderherd.records.limits import NANOSECOND, LimitFigure, MachineLimits
 
 __all__ = ["PRICES", "explain"]
 

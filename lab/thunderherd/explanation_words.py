@@ -9,8 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.counting_form import SWITCHES
-from thunderherd.explanation_form import Cause, CauseName, Difference, Explanation, Range
 from thunderherd.figures import (
     ABSENT,
     SMALL_SECONDS,
@@ -24,6 +22,8 @@ from thunderherd.figures import (
     span,
 )
 from thunderherd.layout import Layout, print_table, prose
+from thunderherd.records.explanation import Cause, CauseName, Difference, Explanation, Range
+from thunderherd.records.extra_trials import SWITCHES
 
 CAUSES: dict[CauseName, str] = {
     "connections": "connections made",

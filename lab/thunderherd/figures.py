@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import overload
 
 from thunderherd.metrics.table import BOTH, CPU_PER_CONNECTION, SHARE, SIDES, counters_of, known_metric
-from thunderherd.records import ContenderSummary, Interval, Spread, Summary
+from thunderherd.records.summary import ContenderSummary, Interval, Spread, Summary
 
 ABSENT = "-"
 """What stands where there is no figure; the reason stands beside the table."""

@@ -13,14 +13,6 @@ from thunderherd.engine.client import EngineError, flame_graph
 from thunderherd.errors import UserError
 from thunderherd.explained import place_of
 from thunderherd.figures import count
-from thunderherd.profile_form import (
-    ContenderProfile,
-    DifferentialProfile,
-    ProfiledSide,
-    ProfilingSummary,
-    SideProfile,
-)
-from thunderherd.profiled_trial import ProfiledTrial
 from thunderherd.profiles import (
     contender_profile,
     differential_pairs,
@@ -29,8 +21,16 @@ from thunderherd.profiles import (
     requests_of,
     sampled,
 )
-from thunderherd.records import Summary
-from thunderherd.results import write_text
+from thunderherd.records.directory import write_text
+from thunderherd.records.profile import (
+    ContenderProfile,
+    DifferentialProfile,
+    ProfiledSide,
+    ProfilingSummary,
+    SideProfile,
+)
+from thunderherd.records.profiled_trial import ProfiledTrial
+from thunderherd.records.summary import Summary
 from thunderherd.stacks.call_stacks import as_lines, scaled
 from thunderherd.study import Study
 

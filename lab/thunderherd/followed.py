@@ -13,8 +13,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from thunderherd.errors import UserError
-from thunderherd.records import TrialRecord
-from thunderherd.results import COUNTED, PROFILES, SUMMARY, TRIALS, WITH_COUNTERS, WITHOUT_COUNTERS, read_run
+from thunderherd.records.directory import (
+    COUNTED,
+    PROFILES,
+    SUMMARY,
+    TRIALS,
+    WITH_COUNTERS,
+    WITHOUT_COUNTERS,
+    read_run,
+)
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study
 
 __all__ = ["Followed"]

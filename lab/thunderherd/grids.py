@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from thunderherd.figures import ABSENT, Unit, extrapolated, printable
 from thunderherd.matrices import Matrix, why_none, why_not
 from thunderherd.papers import papers_of
-from thunderherd.records import ContenderSummary, Interval, PaperFigure, Summary, SweepSummary
+from thunderherd.records.summary import ContenderSummary, Interval, PaperFigure, Summary, SweepSummary
 from thunderherd.repeated_runs import Runs
 from thunderherd.shown import Shown, at_points, shown_of, unit_for
 

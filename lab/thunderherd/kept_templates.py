@@ -9,7 +9,7 @@ from importlib import metadata
 from jinja2 import BytecodeCache, Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
 from jinja2.bccache import Bucket
 
-from thunderherd.kept_files import kept_folder
+from thunderherd.records.cache import kept_folder
 
 __all__ = ["environment"]
 

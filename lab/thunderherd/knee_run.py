@@ -36,9 +36,9 @@ from thunderherd.stages import SIZE, Stages
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
-    from thunderherd.knee_form import KneeSummary
     from thunderherd.knee_summary import Known
-    from thunderherd.records import Summary
+    from thunderherd.records.knee import KneeSummary
+    from thunderherd.records.summary import Summary
     from thunderherd.study import Study
 
 ANSWER = "knee.json"
@@ -66,7 +66,7 @@ def find_knees(
     range" among them; 1 where a design has none, as the load did not measure it.
     """
     from thunderherd.engine.client import catalogue
-    from thunderherd.results import default_directory
+    from thunderherd.records.directory import default_directory
 
     offered, goal = catalogue(), goal_of(asked)
     directory = out or default_directory("knee")
@@ -112,7 +112,7 @@ def _capacities(run: Path) -> dict[str, float]:
     Nothing is judged by them, so whether its server was read in time, or its client was the slower end, does
     not matter.
     """
-    from thunderherd.results import load
+    from thunderherd.records.directory import load
 
     trials = load(run).trials
     found = {}
@@ -137,7 +137,7 @@ def _ends(stages: Stages, goal: Goal) -> dict[str, tuple[int, int]]:
 def _known(stages: Stages, stage: str, goal: Goal, family: int | None = None) -> tuple[Study, Known]:
     """What the trials of a stage tell."""
     from thunderherd.knee_summary import knees
-    from thunderherd.results import load
+    from thunderherd.records.directory import load
     from thunderherd.study import load_study
 
     study = load_study(str(stages.directory / f"{stage}.toml"), SIZE, stages.fixed, stages.catalogue)
@@ -148,9 +148,9 @@ def _answer(
     stages: Stages, goal: Goal, runs: Sequence[_Run], capacities: dict[str, float] | None
 ) -> KneeSummary:
     """The answer, which is written too."""
-    from thunderherd.knee_form import KneeSummary
     from thunderherd.knee_summary import confirmed
-    from thunderherd.results import write_text
+    from thunderherd.records.directory import write_text
+    from thunderherd.records.knee import KneeSummary
 
     directory, last = stages.directory, runs[0].summary
     study, known = _known(stages, runs[0].stage, goal)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thunderherd.knee_form import DesignKnee, KneePair, KneePoint
 from thunderherd.load_validity import was_overloaded
-from thunderherd.records import TrialRecord
+from thunderherd.records.knee import DesignKnee, KneePair, KneePoint
+from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import Block, Selection, blocks_of, select
 from thunderherd.statistics.knees import (
     AtRate,

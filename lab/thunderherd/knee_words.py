@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from thunderherd.figures import count, percent, seconds_in_words
-from thunderherd.knee_form import DesignKnee, KneePair, KneeSummary
 from thunderherd.metrics.table import METRICS
+from thunderherd.records.knee import DesignKnee, KneePair, KneeSummary
 
 __all__ = ["goal_in_words", "print_knees", "sentences"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.summary import Summary, TrialRecord
 
 __all__ = ["SHARES", "LatencyCurve", "latency_curves"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from thunderherd.metrics.open_loop import is_latency
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study
 
 MEANINGS = {

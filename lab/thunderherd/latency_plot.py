@@ -16,7 +16,7 @@ from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told
 from thunderherd.figures import Unit, decimals, number, printable, unit_of
 from thunderherd.latency_curves import LatencyCurve
 from thunderherd.matrices import Cell, Matrix
-from thunderherd.records import ContenderSummary, Summary, SweepSummary
+from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["latency_chart", "latency_matrix"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from thunderherd.figures import printable
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 
 
 def where_drawn(summary: Summary, directory: Path) -> str:

@@ -14,7 +14,7 @@ from statistics import median
 
 from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable, Place
-from thunderherd.limits_form import LimitFigure, LimitReason, MachineLimits, Unit
+from thunderherd.records.limits import LimitFigure, LimitReason, MachineLimits, Unit
 
 CONFIDENCE = 0.95
 

@@ -14,8 +14,8 @@ from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.client import limit_line, limit_lines
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.limits import machine_limits
-from thunderherd.limits_form import LimitsNoise, MachineLimits
 from thunderherd.noise import NoiseLimits
+from thunderherd.records.limits import LimitsNoise, MachineLimits
 
 ATTEMPTS = 2
 """How often they are measured at most."""

@@ -20,7 +20,7 @@ from thunderherd.figures import (
 )
 from thunderherd.layout import Layout, print_facts, print_table, prose
 from thunderherd.limits import DERIVED
-from thunderherd.limits_form import LimitFigure, MachineLimits
+from thunderherd.records.limits import LimitFigure, MachineLimits
 
 PLACES = {"one_cpu": "one CPU", "two_cpus": "two CPUs"}
 UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))

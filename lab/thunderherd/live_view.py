@@ -26,7 +26,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
-from thunderherd.records import Interval, TrialRecord
+from thunderherd.records.summary import Interval, TrialRecord
 from thunderherd.standings import Group, Standing, Standings
 from thunderherd.study import Study
 

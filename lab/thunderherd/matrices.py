@@ -24,13 +24,7 @@ from thunderherd.figures import (
 from thunderherd.metrics.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
 from thunderherd.metrics.table import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order
 from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
-from thunderherd.records import (
-    PROCESS_CONTROL,
-    WORKERS,
-    ContenderSummary,
-    Summary,
-    SweepSummary,
-)
+from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
 from thunderherd.rungs import cpu_cost_lines, in_place_of, main_substitute
 from thunderherd.shown import (
     DECADES,

@@ -31,7 +31,7 @@ from thunderherd.matrices import main_further, metrics_of, sweep_matrices, sweep
 from thunderherd.metrics.table import CPU_PER_CONNECTION, SIDES, in_order, known_metric
 from thunderherd.noise_view import noise_view
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
-from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
+from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
 from thunderherd.shown import at_points, shown, shown_of, unit_for
 from thunderherd.slope_matrix import slope_matrix
 

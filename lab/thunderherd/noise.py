@@ -22,7 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from thunderherd.records import Noise
+from thunderherd.records.summary import Noise
 from thunderherd.socket_diagnosis import State, tcp_sockets
 
 PROC = Path("/proc")

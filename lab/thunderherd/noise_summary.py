@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from thunderherd.noise import TICKS_A_SECOND
-from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
-from thunderherd.records import Noise, TrialRecord
+from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
+from thunderherd.records.summary import Noise, TrialRecord
 
 NOT_RECORDED = "its trials were made before this was recorded"
 NO_TCP = "Unix sockets retransmit nothing"

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from thunderherd.figures import ABSENT, decimals, number, printable, share_in_percent
 from thunderherd.layout import Layout, print_table, prose
-from thunderherd.noise_form import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
-from thunderherd.records import Summary
+from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
+from thunderherd.records.summary import Summary
 
 FEWEST_TICKS = 10
 """A figure of fewer is none: one more or less would change it by more than a tenth."""

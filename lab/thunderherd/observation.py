@@ -38,7 +38,7 @@ from thunderherd.readouts import (
     scaled_of_sides,
     unavailable_of_sides,
 )
-from thunderherd.records import CpuScope, Noise, TrialMetrics, TrialRecord
+from thunderherd.records.summary import CpuScope, Noise, TrialMetrics, TrialRecord
 from thunderherd.study import Contender
 from thunderherd.trial_metrics import (
     Counting,

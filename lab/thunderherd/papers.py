@@ -18,7 +18,7 @@ from thunderherd.figures import (
     shows_process_control,
     superscript,
 )
-from thunderherd.records import PROCESS_CONTROL, PaperFigure, Summary
+from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, Summary
 
 __all__ = [
     "Notes",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from thunderherd.counting_cost_words import cost_lines
 from thunderherd.figures import printable
 from thunderherd.matrices import Reasons
-from thunderherd.paper_counters_form import CountedCell, CountedProgram, CountedSummary, Derived
-from thunderherd.records import Summary
+from thunderherd.records.paper_counters import CountedCell, CountedProgram, CountedSummary, Derived
+from thunderherd.records.summary import Summary
 from thunderherd.shown import shown
 
 __all__ = ["PerfStat", "perf_stat_legend", "perf_stats"]

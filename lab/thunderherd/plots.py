@@ -18,7 +18,14 @@ from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed
 from thunderherd.figures import main_of, number, places, printable, span
 from thunderherd.papers import notes_by_mark, papers_of
-from thunderherd.records import PROCESS_CONTROL, WORKERS, ContenderSummary, Interval, PaperFigure, Summary
+from thunderherd.records.summary import (
+    PROCESS_CONTROL,
+    WORKERS,
+    ContenderSummary,
+    Interval,
+    PaperFigure,
+    Summary,
+)
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["clients_per_worker_chart", "process_control_chart"]

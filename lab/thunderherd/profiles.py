@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from thunderherd.profile_form import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
-from thunderherd.profiled_trial import ProfiledTrial, SideSamples
-from thunderherd.records import ContenderSummary, Summary
+from thunderherd.records.profile import ContenderProfile, ProfiledSide, SelfSymbol, Share, SideProfile
+from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
+from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.stacks.call_stacks import (
     Stack,
     added,

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self, TextIO
 
 from thunderherd.figures import count
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 
 
 class Progress(Protocol):

@@ -24,7 +24,7 @@ from thunderherd.copied import copied_after_all
 from thunderherd.extrapolation import Shares, remarks
 from thunderherd.metrics.table import metric
 from thunderherd.questions_file import Best, Question, VerdictWords
-from thunderherd.records import QuestionSummary
+from thunderherd.records.summary import QuestionSummary
 from thunderherd.statistics.columns import Values, together
 from thunderherd.statistics.comparisons import hodges_lehmann, holm, signed_rank
 from thunderherd.study import Study

@@ -10,7 +10,7 @@ from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.figures import BETWEEN, number, printable, words_of
 from thunderherd.metrics.open_loop import is_latency
-from thunderherd.records import Summary, SweepSummary
+from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.shown import at_points, digits_for, shown_of, unit_for
 from thunderherd.vega_lite import Chart, field, layer, layered, mark
 

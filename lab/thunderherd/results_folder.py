@@ -20,8 +20,7 @@ from thunderherd import recordings
 from thunderherd.figures import words_of
 from thunderherd.grids import Grid
 from thunderherd.metrics.table import known_metric
-from thunderherd.records import SUMMARY_SCHEMA, Summary
-from thunderherd.results import (
+from thunderherd.records.directory import (
     COUNTED,
     EXTRAPOLATED,
     LIMITS,
@@ -36,7 +35,8 @@ from thunderherd.results import (
     write_parquet,
     write_text,
 )
-from thunderherd.schemas import kept_summary_schema
+from thunderherd.records.schemas import kept_summary_schema
+from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
 from thunderherd.shown import shown_of
 from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.table_formats import markdown_grid, markdown_text

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study import Study

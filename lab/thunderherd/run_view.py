@@ -55,7 +55,7 @@ from thunderherd.matrices import Matrix
 from thunderherd.named_tables import parts_of_report
 from thunderherd.papers import papers_of
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
-from thunderherd.records import Interval, Summary, SweepSummary, TrialRecord
+from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study_names import typed
 from thunderherd.validity_view import validity_view

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from thunderherd.figures import not_offered, words_of
 from thunderherd.metrics.cpu_sources import LADDER, OF_THE_SYSTEM, rungs_below
 from thunderherd.metrics.table import SIDES, TASK_CLOCK, counters_of
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 
 __all__ = ["cpu_cost_lines", "in_place_of", "main_substitute"]
 

@@ -23,12 +23,19 @@ from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.figures import count
 from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
-from thunderherd.limits_form import MachineLimits
 from thunderherd.limits_measured import limits_of_lines, measured_lines
 from thunderherd.noted_cells import write_noted_cells
 from thunderherd.profiling import profile_run, profiled
-from thunderherd.records import Summary, TrialRecord
-from thunderherd.results import Results, RunDirectory, RunInfo, default_directory, is_begun, write_text
+from thunderherd.records.directory import (
+    Results,
+    RunDirectory,
+    RunInfo,
+    default_directory,
+    is_begun,
+    write_text,
+)
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.results_folder import write_folder
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.selection import ATTEMPTS, Block, blocks_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from thunderherd.errors import UserError
 
 if TYPE_CHECKING:
-    from thunderherd.records import Summary, TrialRecord
+    from thunderherd.records.summary import Summary, TrialRecord
 
 # Imports stand where they are needed: a mistake in a study's name is answered before numpy loads.
 
@@ -56,7 +56,7 @@ def run_and_show(
 
     overrides = [*as_overrides(read(lab)), *overrides]
     if resume and out is not None:
-        from thunderherd.results import is_begun, read_run
+        from thunderherd.records.directory import is_begun, read_run
 
         if is_begun(out):
             # Not its summary: one of an older version is written anew in the end.
@@ -77,8 +77,8 @@ def run_and_show(
     load_counters(resolved)
 
     from thunderherd.layout import make_console
+    from thunderherd.records.directory import default_directory
     from thunderherd.report import write_report
-    from thunderherd.results import default_directory
     from thunderherd.runner import run_study
     from thunderherd.tables import print_study
 
@@ -117,7 +117,7 @@ def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
 def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, as_json: bool) -> None:
     """Prints why one contender of a run needs more CPU time than another (`explain_command`)."""
     from thunderherd.explain_command import show_explanation
-    from thunderherd.results import load
+    from thunderherd.records.directory import load
 
     show_explanation(load(directory), summary_of(directory), a, b, per=per, as_json=as_json)
 
@@ -144,7 +144,7 @@ def summary_of(directory: Path) -> Summary:
 
 def ended(directory: Path) -> tuple[Summary, Sequence[TrialRecord]]:
     """The summary of a run that has come to an end, and its trials; UserError as `summary_of`."""
-    from thunderherd.results import load
+    from thunderherd.records.directory import load
 
     results = load(directory)
     if results.summary is None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from thunderherd import noise
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 
 if TYPE_CHECKING:
     from thunderherd.study import Look, Study

@@ -14,13 +14,7 @@ from thunderherd.figures import (
     words_of,
 )
 from thunderherd.metrics.table import ELAPSED, SIDES, known_metric
-from thunderherd.records import (
-    ContenderSummary,
-    Interval,
-    Spread,
-    Summary,
-    SweepSummary,
-)
+from thunderherd.records.summary import ContenderSummary, Interval, Spread, Summary, SweepSummary
 
 DECADES = 100.0
 """Figures of a table that differ by more than this factor have decimals of their own in each row."""

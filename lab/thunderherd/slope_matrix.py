@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from thunderherd.figures import ABSENT, Unit, count, extrapolated, number, words_of
 from thunderherd.matrices import Cell, Matrix, Reasons
-from thunderherd.records import SlopeSummary, Summary, SweepSummary
+from thunderherd.records.summary import SlopeSummary, Summary, SweepSummary
 from thunderherd.shown import Shown, at_points, caption_of, digits_for, shown, unit_for
 
 __all__ = ["slope_matrix"]

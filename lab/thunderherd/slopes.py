@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from thunderherd.contrasts import by_block, lacks, r_squared
 from thunderherd.contrasts_file import Contrast, at_point, straight_line
-from thunderherd.records import Interval, SlopeSummary, Spread
+from thunderherd.records.summary import Interval, SlopeSummary, Spread
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import hodges_lehmann
 from thunderherd.study import Study, Sweep

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from thunderherd.figures import extrapolated, not_offered
 from thunderherd.metrics.table import UNITS_OF_TIME, metric
-from thunderherd.records import ContenderSummary, Summary
+from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.source_csv_form import CsvColumn, SourceCsvTable
 from thunderherd.study import Contender, Study
 

@@ -20,7 +20,7 @@ from thunderherd.errors import UserError
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
     from thunderherd.made_study import Typed
-    from thunderherd.records import Summary
+    from thunderherd.records.summary import Summary
     from thunderherd.study import Study
     from thunderherd.toml.file import TomlFile
 
@@ -70,7 +70,7 @@ class Stages:
 
     def stage(self, name: str, text: str, seed: int | None) -> Summary:
         """The summary of a stage, which is run as far as it has not been run yet."""
-        from thunderherd.results import is_begun, write_text
+        from thunderherd.records.directory import is_begun, write_text
         from thunderherd.runner import run_study
         from thunderherd.study import load_study
 
@@ -95,7 +95,7 @@ class Stages:
         return TomlFile(path, text) if self.typed is None else MadeFile(path, text, self.typed)
 
     def _check_same_words(self, file: Path, run: Path, text: str) -> None:
-        from thunderherd.results import read_run
+        from thunderherd.records.directory import read_run
         from thunderherd.toml.file import read_text
 
         if read_text(file) == text:
@@ -120,7 +120,7 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
     """
     from thunderherd import machine
     from thunderherd.engine.client import find_engine
-    from thunderherd.results import OtherVersionError, load
+    from thunderherd.records.directory import OtherVersionError, load
     from thunderherd.runner import check_same
 
     try:

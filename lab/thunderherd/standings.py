@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from thunderherd import noise
 from thunderherd.metrics.table import Better
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import Estimate, hodges_lehmann
 from thunderherd.study import Contender, Study
 

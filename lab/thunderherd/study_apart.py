@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from thunderherd.apart_form import ApartTable
-from thunderherd.counting_cost_form import MOST_CONTENDERS, CostTable
-from thunderherd.counting_form import WHAT_EXPLAINS, CountingTable
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.counter_names import called
+from thunderherd.records.apart import ApartTable
+from thunderherd.records.counting_cost import MOST_CONTENDERS, CostTable
+from thunderherd.records.extra_trials import WHAT_EXPLAINS, CountingTable
 from thunderherd.study_checks import check_counter
 from thunderherd.study_form import StudyForm
 from thunderherd.study_resolved import Contender, Sweep

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from thunderherd.engine.catalogue import Catalogue, Way
-from thunderherd.records import TrialForm
+from thunderherd.records.summary import TrialForm
 from thunderherd.study_form import ContenderTable, LabTable, LoadTable, StudyForm, SweepTable, ValueTable
 from thunderherd.toml.file import KeyPath, assign, flat, show
 from thunderherd.toml.strict import Table

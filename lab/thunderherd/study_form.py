@@ -9,17 +9,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from thunderherd.counting_cost_form import CostTable
-from thunderherd.counting_form import CountingTable
-from thunderherd.crossover_form import CrossoverTable
 from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.metrics.table import Better
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.paper_form import PaperTable
-from thunderherd.profile_form import ProfilingTable
-from thunderherd.records import Axis, TrialForm
+from thunderherd.records.counting_cost import CostTable
+from thunderherd.records.crossover import CrossoverTable
+from thunderherd.records.extra_trials import CountingTable
+from thunderherd.records.profile import ProfilingTable
+from thunderherd.records.summary import Axis, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.toml.strict import Table, table_or
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.counting_cost_form import CostTable
-from thunderherd.counting_form import CountingTable
 from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.engine.setting_rules import Product
 from thunderherd.errors import UserError
 from thunderherd.labs import named, owners, takes
-from thunderherd.profile_form import ProfilingTable
+from thunderherd.records.counting_cost import CostTable
+from thunderherd.records.extra_trials import CountingTable
+from thunderherd.records.profile import ProfilingTable
 from thunderherd.study_configurations import Configuration, way_of, workload_of
 from thunderherd.study_form import (
     ComparisonsTable,

@@ -54,7 +54,7 @@ from pydantic import BaseModel, ConfigDict
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION, AskedCounters, metric_names
 from thunderherd.paper_form import PaperFigureTable, PaperTable
-from thunderherd.records import PROCESS_CONTROL, WORKERS, PaperFigure
+from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, PaperFigure
 from thunderherd.study_configurations import Point, points
 from thunderherd.study_form import ContenderTable, StudyForm, SweepTable
 from thunderherd.toml.file import KeyPath, Problems, near, read_text, show, unknown

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from thunderherd.schemas import published
+from thunderherd.records.schemas import published
 from thunderherd.study_form import StudyForm
 from thunderherd.toml.file import show
 

@@ -8,9 +8,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.counting_cost_form import CostTable
-from thunderherd.counting_form import CountingTable
-from thunderherd.crossover_form import CrossoverTable
 from thunderherd.engine.catalogue import Makes
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.engine.sizes import with_path
@@ -19,8 +16,11 @@ from thunderherd.lab_words import QUANTITIES, in_words
 from thunderherd.labs import USUAL
 from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.paper_counters_file import PaperCountersTable
-from thunderherd.profile_form import ProfilingTable
-from thunderherd.records import Axis, PaperFigure, SweepPoint, TrialForm
+from thunderherd.records.counting_cost import CostTable
+from thunderherd.records.crossover import CrossoverTable
+from thunderherd.records.extra_trials import CountingTable
+from thunderherd.records.profile import ProfilingTable
+from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
 from thunderherd.source_csv_form import SourceCsvTable
 from thunderherd.study_checks import requests_of
 from thunderherd.study_paper import Inconsistency, notes_about

@@ -12,7 +12,7 @@ from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import better_of
-from thunderherd.records import PaperFigure, SweepPoint
+from thunderherd.records.summary import PaperFigure, SweepPoint
 from thunderherd.study_apart import check_counters, cost_apart, set_apart
 from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study_configurations import (

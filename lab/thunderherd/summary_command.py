@@ -27,7 +27,7 @@ def summary(
 
     found = summary_of(directory)
     if write:
-        from thunderherd.results import load
+        from thunderherd.records.directory import load
         from thunderherd.results_folder import write_folder
 
         write_folder(load(directory))

@@ -20,7 +20,7 @@ from thunderherd.matrices import (
 )
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
-from thunderherd.records import Summary
+from thunderherd.records.summary import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.where_counted import why_lines

@@ -42,7 +42,7 @@ from thunderherd.left_out import not_counted, not_sampled, where_drawn
 from thunderherd.matrices import Reasons, main_papers, scaled_marks, why_none
 from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
 from thunderherd.papers import notes_by_mark
-from thunderherd.records import ContenderSummary, Summary
+from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.shown import digits_for, shown_of, unit_for
 from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
 from thunderherd.table_words import (

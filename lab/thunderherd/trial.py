@@ -25,7 +25,7 @@ from thunderherd.lab_kind import Site
 from thunderherd.labs import USUAL
 from thunderherd.load_validity import validity_warnings
 from thunderherd.observation import Observation
-from thunderherd.records import TrialRecord
+from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import ports_allowed
 from thunderherd.trial_faults import faults_of

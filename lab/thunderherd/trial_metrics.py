@@ -43,7 +43,7 @@ from thunderherd.metrics.table import (
     UNITS_OF_TIME,
     rates_of,
 )
-from thunderherd.records import TrialMetrics
+from thunderherd.records.summary import TrialMetrics
 from thunderherd.statistics.histograms import maximum_ns, merged, percentile_ns
 
 Number = int | float

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol
 
-from thunderherd.apart_form import ApartTable
 from thunderherd.errors import UserError
 from thunderherd.observation import LATE_SHARE, late_by_ns, read_late
 from thunderherd.progress import Progress
-from thunderherd.records import TrialRecord
-from thunderherd.results import RunDirectory, Trial
+from thunderherd.records.apart import ApartTable
+from thunderherd.records.directory import RunDirectory, Trial
+from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study import Contender, Study
 from thunderherd.trial import ProfileFiles

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from thunderherd.block_order import BlockSeen, blocks_seen
 from thunderherd.figures import count, printable, share_in_percent
-from thunderherd.records import Summary, TrialRecord
+from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.table_words import trial_counts
 
 __all__ = ["ValidityView", "validity_view"]

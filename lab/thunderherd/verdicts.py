@@ -10,7 +10,7 @@ from itertools import combinations
 
 from thunderherd.metrics.table import in_order
 from thunderherd.observation import left_out
-from thunderherd.records import PairSummary, TrialRecord
+from thunderherd.records.summary import PairSummary, TrialRecord
 from thunderherd.selection import Block, Selection
 from thunderherd.statistics.columns import known
 from thunderherd.statistics.comparisons import (

@@ -16,7 +16,7 @@ import typer
 if TYPE_CHECKING:
     from thunderherd.followed import Followed
     from thunderherd.live_view import LiveView, PlainView
-    from thunderherd.records import TrialRecord
+    from thunderherd.records.summary import TrialRecord
     from thunderherd.run_plan import Plan
     from thunderherd.study import Study
 

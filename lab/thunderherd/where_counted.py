@@ -6,7 +6,7 @@ import shlex
 
 from thunderherd.explained import command_to_run_again
 from thunderherd.figures import printable
-from thunderherd.records import Summary, SweepSummary
+from thunderherd.records.summary import Summary, SweepSummary
 
 __all__ = ["elsewhere", "why_lines"]
 

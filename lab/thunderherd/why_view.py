@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.counting_cost_words import about_cpu_time
-from thunderherd.counting_form import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
 from thunderherd.explained import is_first
 from thunderherd.explanation_words import (
     Decomposition,
@@ -22,7 +21,8 @@ from thunderherd.left_out import not_counted
 from thunderherd.matrices import Reasons
 from thunderherd.metrics.table import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
-from thunderherd.records import ContenderSummary, Summary
+from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
+from thunderherd.records.summary import ContenderSummary, Summary
 
 SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}
 OFTEN = 0.01

@@ -33,8 +33,7 @@ from thunderherd.errors import UserError
 from thunderherd.figures import ABSENT, capital, main_of, number
 from thunderherd.layout import make_console
 from thunderherd.matrices import why_none
-from thunderherd.records import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
-from thunderherd.results import (
+from thunderherd.records.directory import (
     COUNTED,
     EXTRAPOLATED,
     LIMITS,
@@ -47,6 +46,7 @@ from thunderherd.results import (
     WITHOUT_COUNTERS,
     load,
 )
+from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
 from thunderherd.shown import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.table_words import main_caption
 from thunderherd.tables import print_study, study_rows

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from thunderherd.knee_form import KneeSummary
-from thunderherd.limits_form import MachineLimits
-from thunderherd.records import SUMMARY_SCHEMA, Summary, TrialRecord
+from thunderherd.records.knee import KneeSummary
+from thunderherd.records.limits import MachineLimits
+from thunderherd.records.summary import SUMMARY_SCHEMA, Summary, TrialRecord
 
 
 def summary_schema() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.apart_form import ApartTable
+from thunderherd.records.apart import ApartTable
 from thunderherd.stacks.symbols import CopyKind, Mode
 
 ProfiledSide = Literal["server", "client"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.apart_form import ApartTable
+from thunderherd.records.apart import ApartTable
 
 PAIRS = 6
 """The fewest of which the signed ranks give an interval of 95 %."""

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from pydantic import Field, ValidationError
 
 from thunderherd.errors import UserError
-from thunderherd.noise_form import SOFTIRQ_RATES
-from thunderherd.profiled_trial import ProfiledTrial
-from thunderherd.records import (
+from thunderherd.records.columns import LISTS, Column, Kind, trial_columns
+from thunderherd.records.noise import SOFTIRQ_RATES
+from thunderherd.records.profiled_trial import ProfiledTrial
+from thunderherd.records.summary import (
     SCHEMA,
     WORKERS,
     ClaimSummary,
@@ -44,7 +45,6 @@ from thunderherd.records import (
     Summary,
     TrialRecord,
 )
-from thunderherd.trial_columns import LISTS, Column, Kind, trial_columns
 
 if TYPE_CHECKING:
     import polars

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from thunderherd.metrics.table import METRICS, in_order, metric
-from thunderherd.noise_form import SOFTIRQ_RATES
-from thunderherd.records import WORKERS
+from thunderherd.records.noise import SOFTIRQ_RATES
+from thunderherd.records.summary import WORKERS
 
 __all__ = ["LISTS", "Column", "Kind", "trial_columns"]
 

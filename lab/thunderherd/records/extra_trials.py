@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.apart_form import ApartTable
+from thunderherd.records.apart import ApartTable
 
 CountedSide = Literal["server", "client", "both"]
 

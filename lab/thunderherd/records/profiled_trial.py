@@ -10,8 +10,8 @@ from pydantic import Field
 
 from thunderherd.engine.lines import Profile, SampledStack
 from thunderherd.engine.process import EngineError, json_object, understand
-from thunderherd.profile_form import ProfiledSide
-from thunderherd.records import Record, TrialRecord
+from thunderherd.records.profile import ProfiledSide
+from thunderherd.records.summary import Record, TrialRecord
 from thunderherd.stacks.call_stacks import Frame, Stack, cut, samples_of
 from thunderherd.stacks.symbols import Mode
 

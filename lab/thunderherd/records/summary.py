@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from thunderherd.counting_cost_form import CountingCost
-from thunderherd.counting_form import CountingSummary
-from thunderherd.crossover_form import CrossoverSummary
 from thunderherd.engine.lines import Connection, Life, LoadResult, Mark, Ready, ServerSummary, Snapshot
-from thunderherd.explanation_form import Explanation
-from thunderherd.limits_form import BoundSummary, MachineLimits, NoBoundSummary
 from thunderherd.metrics.table import METRICS, Better
-from thunderherd.noise_form import NoiseSummary
-from thunderherd.paper_counters_form import CountedSummary
-from thunderherd.profile_form import ProfilingSummary
+from thunderherd.records.counting_cost import CountingCost
+from thunderherd.records.crossover import CrossoverSummary
+from thunderherd.records.explanation import Explanation
+from thunderherd.records.extra_trials import CountingSummary
+from thunderherd.records.limits import BoundSummary, MachineLimits, NoBoundSummary
+from thunderherd.records.noise import NoiseSummary
+from thunderherd.records.paper_counters import CountedSummary
+from thunderherd.records.profile import ProfilingSummary
 from thunderherd.statistics.estimates import Interval as Interval
 from thunderherd.statistics.estimates import Record as Record
 from thunderherd.statistics.estimates import Spread as Spread
