@@ -10,8 +10,8 @@ from synthetic_summary import document, summary
 
 from thunderherd.answer import answer, places_of, sweep_answer
 from thunderherd.at_a_glance import machine_in_short, weighty
-from thunderherd.figures import number
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import number
 
 
 def changed(**parts: Any) -> Summary:

@@ -18,7 +18,6 @@ from thunderherd.bounds_view import bounds_in_words
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.layout import make_console
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.directory import load
 from thunderherd.records.limits import BoundSummary, MachineLimits
@@ -28,6 +27,7 @@ from thunderherd.runner import run_study
 from thunderherd.study import Study, load_study
 from thunderherd.study_names import bundled_studies
 from thunderherd.tables import print_study
+from thunderherd.text.layout import make_console
 
 
 @pytest.fixture

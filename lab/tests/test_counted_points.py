@@ -19,7 +19,6 @@ from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.explained import explained, is_first
-from thunderherd.layout import make_console
 from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.limits import MachineLimits
@@ -29,6 +28,7 @@ from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, load_study
 from thunderherd.study_names import bundled_studies
 from thunderherd.tables import print_study
+from thunderherd.text.layout import make_console
 from thunderherd.where_counted import elsewhere, why_lines
 from thunderherd.why_view import why_view
 

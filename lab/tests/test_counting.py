@@ -21,7 +21,6 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, explained, place_of
-from thunderherd.layout import make_console
 from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.limits import MachineLimits
@@ -30,6 +29,7 @@ from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import Contender, Study, load_study
 from thunderherd.tables import print_study
+from thunderherd.text.layout import make_console
 
 COUNTED: TrialMetrics = {
     "server.system_calls_per_request": 5, "server.system_calls_per_byte": 0.005,

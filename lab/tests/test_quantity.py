@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thunderherd.errors import UserError
-from thunderherd.quantity import UNITS, Range, Written, amount, amounts, parse_quantity, parse_range
+from thunderherd.text.quantities import UNITS, Range, Written, amount, amounts, parse_quantity, parse_range
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from swept import offered
 import thunderherd
 from thunderherd import machine
 from thunderherd.cli import run_command
-from thunderherd.layout import make_console
 from thunderherd.profiling import with_samples
 from thunderherd.progress import PlainProgress
 from thunderherd.records.directory import RunDirectory
@@ -25,6 +24,7 @@ from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import load_study
 from thunderherd.tables import print_study
+from thunderherd.text.layout import make_console
 from thunderherd.trial import ProfileFiles
 from thunderherd.trials_apart import LONGEST_MILLISECONDS, in_time, lengthened
 

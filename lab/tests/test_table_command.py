@@ -21,13 +21,13 @@ from synthetic_sweeps import summary as sweeps_summary
 
 from thunderherd import running
 from thunderherd.cli import run_command
-from thunderherd.figures import printable
 from thunderherd.grids import Grid, NamedTable, Section
 from thunderherd.named_tables import all_tables
 from thunderherd.records.summary import Summary
 from thunderherd.table_command import FORMATS
 from thunderherd.table_formats import as_csv, as_latex, as_markdown, latex_text, markdown_line, markdown_text
 from thunderherd.tables import study_rows
+from thunderherd.text.figures import printable
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 NASTY = "<script>a|b & c_d_e *f* [g](http://h) `i` ~j~ $k$ #l %m ^n \\o {p} @q www.r.s “t” 5 > 4"

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 from synthetic_summary import document, summary
 
-from thunderherd import claim_tables, figures, table_words, tables
-from thunderherd.layout import make_console
+from thunderherd import claim_tables, table_words, tables
 from thunderherd.records.summary import Summary
+from thunderherd.text import figures
+from thunderherd.text.layout import make_console
 
 FIGURE = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?")
 WIDTHS = (80, 100, 120, 200)

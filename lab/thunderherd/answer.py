@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from thunderherd import crossover_words
-from thunderherd.figures import (
+from thunderherd.metrics.table import metric
+from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.text.figures import (
     ABSENT,
     BETWEEN,
     capital,
@@ -25,9 +27,7 @@ from thunderherd.figures import (
     span,
     words_of,
 )
-from thunderherd.metrics.table import metric
-from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
-from thunderherd.shown import at_points, caption_of, digits_for, shown_of, unit_for
+from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for
 
 __all__ = [
     "PLACES",

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thunderherd.figures import count, number, printable
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import count, number, printable
 
 __all__ = ["machine_in_short", "weighty"]
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from thunderherd.block_order import FiguresOfBlocks
-from thunderherd.figures import ABSENT, BETWEEN, Unit, number
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.summary import ContenderSummary, Interval, Summary
+from thunderherd.text.figures import ABSENT, BETWEEN, Unit, number
 
 __all__ = ["BlocksBehind"]
 

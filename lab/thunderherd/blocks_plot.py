@@ -11,8 +11,8 @@ from typing import Any
 from thunderherd.axes import FIGURES, decade_ticks
 from thunderherd.block_order import COUNTS, KEPT, TrialSeen
 from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, told_apart
-from thunderherd.figures import number, printable
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import number, printable
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["MOST_TRIALS", "about", "blocks_chart"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from thunderherd.figures import Unit, decimals, number, printable, seconds_per, unit_of, words_of
 from thunderherd.metrics.table import better_of
 from thunderherd.records.limits import BoundSummary
 from thunderherd.records.summary import PROCESS_CONTROL, Summary
+from thunderherd.text.figures import Unit, decimals, number, printable, seconds_per, unit_of, words_of
 
 
 class BoundInWords(NamedTuple):

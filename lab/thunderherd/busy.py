@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 
 from thunderherd import noise
-from thunderherd.figures import printable
 from thunderherd.records.summary import Noise
+from thunderherd.text.figures import printable
 
 SHOWN_SHARE = 0.02
 """The least share of a CPU that a process is named for: two ticks of a second, below which a count of ticks

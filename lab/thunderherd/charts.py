@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots, shown
+from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
 from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
-from thunderherd.figures import main_of, shows_process_control, words_of
 from thunderherd.latency_curves import latency_curves
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.papers import papers_of
 from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.sweep_plots import sweep_chart
+from thunderherd.text import shown
+from thunderherd.text.figures import main_of, shows_process_control, words_of
 from thunderherd.vega_lite import Chart
 
 __all__ = [

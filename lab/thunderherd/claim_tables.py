@@ -5,11 +5,11 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from thunderherd.figures import ABSENT
-from thunderherd.layout import print_facts, prose, wrapped
 from thunderherd.records.summary import Summary
 from thunderherd.table_words import claim_counts, run_line
 from thunderherd.tables import VERDICT_STYLES
+from thunderherd.text.figures import ABSENT
+from thunderherd.text.layout import print_facts, prose, wrapped
 
 __all__ = ["claims_legend", "print_claims", "questions_legend"]
 

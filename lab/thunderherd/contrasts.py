@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from thunderherd.contrasts_file import Contrast, Figure, straight_line
-from thunderherd.figures import decimals, number, percent, span, unit_of
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import Interval
 from thunderherd.statistics.columns import Values, known, together
@@ -22,6 +21,7 @@ from thunderherd.statistics.comparisons import Contrast as Tested
 from thunderherd.statistics.comparisons import contrast
 from thunderherd.statistics.samples import Estimate, hodges_lehmann, signed_rank
 from thunderherd.study import Study
+from thunderherd.text.figures import decimals, number, percent, span, unit_of
 
 MOST_OF_NOTHING = 3
 """Decimals of a figure that is zero in all that its interval lets show."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from thunderherd.figures import percent
 from thunderherd.metrics.table import COPIED_SHARE, NOT_COPIED_SHARE, SIDES, Side
 from thunderherd.statistics.columns import Values, known
 from thunderherd.study import Contender, Study
+from thunderherd.text.figures import percent
 
 __all__ = ["copied_after_all", "unknown_shares"]
 

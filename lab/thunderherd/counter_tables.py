@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from thunderherd.counting_cost_words import cost_lines
-from thunderherd.figures import ABSENT, extrapolated, not_offered, number, printable
-from thunderherd.layout import prose
 from thunderherd.matrices import Cell, Matrix, Reasons, why_none
 from thunderherd.metrics.table import (
     ELAPSED,
@@ -29,8 +27,10 @@ from thunderherd.metrics.table import (
     metric,
 )
 from thunderherd.records.summary import ContenderSummary, Summary
-from thunderherd.shown import digits_for, shown_of, unit_for
 from thunderherd.sweep_tables import print_matrix
+from thunderherd.text.figures import ABSENT, extrapolated, not_offered, number, printable
+from thunderherd.text.layout import prose
+from thunderherd.text.shown import digits_for, shown_of, unit_for
 
 __all__ = ["CounterTables", "asks_for_counters", "counter_tables", "counters_legend", "print_counters"]
 

@@ -16,12 +16,12 @@ from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue
 from thunderherd.engine.client import EngineError, Server, catalogue
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
-from thunderherd.figures import count
 from thunderherd.progress import Progress
 from thunderherd.records.directory import COUNTED, RunDirectory
 from thunderherd.records.extra_trials import CountingSummary
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Contender, Study
+from thunderherd.text.figures import count
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 
 MOST_REQUESTS = 2000

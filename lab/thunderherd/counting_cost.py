@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from thunderherd.figures import count
 from thunderherd.metrics.table import METRICS, PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.progress import Progress
 from thunderherd.readouts import events_of_the_processor
@@ -21,6 +20,7 @@ from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDi
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.samples import hodges_lehmann
 from thunderherd.study import Contender, Study
+from thunderherd.text.figures import count
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 
 CPU_TIMES = ("server_cpu_per_request", "client_cpu_per_request")

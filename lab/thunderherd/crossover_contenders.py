@@ -16,11 +16,11 @@ from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, P
 from thunderherd.errors import UserError
 from thunderherd.lab_words import QUANTITIES, written
 from thunderherd.labs import KINDS, USUAL, owners
-from thunderherd.quantity import Range
 from thunderherd.study_checks import DIRECTIONS
 from thunderherd.study_configurations import OWN
 from thunderherd.study_form import LOAD_PROCESSES
 from thunderherd.study_overrides import parse_override
+from thunderherd.text.quantities import Range
 from thunderherd.toml.file import assign, near, show
 
 __all__ = ["SIDES", "Common", "Swept", "check_directions", "contender", "names_of_settings", "swept"]

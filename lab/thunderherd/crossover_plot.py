@@ -10,10 +10,10 @@ from typing import Any
 from thunderherd import chart_files
 from thunderherd.axes import FIGURES, NumberAxis
 from thunderherd.drawing import INK, MUTED, WIDE, colours_of, dressed, heading
-from thunderherd.figures import ABSENT, number, printable, ratio_digits, span
-from thunderherd.quantity import amount
 from thunderherd.records.crossover import CrossoverPoint, CrossoverSummary
 from thunderherd.records.summary import Summary, SweepSummary
+from thunderherd.text.figures import ABSENT, number, printable, ratio_digits, span
+from thunderherd.text.quantities import amount
 from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["about", "crossover_chart", "write_pictures"]

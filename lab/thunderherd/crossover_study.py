@@ -27,12 +27,10 @@ from thunderherd.crossover_contenders import (
 from thunderherd.crossover_effect import DIRECTION
 from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.errors import UserError
-from thunderherd.figures import words_of
 from thunderherd.lab_option import read as read_lab
 from thunderherd.lab_words import WRITTEN, written
 from thunderherd.labs import USUAL
 from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
-from thunderherd.quantity import Range, amounts, parse_range
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
@@ -42,6 +40,8 @@ from thunderherd.study_names import find_study
 from thunderherd.study_overrides import parse_override
 from thunderherd.study_resolved import CONNECTIONS, KEPT
 from thunderherd.study_shape import shaped
+from thunderherd.text.figures import words_of
+from thunderherd.text.quantities import Range, amounts, parse_range
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, flat, near, show, unknown
 from thunderherd.toml.write import inline, toml_text
 

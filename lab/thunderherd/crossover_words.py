@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd.figures import count, extrapolated, number, percent, words_of
-from thunderherd.quantity import amount, amounts, plain
 from thunderherd.records.crossover import (
     CrossoverBracket,
     CrossoverEstimate,
@@ -16,6 +14,8 @@ from thunderherd.records.crossover import (
     CrossoverSummary,
 )
 from thunderherd.records.summary import Summary, SweepSummary
+from thunderherd.text.figures import count, extrapolated, number, percent, words_of
+from thunderherd.text.quantities import amount, amounts, plain
 
 __all__ = ["sentences"]
 

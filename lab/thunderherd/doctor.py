@@ -13,10 +13,10 @@ from rich.text import Text
 
 from thunderherd.diagnosis import Diagnosis, diagnose
 from thunderherd.examination import Change, Finding
-from thunderherd.figures import count
-from thunderherd.layout import make_console, wrapped
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.studies_here import LeftOut, SizeHere, StudyHere
+from thunderherd.text.figures import count
+from thunderherd.text.layout import make_console, wrapped
 
 RUN, SOME_CANNOT = 0, 1
 """Exit status: all bundled studies can run, wholly or in part; or one cannot."""

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
-from thunderherd.figures import printable
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import printable
 from thunderherd.vega_lite import SCHEMA, Chart, field, named_data
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"

@@ -13,9 +13,7 @@ from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
 from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.explanation_words import legend, print_explanation, reasons, remarks, sentence
-from thunderherd.figures import printable
 from thunderherd.flame_graphs import differential, differential_file
-from thunderherd.layout import make_console, prose
 from thunderherd.left_out import not_counted, not_sampled
 from thunderherd.noise_view import noise_view, print_noise
 from thunderherd.profile_view import copying_sentences
@@ -23,6 +21,8 @@ from thunderherd.profiles import sampled
 from thunderherd.records.directory import Results
 from thunderherd.records.explanation import Explanation, Per
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import printable
+from thunderherd.text.layout import make_console, prose
 from thunderherd.toml.file import unknown
 from thunderherd.where_counted import elsewhere
 

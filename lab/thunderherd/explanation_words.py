@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.figures import (
+from thunderherd.records.explanation import Cause, CauseName, Difference, Explanation, Range
+from thunderherd.records.extra_trials import SWITCHES
+from thunderherd.text.figures import (
     ABSENT,
     SMALL_SECONDS,
     Unit,
@@ -21,9 +23,7 @@ from thunderherd.figures import (
     printable,
     span,
 )
-from thunderherd.layout import Layout, print_table, prose
-from thunderherd.records.explanation import Cause, CauseName, Difference, Explanation, Range
-from thunderherd.records.extra_trials import SWITCHES
+from thunderherd.text.layout import Layout, print_table, prose
 
 CAUSES: dict[CauseName, str] = {
     "connections": "connections made",

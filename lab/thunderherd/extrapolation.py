@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from thunderherd.figures import extrapolated
 from thunderherd.metrics.table import made_of, metric_names
 from thunderherd.readouts import scaled_in_words, scaled_of_sides
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study
+from thunderherd.text.figures import extrapolated
 
 __all__ = ["Shares", "remarks", "scaled_metrics", "scaled_notes"]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from thunderherd.engine.client import EngineError, flame_graph
 from thunderherd.errors import UserError
 from thunderherd.explained import place_of
-from thunderherd.figures import count
 from thunderherd.profiles import (
     contender_profile,
     differential_pairs,
@@ -33,6 +32,7 @@ from thunderherd.records.profiled_trial import ProfiledTrial
 from thunderherd.records.summary import Summary
 from thunderherd.stacks.call_stacks import as_lines, scaled
 from thunderherd.study import Study
+from thunderherd.text.figures import count
 
 FOLDER = "profiles"
 LONGEST_NAME = 80

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thunderherd import claim_tables, tables
-from thunderherd.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
 from thunderherd.grids import Grid, NamedTable, Section, interval_fields, of_models
 from thunderherd.papers import as_printed
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, PaperFigure, Summary
-from thunderherd.shown import shown_of, unit_for
+from thunderherd.text.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
+from thunderherd.text.shown import shown_of, unit_for
 
 __all__ = ["judged_tables"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from thunderherd import chart_files
 from thunderherd.drawing import INK, WIDE, dressed, heading, told_apart
-from thunderherd.figures import printable
 from thunderherd.knee_words import goal_in_words, rate_in_words
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.knee import KneeSummary
+from thunderherd.text.figures import printable
 from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["knee_chart", "write_pictures"]

@@ -186,8 +186,8 @@ def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     from thunderherd.drawing import colours_of
     from thunderherd.knee_plot import write_pictures
     from thunderherd.knee_words import print_knees
-    from thunderherd.layout import make_console
     from thunderherd.report import write_report
+    from thunderherd.text.layout import make_console
 
     console = make_console()
     try:

@@ -26,11 +26,11 @@ from thunderherd.lab_words import OPTION
 from thunderherd.labs import USUAL
 from thunderherd.made_study import Typed
 from thunderherd.metrics.table import METRICS
-from thunderherd.quantity import NoQuantity, in_units, parse_quantity
 from thunderherd.statistics.crossings import grid
 from thunderherd.study_form import LabTable
 from thunderherd.study_lab import lab_of
 from thunderherd.study_resolved import KEPT
+from thunderherd.text.quantities import NoQuantity, in_units, parse_quantity
 from thunderherd.toml.file import unknown
 from thunderherd.toml.write import toml_text
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from thunderherd.figures import count, percent, seconds_in_words
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.knee import DesignKnee, KneePair, KneeSummary
+from thunderherd.text.figures import count, percent, seconds_in_words
 
 __all__ = ["goal_in_words", "print_knees", "sentences"]
 

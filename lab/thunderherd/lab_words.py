@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from thunderherd.quantity import UNITS, NoQuantity, Written, in_units
+from thunderherd.text.quantities import UNITS, NoQuantity, Written, in_units
 
 OPTION = "--lab"
 OPTION_HELP = "Where it runs: a kind (`list labs`), or a key of a study's lab (mtu=9000); may be repeated."

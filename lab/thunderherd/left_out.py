@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from thunderherd.figures import printable
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import printable
 
 
 def where_drawn(summary: Summary, directory: Path) -> str:

@@ -10,17 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from thunderherd.engine.catalogue import Limit
-from thunderherd.figures import (
-    ABSENT,
-    count,
-    decimals,
-    number,
-    percent,
-    span,
-)
-from thunderherd.layout import Layout, print_facts, print_table, prose
 from thunderherd.limits import DERIVED
 from thunderherd.records.limits import LimitFigure, MachineLimits
+from thunderherd.text.figures import ABSENT, count, decimals, number, percent, span
+from thunderherd.text.layout import Layout, print_facts, print_table, prose
 
 PLACES = {"one_cpu": "one CPU", "two_cpus": "two CPUs"}
 UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6))

@@ -14,7 +14,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
 from thunderherd import noise
-from thunderherd.figures import (
+from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
+from thunderherd.records.summary import Interval, TrialRecord
+from thunderherd.standings import Group, Standing, Standings
+from thunderherd.study import Study
+from thunderherd.text.figures import (
     Unit,
     count,
     decimals,
@@ -25,10 +29,6 @@ from thunderherd.figures import (
     unit_of,
     words_of,
 )
-from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
-from thunderherd.records.summary import Interval, TrialRecord
-from thunderherd.standings import Group, Standing, Standings
-from thunderherd.study import Study
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

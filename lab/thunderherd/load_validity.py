@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from thunderherd.engine.lines import Check, LoadResult
-from thunderherd.figures import seconds_in_words
 from thunderherd.metrics.table import is_of_clients
 from thunderherd.observation import Observation, counted_seconds
+from thunderherd.text.figures import seconds_in_words
 
 COUNTED_ELSEWHERE = "errors"
 """The check that the tally makes too."""

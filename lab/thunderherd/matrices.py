@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from thunderherd.counting_cost_words import about_metrics
-from thunderherd.figures import (
+from thunderherd.metrics.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
+from thunderherd.metrics.table import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order
+from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
+from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
+from thunderherd.rungs import cpu_cost_lines, in_place_of, main_substitute
+from thunderherd.text.figures import (
     ABSENT,
     decimals,
     estimator,
@@ -21,12 +26,7 @@ from thunderherd.figures import (
     superscript,
     words_of,
 )
-from thunderherd.metrics.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
-from thunderherd.metrics.table import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order
-from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
-from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
-from thunderherd.rungs import cpu_cost_lines, in_place_of, main_substitute
-from thunderherd.shown import (
+from thunderherd.text.shown import (
     DECADES,
     Shown,
     at_points,

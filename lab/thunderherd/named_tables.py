@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from thunderherd import repeated_runs, table_words, tables
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.counter_tables import asks_for_counters, counter_tables, counters_legend
-from thunderherd.figures import BETWEEN, main_of, printable, seconds_per, shows_process_control
 from thunderherd.grids import (
     Field,
     Grid,
@@ -32,8 +31,9 @@ from thunderherd.metrics.table import CPU_PER_CONNECTION, SIDES, in_order, known
 from thunderherd.noise_view import noise_view
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
-from thunderherd.shown import at_points, shown, shown_of, unit_for
 from thunderherd.slope_matrix import slope_matrix
+from thunderherd.text.figures import BETWEEN, main_of, printable, seconds_per, shows_process_control
+from thunderherd.text.shown import at_points, shown, shown_of, unit_for
 
 __all__ = ["all_tables", "main_section", "parts_of_report"]
 

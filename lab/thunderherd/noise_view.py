@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.figures import ABSENT, decimals, number, printable, share_in_percent
-from thunderherd.layout import Layout, print_table, prose
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import ABSENT, decimals, number, printable, share_in_percent
+from thunderherd.text.layout import Layout, print_table, prose
 
 FEWEST_TICKS = 10
 """A figure of fewer is none: one more or less would change it by more than a tenth."""

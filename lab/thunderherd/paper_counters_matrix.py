@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from thunderherd.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
 from thunderherd.matrices import Cell, Matrix, Reasons
 from thunderherd.papers import as_printed
 from thunderherd.records.paper_counters import CountedCell
 from thunderherd.records.summary import Summary
-from thunderherd.shown import not_tiny, shown
+from thunderherd.text.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
+from thunderherd.text.shown import not_tiny, shown
 
 __all__ = ["counted_legend", "counted_matrices", "counted_title"]
 

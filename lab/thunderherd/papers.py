@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.figures import (
+from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, Summary
+from thunderherd.text.figures import (
     ABSENT,
     decimals,
     main_of,
@@ -18,7 +19,6 @@ from thunderherd.figures import (
     shows_process_control,
     superscript,
 )
-from thunderherd.records.summary import PROCESS_CONTROL, PaperFigure, Summary
 
 __all__ = [
     "Notes",

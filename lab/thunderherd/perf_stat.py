@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from thunderherd.counting_cost_words import cost_lines
-from thunderherd.figures import printable
 from thunderherd.matrices import Reasons
 from thunderherd.records.paper_counters import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records.summary import Summary
-from thunderherd.shown import shown
+from thunderherd.text.figures import printable
+from thunderherd.text.shown import shown
 
 __all__ = ["PerfStat", "perf_stat_legend", "perf_stats"]
 

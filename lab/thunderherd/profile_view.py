@@ -6,12 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.figures import ABSENT, count, number, percent, printable, share_in_percent, span, time_share
 from thunderherd.flame_view import FlameGraph, flame_view
 from thunderherd.left_out import not_sampled
 from thunderherd.records.profile import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
 from thunderherd.records.summary import Summary
 from thunderherd.stacks.symbols import CopyKind
+from thunderherd.text.figures import (
+    ABSENT,
+    count,
+    number,
+    percent,
+    printable,
+    share_in_percent,
+    span,
+    time_share,
+)
 
 SIDES: dict[ProfiledSide, str] = {"server": "Server", "client": "Clients"}
 KINDS: dict[CopyKind, str] = {

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self, TextIO
 
-from thunderherd.figures import count
 from thunderherd.records.summary import TrialRecord
+from thunderherd.text.figures import count
 
 
 class Progress(Protocol):

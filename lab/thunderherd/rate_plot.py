@@ -8,10 +8,10 @@ from thunderherd.axes import FIGURES
 from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
-from thunderherd.figures import BETWEEN, number, printable, words_of
 from thunderherd.metrics.open_loop import is_latency
 from thunderherd.records.summary import Summary, SweepSummary
-from thunderherd.shown import at_points, digits_for, shown_of, unit_for
+from thunderherd.text.figures import BETWEEN, number, printable, words_of
+from thunderherd.text.shown import at_points, digits_for, shown_of, unit_for
 from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["over_rate", "rate_chart"]

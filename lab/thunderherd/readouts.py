@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from thunderherd.engine.lines import Life, LoadResult, Multiplexing, Ready, ServerSummary, Snapshot
-from thunderherd.figures import time_share
+from thunderherd.text.figures import time_share
 
 
 class Seen(Protocol):

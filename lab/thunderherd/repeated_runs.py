@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from thunderherd.figures import ABSENT, extrapolated, heading_of, number, printable, unit_of
 from thunderherd.matrices import Reasons, digits_of_cell, metrics_of, why_none, why_not
 from thunderherd.metrics.table import SIDES
 from thunderherd.papers import as_printed, own_notes, paper_notes, papers_of
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
-from thunderherd.shown import at_points, counted_over, digits_for, is_count
+from thunderherd.text.figures import ABSENT, extrapolated, heading_of, number, printable, unit_of
+from thunderherd.text.shown import at_points, counted_over, digits_for, is_count
 
 __all__ = ["RunRow", "Runs", "main_runs", "sweep_runs"]
 

@@ -24,12 +24,12 @@ from markupsafe import Markup
 from thunderherd import drawing
 from thunderherd.chart_files import vega_lite_version
 from thunderherd.errors import UserError
-from thunderherd.figures import printable
 from thunderherd.kept_templates import environment
 from thunderherd.records.cache import kept
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
 from thunderherd.run_view import Run, run_view
+from thunderherd.text.figures import printable
 
 __all__ = ["Run", "render", "render_runs", "write_report"]
 

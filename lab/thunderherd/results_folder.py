@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from thunderherd import recordings
-from thunderherd.figures import words_of
 from thunderherd.grids import Grid
 from thunderherd.metrics.table import known_metric
 from thunderherd.records.directory import (
@@ -37,9 +36,10 @@ from thunderherd.records.directory import (
 )
 from thunderherd.records.schemas import kept_summary_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
-from thunderherd.shown import shown_of
 from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.table_formats import markdown_grid, markdown_text
+from thunderherd.text.figures import words_of
+from thunderherd.text.shown import shown_of
 
 if TYPE_CHECKING:
     import polars

@@ -39,16 +39,6 @@ from thunderherd.charts import (
     sweep_charts,
 )
 from thunderherd.crossover_words import sentences
-from thunderherd.figures import (
-    BETWEEN,
-    interval_span,
-    interval_value,
-    main_of,
-    places,
-    printable,
-    shows_process_control,
-    words_of,
-)
 from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.live_charts import live
 from thunderherd.matrices import Matrix
@@ -58,6 +48,16 @@ from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study_names import typed
+from thunderherd.text.figures import (
+    BETWEEN,
+    interval_span,
+    interval_value,
+    main_of,
+    places,
+    printable,
+    shows_process_control,
+    words_of,
+)
 from thunderherd.validity_view import validity_view
 from thunderherd.where_counted import why_lines
 from thunderherd.why_view import why_view

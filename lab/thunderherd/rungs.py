@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from thunderherd.figures import not_offered, words_of
 from thunderherd.metrics.cpu_sources import LADDER, OF_THE_SYSTEM, rungs_below
 from thunderherd.metrics.table import SIDES, TASK_CLOCK, counters_of
 from thunderherd.records.summary import Summary
+from thunderherd.text.figures import not_offered, words_of
 
 __all__ = ["cpu_cost_lines", "in_place_of", "main_substitute"]
 

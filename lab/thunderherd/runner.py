@@ -20,7 +20,6 @@ from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, with_counted_points
-from thunderherd.figures import count
 from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
 from thunderherd.limits_measured import limits_of_lines, measured_lines
@@ -42,6 +41,7 @@ from thunderherd.selection import ATTEMPTS, Block, blocks_of
 from thunderherd.sites import sites_of
 from thunderherd.study import Contender, Study, asked_for
 from thunderherd.study_names import typed
+from thunderherd.text.figures import count
 from thunderherd.trial import ProfileFiles, run_trial
 from thunderherd.trials_apart import TrialsApart
 

@@ -76,11 +76,11 @@ def run_and_show(
     load_source(resolved)
     load_counters(resolved)
 
-    from thunderherd.layout import make_console
     from thunderherd.records.directory import default_directory
     from thunderherd.report import write_report
     from thunderherd.runner import run_study
     from thunderherd.tables import print_study
+    from thunderherd.text.layout import make_console
 
     directory = out or default_directory(resolved.name)
     summary = run_study(resolved, directory, seed=seed, resume=resume, command=command)
@@ -97,8 +97,8 @@ def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
     """Prints the table of a run again, with `pairs` the table of its comparisons too, with `counters` what
     was counted of each side."""
     from thunderherd.counter_tables import asks_for_counters, print_counters
-    from thunderherd.layout import make_console
     from thunderherd.tables import print_pairs, print_study
+    from thunderherd.text.layout import make_console
 
     summary = summary_of(directory)
     if counters and not asks_for_counters(summary):
@@ -125,7 +125,7 @@ def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, 
 def show_claims(study: str, directory: Path) -> None:
     """Prints the verdicts on the claims of a study's source."""
     from thunderherd.claim_tables import print_claims
-    from thunderherd.layout import make_console
+    from thunderherd.text.layout import make_console
 
     summary = summary_of(directory)
     name = Path(study).stem if study.endswith(".toml") else study

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd.figures import ABSENT, Unit, count, extrapolated, number, words_of
 from thunderherd.matrices import Cell, Matrix, Reasons
 from thunderherd.records.summary import SlopeSummary, Summary, SweepSummary
-from thunderherd.shown import Shown, at_points, caption_of, digits_for, shown, unit_for
+from thunderherd.text.figures import ABSENT, Unit, count, extrapolated, number, words_of
+from thunderherd.text.shown import Shown, at_points, caption_of, digits_for, shown, unit_for
 
 __all__ = ["slope_matrix"]
 

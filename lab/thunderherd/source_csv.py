@@ -6,11 +6,11 @@ import csv
 import io
 from collections.abc import Iterator
 
-from thunderherd.figures import extrapolated, not_offered
 from thunderherd.metrics.table import UNITS_OF_TIME, metric
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.source_csv_form import CsvColumn, SourceCsvTable
 from thunderherd.study import Contender, Study
+from thunderherd.text.figures import extrapolated, not_offered
 
 __all__ = ["text_of"]
 

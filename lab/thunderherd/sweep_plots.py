@@ -16,11 +16,20 @@ from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
 from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
-from thunderherd.figures import BETWEEN, Unit, capital, extrapolated, not_offered, number, printable, words_of
 from thunderherd.metrics.table import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
 from thunderherd.records.summary import PaperFigure, Summary, SweepSummary
-from thunderherd.shown import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
+from thunderherd.text.figures import (
+    BETWEEN,
+    Unit,
+    capital,
+    extrapolated,
+    not_offered,
+    number,
+    printable,
+    words_of,
+)
+from thunderherd.text.shown import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["sweep_chart"]

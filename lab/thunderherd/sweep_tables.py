@@ -9,8 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from thunderherd.crossover_words import sentences
-from thunderherd.figures import ABSENT, printable
-from thunderherd.layout import Layout, divided, fits, print_first_that_fits, prose
 from thunderherd.matrices import (
     Cell,
     Matrix,
@@ -23,6 +21,8 @@ from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records.summary import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 from thunderherd.slope_matrix import slope_matrix
+from thunderherd.text.figures import ABSENT, printable
+from thunderherd.text.layout import Layout, divided, fits, print_first_that_fits, prose
 from thunderherd.where_counted import why_lines
 
 __all__ = ["print_counted", "print_main_further", "print_main_runs", "print_sweeps"]

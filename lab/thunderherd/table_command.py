@@ -93,7 +93,7 @@ def _print(table: NamedTable, stream: IO[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from thunderherd.layout import make_console, prose, show_table
+    from thunderherd.text.layout import make_console, prose, show_table
 
     console = make_console(stream)
     for section in table.sections():

@@ -12,8 +12,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from thunderherd.figures import ABSENT, printable
 from thunderherd.grids import Field, Grid, Section
+from thunderherd.text.figures import ABSENT, printable
 
 __all__ = [
     "as_csv",

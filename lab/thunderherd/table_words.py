@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 
 from thunderherd.counting_cost_words import about_metrics, cost_lines
-from thunderherd.figures import capital, count, estimator, main_of, percent, shows_process_control
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.summary import ClaimVerdict, Summary
 from thunderherd.rungs import cpu_cost_lines, main_substitute
-from thunderherd.shown import caption_of, shown_of, unit_for
+from thunderherd.text.figures import capital, count, estimator, main_of, percent, shows_process_control
+from thunderherd.text.shown import caption_of, shown_of, unit_for
 
 CLAIM_VERDICTS: tuple[ClaimVerdict, ...] = ("supported", "refuted", "undecided", "not testable here")
 

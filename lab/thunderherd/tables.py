@@ -19,7 +19,22 @@ from rich.text import Text
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.counter_tables import asks_for_counters
 from thunderherd.counting_cost_words import about_metrics
-from thunderherd.figures import (
+from thunderherd.left_out import not_counted, not_sampled, where_drawn
+from thunderherd.matrices import Reasons, main_papers, scaled_marks, why_none
+from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
+from thunderherd.papers import notes_by_mark
+from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
+from thunderherd.table_words import (
+    claim_counts,
+    legend,
+    main_caption,
+    run_line,
+    trial_counts,
+    verdict_counts,
+    warnings,
+)
+from thunderherd.text.figures import (
     ABSENT,
     capital,
     count,
@@ -37,23 +52,8 @@ from thunderherd.figures import (
     span,
     words_of,
 )
-from thunderherd.layout import Layout, below, print_facts, print_table, prose
-from thunderherd.left_out import not_counted, not_sampled, where_drawn
-from thunderherd.matrices import Reasons, main_papers, scaled_marks, why_none
-from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
-from thunderherd.papers import notes_by_mark
-from thunderherd.records.summary import ContenderSummary, Summary
-from thunderherd.shown import digits_for, shown_of, unit_for
-from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
-from thunderherd.table_words import (
-    claim_counts,
-    legend,
-    main_caption,
-    run_line,
-    trial_counts,
-    verdict_counts,
-    warnings,
-)
+from thunderherd.text.layout import Layout, below, print_facts, print_table, prose
+from thunderherd.text.shown import digits_for, shown_of, unit_for
 
 BETWEEN = ".."
 """Between the ends of an interval: shorter than " to ", and clear before a minus sign."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thunderherd.block_order import BlockSeen, blocks_seen
-from thunderherd.figures import count, printable, share_in_percent
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.table_words import trial_counts
+from thunderherd.text.figures import count, printable, share_in_percent
 
 __all__ = ["ValidityView", "validity_view"]
 

@@ -67,9 +67,9 @@ def step_aside(study: Study) -> str:
 
 def follow(followed: Followed, view: LiveView | PlainView, where: str) -> None:
     """Looks until the run ends."""
-    from thunderherd.figures import count
     from thunderherd.live_view import LiveView
     from thunderherd.run_plan import next_in_block
+    from thunderherd.text.figures import count
 
     view.begins(followed.new_trials())
     if not isinstance(view, LiveView):
@@ -126,8 +126,8 @@ def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecor
 
 def _conclude(followed: Followed, view: LiveView | PlainView) -> None:
     """Says how it ended, and what to type next."""
-    from thunderherd.figures import count
     from thunderherd.live_view import standing_line
+    from thunderherd.text.figures import count
 
     if line := standing_line(view.standings):
         print(line)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from thunderherd.explained import command_to_run_again
-from thunderherd.figures import printable
 from thunderherd.records.summary import Summary, SweepSummary
+from thunderherd.text.figures import printable
 
 __all__ = ["elsewhere", "why_lines"]
 

@@ -16,13 +16,13 @@ from thunderherd.explanation_words import (
     remarks,
     sentence,
 )
-from thunderherd.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
 from thunderherd.left_out import not_counted
 from thunderherd.matrices import Reasons
 from thunderherd.metrics.table import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
 from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.text.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
 
 SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}
 OFTEN = 0.01

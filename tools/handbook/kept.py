@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from handbook.markdown import ROOT
 from thunderherd.errors import UserError
-from thunderherd.figures import ABSENT
+from thunderherd.text.figures import ABSENT
 
 FOLDER = Path("records")
 FIGURES, TABLE, ARCHIVE, CALLS = "figures.json", "table.txt", "run.tar.xz", "system-calls.json"

@@ -30,8 +30,6 @@ from handbook.markdown import ROOT, fenced, page, plain, table
 from thunderherd.chart_files import as_file
 from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
-from thunderherd.figures import ABSENT, capital, main_of, number
-from thunderherd.layout import make_console
 from thunderherd.matrices import why_none
 from thunderherd.records.directory import (
     COUNTED,
@@ -47,9 +45,11 @@ from thunderherd.records.directory import (
     load,
 )
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
-from thunderherd.shown import at_points, caption_of, digits_for, shown_of, unit_for
 from thunderherd.table_words import main_caption
 from thunderherd.tables import print_study, study_rows
+from thunderherd.text.figures import ABSENT, capital, main_of, number
+from thunderherd.text.layout import make_console
+from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for
 
 FORM = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from thunderherd.examination import Change, Examination, Finding, Here, good, notable
-from thunderherd.figures import count
+from thunderherd.text.figures import count
 
 NAMED = 5
 """How many processes are named; more would be a page of their own."""

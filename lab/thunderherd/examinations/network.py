@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from thunderherd import machine, noise
 from thunderherd.examination import Examination, Finding, Here, good, notable, setting, sysctl
-from thunderherd.figures import count
+from thunderherd.text.figures import count
 
 USUAL_PORTS = 60_999 - 32_768 + 1
 """As many as Linux has where nobody says otherwise (ip(7))."""

@@ -16,7 +16,7 @@ from thunderherd.examination import (
     setting,
     sysctl,
 )
-from thunderherd.figures import count
+from thunderherd.text.figures import count
 
 CONNECTIONS = 10_000
 """Connections at once that servers are to be tried with (C10K); each a descriptor, and where it has a thread

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from thunderherd.figures import (
-    Unit,
-    decimals,
-    number,
-    span,
-    unit_of,
-    words_of,
-)
 from thunderherd.metrics.table import ELAPSED, SIDES, known_metric
 from thunderherd.records.summary import ContenderSummary, Interval, Spread, Summary, SweepSummary
+from thunderherd.text.figures import Unit, decimals, number, span, unit_of, words_of
 
 DECADES = 100.0
 """Figures of a table that differ by more than this factor have decimals of their own in each row."""

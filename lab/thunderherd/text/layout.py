@@ -18,7 +18,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.figures import ABSENT, printable
+from thunderherd.text.figures import ABSENT, printable
 
 PLAIN_WIDTH = 120
 LONGEST_PROSE = 100
