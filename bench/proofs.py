@@ -16,9 +16,9 @@ from functools import partial
 
 import proof_trials
 from proof_trials import Attempt, Finding
-from thunderherd import noise
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
+from thunderherd.machine import noise
 from thunderherd.records.summary import Noise
 
 

@@ -26,7 +26,7 @@ from thunderherd.engine.lines import (
     Tally,
     Window,
 )
-from thunderherd.noise import Sample
+from thunderherd.machine.noise import Sample
 from thunderherd.observation import Observation
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.study import Contender, Study

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from thunderherd import machine, noise
-from thunderherd.busy import Busy, Watched
-from thunderherd.counting_check import CountingCheck
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import ProfileCheck
 from thunderherd.examination import Examination, Finding, Here
+from thunderherd.machine import description, noise
+from thunderherd.machine.busy import Busy, Watched
+from thunderherd.machine.counting_check import CountingCheck
 from thunderherd.records.summary import Noise
 from thunderherd.study_form import NoiseTable
 
@@ -161,7 +161,7 @@ def made_noise(*, steal: float = 0.0, foreign: float = 0.01, throttled: int = 0)
 
 def set_up(monkeypatch: pytest.MonkeyPatch, root: Path, catalogue: Catalogue) -> MadeMachine:
     """A machine with which nothing is wrong, until a test changes it; readers of /proc and /sys read it."""
-    monkeypatch.setattr(machine, "ROOT", root)
+    monkeypatch.setattr(description, "ROOT", root)
     monkeypatch.setattr(noise, "PROC", root / "proc")
     controls = {"default": "cubic", "available": ["reno", "cubic"], "allowed": ["reno", "cubic"]}
     offered = {

@@ -12,13 +12,14 @@ import pytest
 from conftest import made_trial
 from small_studies import head
 
-from thunderherd import machine, runner
+from thunderherd import runner
 from thunderherd.cli import run_command
 from thunderherd.counts import NOT_TOLD, counting_summary
 from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.explained import explained, is_first
+from thunderherd.machine import description
 from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.limits import MachineLimits
@@ -65,7 +66,7 @@ def summary(
     """A run of trials that never happened."""
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
 
     def run_trial(of: Study, contender: Contender, **where: Any) -> TrialRecord:
         for each in ("engine", "site", "profiles"):

@@ -13,7 +13,7 @@ from conftest import made_trial
 from small_studies import head
 
 import thunderherd
-from thunderherd import explain_command, machine, runner
+from thunderherd import explain_command, runner
 from thunderherd.cli import run_command
 from thunderherd.counting import shortened
 from thunderherd.counts import counting_summary
@@ -21,6 +21,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, explained, place_of
+from thunderherd.machine import description
 from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.limits import MachineLimits
@@ -82,7 +83,7 @@ def rig(
 ) -> Rig:
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
     study = load_study(str(small_study_file), "quick", ["counting.trials=2"], some_catalogue)
     made = Rig(study, tmp_path / "run")
     monkeypatch.setattr(runner, "run_trial", made.run_trial)

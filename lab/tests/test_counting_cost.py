@@ -15,7 +15,7 @@ import pytest
 from conftest import made_trial
 
 import thunderherd
-from thunderherd import machine, runner
+from thunderherd import runner
 from thunderherd.cli import run_command
 from thunderherd.counting_cost import FEW_SECONDS
 from thunderherd.counting_cost_words import about_cpu_time, about_metrics, cost_lines
@@ -23,6 +23,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
 from thunderherd.errors import UserError
+from thunderherd.machine import description
 from thunderherd.progress import PlainProgress
 from thunderherd.records.counting_cost import CostRatio
 from thunderherd.records.summary import Summary, TrialRecord
@@ -104,7 +105,7 @@ def make(
 ) -> Callable[..., Rig]:
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}, "hypervisor": BY_DECREE}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
 
     def made(*overrides: str) -> Rig:
         study = load_study(str(small_study_file), "quick", [*overrides], some_catalogue)

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from conftest import made_trial
 
-from thunderherd import cli, machine, runner
+from thunderherd import cli, runner
 from thunderherd.engine import client as engine
+from thunderherd.machine import description
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics import crossings
@@ -52,7 +53,7 @@ class Rig:
 def rig(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Rig:
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
     made = Rig()
     monkeypatch.setattr(runner, "run_trial", made.run_trial)
     return made

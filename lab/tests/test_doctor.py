@@ -17,14 +17,14 @@ import pytest
 from made_machines import ALL_CAPABILITIES, MadeMachine, limits, made_noise, status
 from rich.console import Console
 
-from thunderherd import busy, noise
-from thunderherd.busy import Busy
 from thunderherd.diagnosis import Diagnosis, Examined, schema
 from thunderherd.doctor import page, print_page
 from thunderherd.engine.catalogue import Catalogue, Namespace
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import kernel_features
+from thunderherd.machine import busy, noise
+from thunderherd.machine.busy import Busy
 from thunderherd.records.extra_trials import CountingTable
 from thunderherd.records.profile import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here

@@ -25,14 +25,14 @@ from made_machines import (
     status,
 )
 
-from thunderherd import machine
-from thunderherd.busy import Busy
-from thunderherd.counting_check import CountingCheck, counting_check, cpu_of_requests
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
 from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.engine.feature import Feature
 from thunderherd.examination import Examination, Finding, Here, good
 from thunderherd.examinations import EXAMINATIONS
+from thunderherd.machine import description as machine
+from thunderherd.machine.busy import Busy
+from thunderherd.machine.counting_check import CountingCheck, counting_check, cpu_of_requests
 from thunderherd.study import load_study
 
 ROOT_USER = status(user=0, capabilities=ALL_CAPABILITIES)
@@ -341,7 +341,7 @@ def test_a_machine_that_shows_nothing_is_examined_all_the_same(
     name: str, made_machine: MadeMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "ROOT", tmp_path / "nothing")
-    monkeypatch.setattr("thunderherd.noise.PROC", tmp_path / "nothing/proc")
+    monkeypatch.setattr("thunderherd.machine.noise.PROC", tmp_path / "nothing/proc")
     for finding in made_machine.findings(EXAMINATIONS[name]).values():
         assert finding.seen and finding.means
         for mount, kind in (("proc", "proc"), ("sys", "sysfs")):
@@ -486,7 +486,7 @@ def test_it_is_not_tried_where_there_is_nothing_to_try(
     def never(workload: str, counters: tuple[str, ...]) -> int:
         raise EngineError("no port")
 
-    monkeypatch.setattr("thunderherd.counting_check.cpu_of_requests", never)
+    monkeypatch.setattr("thunderherd.machine.counting_check.cpu_of_requests", never)
     cycles = Counter(name="of_its_own", summary="", names_of_perf=("cycles",), available=True)
     has = some_catalogue.model_copy(update={"counters": (cycles,)})
     monkeypatch.setattr(machine, "is_guest", lambda: True)

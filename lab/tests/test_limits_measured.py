@@ -11,11 +11,12 @@ from conftest import made_trial
 from made_machines import made_noise
 
 import thunderherd
-from thunderherd import limits_measured, machine, noise, runner
+from thunderherd import runner
 from thunderherd.cli import run_command
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
-from thunderherd.limits_measured import limits_of_lines, measured_lines
+from thunderherd.machine import description, limits_measured, noise
+from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
 from thunderherd.progress import PlainProgress
 from thunderherd.records.limits import LimitsNoise, MachineLimits
 from thunderherd.records.summary import Noise
@@ -33,7 +34,7 @@ Hear = Callable[..., list[Noise]]
 def hear(monkeypatch: pytest.MonkeyPatch, fake_engine: Callable[..., Path]) -> Iterator[Hear]:
     """Says what the machine does while limits are measured, one noise each time; it returns those left."""
     fake_engine()
-    monkeypatch.setattr(machine, "describe", lambda engine=None: {"kernel": "Linux", "cpu": {}})
+    monkeypatch.setattr(description, "describe", lambda engine=None: {"kernel": "Linux", "cpu": {}})
 
     def hears(*each: Noise) -> list[Noise]:
         left = list(each)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd import machine
 from thunderherd.engine.catalogue import Catalogue
+from thunderherd.machine import description
 
 
 def leaves(tree: dict[str, object], above: str = "") -> dict[str, object]:
@@ -21,7 +21,7 @@ def leaves(tree: dict[str, object], above: str = "") -> dict[str, object]:
 
 
 def test_every_absence_has_its_reason_and_nothing_else_has() -> None:
-    found = machine.describe()
+    found = description.describe()
     reasons = found.pop("unavailable")
     absent = {name for name, value in leaves(found).items() if value is None}
     assert absent == set(reasons)
@@ -29,7 +29,7 @@ def test_every_absence_has_its_reason_and_nothing_else_has() -> None:
 
 
 def test_it_is_json_and_tells_the_essentials() -> None:
-    found = json.loads(json.dumps(machine.describe()))
+    found = json.loads(json.dumps(description.describe()))
     assert found["kernel"].startswith("Linux ")
     assert found["cpu"]["count"] >= 1
     assert found["memory_bytes"] > 2**20
@@ -43,9 +43,9 @@ def test_it_is_json_and_tells_the_essentials() -> None:
 def test_a_machine_that_shows_nothing_is_described_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(description, "ROOT", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = machine.describe()
+    found = description.describe()
     assert found["unavailable"]["cpu.model"] == f"there is no {tmp_path}/proc/cpuinfo"
     assert found["unavailable"]["compiler.rustc"] == "no engine to ask"
     assert found["unavailable"]["sysctls.net.core.somaxconn"].startswith("there is no ")
@@ -54,7 +54,7 @@ def test_a_machine_that_shows_nothing_is_described_all_the_same(
 
 def test_the_engine_is_named_by_what_it_is(fake_engine: object) -> None:
     path = fake_engine()  # type: ignore[operator]
-    found = machine.describe(path)["engine"]
+    found = description.describe(path)["engine"]
     assert found["path"] == str(path)
     assert found["version"] == "thunderherd-engine 0.0.0 (fake)"
     assert len(found["sha256"]) == 64
@@ -65,49 +65,49 @@ def test_the_compiler_is_that_of_the_build(
 ) -> None:
     path = fake_engine()
     monkeypatch.setenv("RUSTFLAGS", "-C target-cpu=native")  # of whoever runs it
-    found = machine.describe(path)
+    found = description.describe(path)
     assert found["compiler"] == {"rustc": None, "profile": None, "target": None, "flags": None}
     assert found["unavailable"]["compiler.flags"] == "this engine does not say how it was built"
     build = {"rustc": "rustc 1.89.0", "profile": "release", "target": "x86_64-unknown-linux-gnu", "flags": ""}
     told = Catalogue.model_validate({**some_catalogue.model_dump(), "build": build})
-    monkeypatch.setattr(machine, "catalogue", lambda engine: told)
-    assert machine.describe(path)["compiler"] == build
+    monkeypatch.setattr(description, "catalogue", lambda engine: told)
+    assert description.describe(path)["compiler"] == build
 
 
 def test_a_governor_that_differs_between_cpus_is_shown_so(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(description, "ROOT", tmp_path)
     for number, name in enumerate(("performance", "powersave")):
         directory = tmp_path / f"sys/devices/system/cpu/cpu{number}/cpufreq"
         directory.mkdir(parents=True)
         (directory / "scaling_governor").write_text(f"{name}\n")
-    assert machine.governor("scaling_governor") == "performance, powersave"
-    with pytest.raises(machine.Unavailable, match="no CPU has a cpufreq directory"):
-        machine.governor("scaling_driver")
+    assert description.governor("scaling_governor") == "performance, powersave"
+    with pytest.raises(description.Unavailable, match="no CPU has a cpufreq directory"):
+        description.governor("scaling_driver")
 
 
 @pytest.mark.parametrize(("flags", "expected"), [("fpu vme", "none"), ("fpu hypervisor", "KVM")])
 def test_the_hypervisor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, expected: str) -> None:
-    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(description, "ROOT", tmp_path)
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text(f"model name\t: A CPU\nflags\t\t: {flags}\n")
     (tmp_path / "sys/class/dmi/id").mkdir(parents=True)
     (tmp_path / "sys/class/dmi/id/product_name").write_text("KVM\n")
-    assert machine.hypervisor() == expected
-    assert machine.cpu_model() == "A CPU"
+    assert description.hypervisor() == expected
+    assert description.cpu_model() == "A CPU"
 
 
 def test_only_parameters_that_matter_are_published(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(description, "ROOT", tmp_path)
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cmdline").write_text("root=/dev/sda isolcpus=1 token=secret mitigations=off quiet\n")
-    assert machine.kernel_parameters() == ["isolcpus=1", "mitigations=off"]
+    assert description.kernel_parameters() == ["isolcpus=1", "mitigations=off"]
 
 
 def test_small_readers() -> None:
-    assert machine.cpu_list("0-2,5") == [0, 1, 2, 5]
-    assert machine.cpu_list("") == []
-    assert machine.chosen("always [madvise] never") == "madvise"
+    assert description.cpu_list("0-2,5") == [0, 1, 2, 5]
+    assert description.cpu_list("") == []
+    assert description.chosen("always [madvise] never") == "madvise"
     refused = PermissionError(13, "Permission denied", "/secret")
-    assert machine.reason(refused) == "no permission to read /secret"
+    assert description.reason(refused) == "no permission to read /secret"

@@ -19,11 +19,12 @@ import pytest
 from conftest import processes_of
 from small_studies import head
 
-from thunderherd import noise, runner, trial
+from thunderherd import runner, trial
 from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.errors import UserError
 from thunderherd.lab_kind import Site
 from thunderherd.lab_words import QUANTITIES
+from thunderherd.machine import noise
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialForm, TrialRecord
 from thunderherd.runner import run_study

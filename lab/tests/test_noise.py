@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thunderherd import noise
+from thunderherd.machine import noise
 from thunderherd.records.summary import Noise
 
 LIMITS = SimpleNamespace(steal_percent=5.0, foreign_percent=15.0)

@@ -12,13 +12,14 @@ import pytest
 from conftest import made_trial
 
 import thunderherd
-from thunderherd import machine, runner
+from thunderherd import runner
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import network_part
 from thunderherd.flame_graphs import file_name
 from thunderherd.left_out import where_drawn
+from thunderherd.machine import description
 from thunderherd.profile_view import copying_sentences
 from thunderherd.profiles import differential_pairs
 from thunderherd.progress import PlainProgress
@@ -160,7 +161,7 @@ def rig(
 ) -> Rig:
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
     study = load_study(str(small_study_file), "quick", ["profiling.trials=2"], some_catalogue)
     made = Rig(study, tmp_path / "run")
     monkeypatch.setattr(runner, "run_trial", made.run_trial)

@@ -15,9 +15,9 @@ import proof_trials
 import proofs
 from proof_trials import Attempt, Finding
 from proofs import Outcome, Quiet, decided
-from thunderherd import noise
 from thunderherd.engine.client import Server, start_load
 from thunderherd.errors import UserError
+from thunderherd.machine import noise
 from thunderherd.records.summary import Noise
 from thunderherd.statistics.histograms import merged
 

@@ -13,8 +13,8 @@ from small_studies import head
 from swept import offered
 
 import thunderherd
-from thunderherd import machine
 from thunderherd.cli import run_command
+from thunderherd.machine import description
 from thunderherd.profiling import with_samples
 from thunderherd.progress import PlainProgress
 from thunderherd.records.directory import RunDirectory
@@ -45,7 +45,7 @@ Fake = Callable[..., Path]
 
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> Summary:
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
     path = tmp_path / "timed.toml"
     path.write_text(TIMED)
     study = load_study(str(path), "quick", overrides, offered())

@@ -17,9 +17,10 @@ import pytest
 from conftest import TESTS, made_trial, processes_of
 
 import thunderherd
-from thunderherd import machine, runner
+from thunderherd import runner
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import Refusal, UserError
+from thunderherd.machine import description
 from thunderherd.progress import Clock, PlainProgress, duration
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.runner import run_study
@@ -65,7 +66,7 @@ def rig(
 ) -> Rig:
     fake_engine()
     here = {"kernel": "Linux", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: here)
+    monkeypatch.setattr(description, "describe", lambda engine=None: here)
     made = Rig(small_study, tmp_path / "run")
     monkeypatch.setattr(runner, "run_trial", made.run_trial)
     return made
@@ -256,7 +257,7 @@ def test_another_seed_engine_or_kernel_is_refused(rig: Rig, monkeypatch: pytest.
     with pytest.raises(UserError, match="the run has seed 5, --seed says 6; leave --seed out"):
         rig.run(resume=True, seed=6)
     now = {"kernel": "Linux", "engine": {"sha256": "1"}, "cpu": {"model": "A CPU"}}
-    monkeypatch.setattr(machine, "describe", lambda engine=None: now)
+    monkeypatch.setattr(description, "describe", lambda engine=None: now)
     with pytest.raises(UserError, match=r"the engine is not that of the run so far \(0 then, 1 now\)"):
         rig.run(resume=True)
     now = {"kernel": "Linux 2", "engine": {"sha256": "0"}, "cpu": {"model": "A CPU"}}

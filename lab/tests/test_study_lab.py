@@ -305,7 +305,7 @@ contenders = ["prefork"]
 def test_ports_are_those_of_the_lab(
     tmp_path: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("thunderherd.noise.local_ports", lambda: 1000)
+    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 1000)
     many = ("load.settings.loops=5000",)
     assert "allowed: 500, half of the local ports" in complaint(tmp_path, catalogue, "", many)
     loaded(tmp_path, catalogue, '[lab]\nkind = "veth"\n', many)

@@ -13,7 +13,7 @@ from swept import STUDY, loaded, refused
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("thunderherd.noise.local_ports", lambda: 20_000)
+    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 20_000)
 
 
 def test_the_source_may_have_several_systems(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from thunderherd.study import load_study
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1})
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("thunderherd.noise.local_ports", lambda: 20_000)
+    monkeypatch.setattr("thunderherd.machine.noise.local_ports", lambda: 20_000)
 
 
 # What a sweep becomes ---------------------------------------------------------------------------------------

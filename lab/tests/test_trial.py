@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import noise, observation, trial
+from thunderherd import observation, trial
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import Server
 from thunderherd.engine.lines import Ready, Snapshot
 from thunderherd.errors import UserError
+from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Study, load_study
 

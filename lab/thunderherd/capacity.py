@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thunderherd import machine, noise
 from thunderherd.examination import Change, may, raise_limit, setting, sysctl, write
+from thunderherd.machine import description, noise
 
 UNLIMITED = "unlimited"
 
@@ -28,11 +28,11 @@ class Capacity:
 
 def limit_of(name: str) -> tuple[str, str]:
     """The soft and the hard limit of that name, as /proc/self/limits has them (proc(5))."""
-    for line in machine.text("proc/self/limits").splitlines():
+    for line in description.text("proc/self/limits").splitlines():
         if line.startswith(name):
             soft, hard = line.removeprefix(name).split()[:2]
             return soft, hard
-    raise machine.Unavailable(f"/proc/self/limits has no line {name!r}")
+    raise description.Unavailable(f"/proc/self/limits has no line {name!r}")
 
 
 def number_of(limit: str) -> float:
@@ -77,33 +77,33 @@ def _bounds_of_tasks(wanted: int) -> Iterator[Capacity]:
             "the limit on processes of this user (ulimit -u)",
             (raise_limit("nproc", mine + wanted, soft, hard),),
         )
-    places = machine.text("proc/self/cgroup"), machine.text("proc/self/mountinfo")
+    places = description.text("proc/self/cgroup"), description.text("proc/self/mountinfo")
     for group in noise.control_groups(*places, "pids"):
         path = str(group / "pids.max").lstrip("/")
-        if (machine.ROOT / path).exists() and (most := machine.text(path)) != "max":
-            inside = int(machine.text(path.replace("pids.max", "pids.current")))
+        if (description.ROOT / path).exists() and (most := description.text(path)) != "max":
+            inside = int(description.text(path.replace("pids.max", "pids.current")))
             raised = write(path, str(inside + wanted), most)
             yield Capacity(int(most) - inside, f"the control group (/{path})", (raised,))
 
 
 def tasks_of_machine() -> int:
     """The processes and threads that there are, by the fourth word of /proc/loadavg (proc_loadavg(5))."""
-    found = machine.text("proc/loadavg")
+    found = description.text("proc/loadavg")
     try:
         return int(found.split()[3].partition("/")[2])
     except (IndexError, ValueError):
-        raise machine.Unavailable(f"/proc/loadavg is {found!r}, which tells no number of tasks") from None
+        raise description.Unavailable(f"/proc/loadavg is {found!r}, which tells no number of tasks") from None
 
 
 def tasks_of_user() -> int:
     """The threads of all processes of this user's, as far as /proc shows them."""
-    user = machine.field("proc/self/status", "Uid").split()[:1]
+    user = description.field("proc/self/status", "Uid").split()[:1]
     count = 0
-    for entry in (machine.ROOT / "proc").glob("[0-9]*"):
+    for entry in (description.ROOT / "proc").glob("[0-9]*"):
         try:
             status = f"proc/{entry.name}/status"
-            if machine.field(status, "Uid").split()[:1] == user:
-                count += int(machine.field(status, "Threads"))
-        except (OSError, ValueError, machine.Unavailable):
+            if description.field(status, "Uid").split()[:1] == user:
+                count += int(description.field(status, "Threads"))
+        except (OSError, ValueError, description.Unavailable):
             continue  # it ended meanwhile
     return count

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from thunderherd import machine
-from thunderherd.busy import watch
-from thunderherd.counting_check import counting_check
 from thunderherd.engine.client import catalogue, profile_check
 from thunderherd.examination import Finding, Here, Told
 from thunderherd.examinations import EXAMINATIONS
 from thunderherd.kernel_features import KernelFeature, kernel_features
+from thunderherd.machine import description
+from thunderherd.machine.busy import watch
+from thunderherd.machine.counting_check import counting_check
 from thunderherd.records.schemas import published
 from thunderherd.studies_here import StudyHere, studies_here
 from thunderherd.study_form import NoiseTable
@@ -66,9 +66,9 @@ def diagnose() -> Diagnosis:
 
 def _processor() -> str:
     try:
-        return machine.cpu_model()
-    except (machine.Unavailable, OSError) as error:
-        return f"an unknown processor ({machine.reason(error)})"
+        return description.cpu_model()
+    except (description.Unavailable, OSError) as error:
+        return f"an unknown processor ({description.reason(error)})"
 
 
 def schema() -> dict[str, Any]:

@@ -14,12 +14,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd import machine
-from thunderherd.busy import Watched
-from thunderherd.counting_check import CountingCheck
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import ProfileCheck
-from thunderherd.noise import NoiseLimits
+from thunderherd.machine import description
+from thunderherd.machine.busy import Watched
+from thunderherd.machine.counting_check import CountingCheck
+from thunderherd.machine.noise import NoiseLimits
 
 Judgement = Literal["good", "notable", "stops", "unknown"]
 """`notable`: worth knowing, since figures depend on it. `stops`: something cannot be done or measured here.
@@ -103,7 +103,7 @@ class Examination:
         for look in self.looks:
             try:
                 found += look(here)
-            except (machine.Unavailable, OSError, ValueError) as error:
+            except (description.Unavailable, OSError, ValueError) as error:
                 found.append(unresolved(look.__name__.replace("_", " "), error))
         return tuple(found)
 
@@ -112,7 +112,7 @@ def unresolved(name: str, error: Exception) -> Finding:
     """What a look could not find out, what that means, and what would help: by the kind of the error."""
     path, changes = "", tuple[Change, ...]()
     if isinstance(error, OSError) and error.filename is not None:
-        path = f"/{os.path.relpath(error.filename, machine.ROOT)}"
+        path = f"/{os.path.relpath(error.filename, description.ROOT)}"
     if isinstance(error, PermissionError):
         means = "this user may not read it, root may"
         changes = () if is_known_root() else (as_root("thunderherd doctor"),)
@@ -135,7 +135,9 @@ def unresolved(name: str, error: Exception) -> Finding:
             "what follows for figures is not known here. A virtual machine or a container may keep it from "
             "its guests: look on its host, with `thunderherd doctor` there"
         )
-    return Finding(name=name, seen=machine.reason(error), judgement="unknown", means=means, changes=changes)
+    return Finding(
+        name=name, seen=description.reason(error), judgement="unknown", means=means, changes=changes
+    )
 
 
 MOUNTS = {"proc": "proc", "sys": "sysfs"}
@@ -146,7 +148,7 @@ def is_known_root() -> bool:
     """Whether this process is known to be root's."""
     try:
         return is_root()
-    except (machine.Unavailable, OSError, ValueError):
+    except (description.Unavailable, OSError, ValueError):
         return False
 
 
@@ -158,23 +160,23 @@ CAPABILITIES = {"SYS_ADMIN": 21, "IPC_LOCK": 14, "SYS_RESOURCE": 24, "PERFMON": 
 
 def may(*names: str) -> bool:
     """Whether this process has one of these capabilities."""
-    effective = int(machine.field("proc/self/status", "CapEff"), 16)
+    effective = int(description.field("proc/self/status", "CapEff"), 16)
     return any(effective >> CAPABILITIES[name] & 1 for name in names)
 
 
 def is_root() -> bool:
     """Whether this process is root's, also where it has not all of root's capabilities."""
-    return machine.field("proc/self/status", "Uid").split()[1:2] == ["0"]
+    return description.field("proc/self/status", "Uid").split()[1:2] == ["0"]
 
 
 def usable_cpus() -> list[int]:
     """The CPUs that this process may run on."""
-    return machine.cpu_list(machine.field("proc/self/status", "Cpus_allowed_list"))
+    return description.cpu_list(description.field("proc/self/status", "Cpus_allowed_list"))
 
 
 def setting(name: str) -> str:
     """The value of a kernel setting, by its name as `sysctl` has it, with single blanks between its words."""
-    return " ".join(machine.text(path_of(name)).split())
+    return " ".join(description.text(path_of(name)).split())
 
 
 def path_of(name: str) -> str:
@@ -222,14 +224,14 @@ def _word(value: int | str) -> str:
 
 def exists(path: str) -> bool:
     """Whether there is a file of that name below the root, and this user may know it."""
-    return os.access(machine.ROOT / path, os.F_OK)
+    return os.access(description.ROOT / path, os.F_OK)
 
 
 def readable(path: str) -> bool:
     """Whether there is a file of that name below the root, and this user may read it."""
-    return os.access(machine.ROOT / path, os.R_OK)
+    return os.access(description.ROOT / path, os.R_OK)
 
 
 def below(pattern: str) -> list[str]:
     """The files that a pattern names, by their paths below the root, in order."""
-    return sorted(str(path.relative_to(machine.ROOT)) for path in machine.ROOT.glob(pattern))
+    return sorted(str(path.relative_to(description.ROOT)) for path in description.ROOT.glob(pattern))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from thunderherd.lab_words import UNIX_ADDRESS
-from thunderherd.socket_diagnosis import State, tcp_sockets
+from thunderherd.machine.tcp_sockets import State, tcp_sockets
 
 PROC = Path("/proc")
 ACCEPTS = 0x10000

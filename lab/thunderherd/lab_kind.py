@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thunderherd import noise
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting
 from thunderherd.engine.lines import Ready
 from thunderherd.lab_words import UNIX_ADDRESS
+from thunderherd.machine import noise
 
 LOOK_SECONDS = 0.01
 """How often it is looked whether a place is gone."""

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from thunderherd.engine.catalogue import Limit
-from thunderherd.limits import DERIVED
+from thunderherd.machine.limits import DERIVED
 from thunderherd.records.limits import LimitFigure, MachineLimits
 from thunderherd.text.figures import ABSENT, count, decimals, number, percent, span
 from thunderherd.text.layout import Layout, print_facts, print_table, prose

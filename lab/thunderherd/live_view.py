@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TextIO
 
-from thunderherd import noise
+from thunderherd.machine import noise
 from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
 from thunderherd.records.summary import Interval, TrialRecord
 from thunderherd.standings import Group, Standing, Standings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from thunderherd.noise import TICKS_A_SECOND
+from thunderherd.machine.noise import TICKS_A_SECOND
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Noise, TrialRecord
 

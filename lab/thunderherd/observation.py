@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from thunderherd import noise
 from thunderherd.awake import beyond_load
 from thunderherd.engine.lines import (
     Connection,
@@ -22,6 +21,7 @@ from thunderherd.engine.lines import (
     Tally,
     Used,
 )
+from thunderherd.machine import noise
 from thunderherd.metrics.table import (
     COPIED_SHARE,
     ELAPSED,

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from thunderherd import analysis, live_view, machine, noise, progress, recordings, source_csv
+from thunderherd import analysis, live_view, progress, recordings, source_csv
 from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine.client import EngineError, catalogue, find_engine
@@ -22,7 +22,8 @@ from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.flame_graphs import profiling_summary
 from thunderherd.lab_kind import Site
-from thunderherd.limits_measured import limits_of_lines, measured_lines
+from thunderherd.machine import description, noise
+from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
 from thunderherd.noted_cells import write_noted_cells
 from thunderherd.profiling import profile_run, profiled
 from thunderherd.records.directory import (
@@ -97,7 +98,7 @@ def _open(
 ) -> RunDirectory:
     """The directory of a new run, or of the one to go on with."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
-    here = {**machine.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
+    here = {**description.describe(engine), "labs": {name: site.facts() for name, site in sites.items()}}
     if resume and is_begun(path):
         run = RunDirectory.resume(path)
         try:

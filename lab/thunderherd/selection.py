@@ -19,7 +19,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from thunderherd import noise
+from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 
 if TYPE_CHECKING:

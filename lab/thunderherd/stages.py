@@ -118,8 +118,8 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
 
     Raises UserError where it is a run of something else, or of another engine: the next stage would be too.
     """
-    from thunderherd import machine
     from thunderherd.engine.client import find_engine
+    from thunderherd.machine import description
     from thunderherd.records.directory import OtherVersionError, load
     from thunderherd.runner import check_same
 
@@ -129,5 +129,5 @@ def _ended(run: Path, study: Study, seed: int | None) -> Summary | None:
         return None
     if results.summary is None or not results.summary.study.complete:
         return None
-    check_same(results.run, study, seed, machine.describe(find_engine()))
+    check_same(results.run, study, seed, description.describe(find_engine()))
     return results.summary

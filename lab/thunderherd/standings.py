@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd import noise
+from thunderherd.machine import noise
 from thunderherd.metrics.table import Better
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import Estimate, hodges_lehmann

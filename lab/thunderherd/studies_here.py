@@ -15,9 +15,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from thunderherd import capacity, machine
+from thunderherd import capacity
 from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.examination import Change, Told
+from thunderherd.machine import description
 from thunderherd.study import Contender, Study, load_sizes
 from thunderherd.study_names import DEFAULT_SIZE, bundled_studies
 
@@ -137,7 +138,7 @@ def without_room(contenders: Sequence[Contender], catalogue: Catalogue) -> Itera
         most = max(needs.values(), default=0)
         try:
             room = room_for(most)
-        except (machine.Unavailable, OSError, ValueError):
+        except (description.Unavailable, OSError, ValueError):
             continue  # a bound that is not told is none that could be compared; the page says so under limits
         cramped = tuple(name for name, need in needs.items() if need > room.number)
         if cramped:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from thunderherd import noise
 from thunderherd.engine.client import EngineError, LoadProcess, Sampling, Server, start_load
 from thunderherd.engine.lines import LoadResult, Ready, Snapshot
 from thunderherd.engine.setting_rules import SettingValue
@@ -24,6 +23,7 @@ from thunderherd.holders import holders_of_listener
 from thunderherd.lab_kind import Site
 from thunderherd.labs import USUAL
 from thunderherd.load_validity import validity_warnings
+from thunderherd.machine import noise
 from thunderherd.observation import Observation
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study import Contender, LoadPlan, Study

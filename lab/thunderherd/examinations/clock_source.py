@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd import machine
 from thunderherd.examination import Examination, Finding, Here, good, notable, write
+from thunderherd.machine import description
 
 DIRECTORY = "sys/devices/system/clocksource/clocksource0"
 
@@ -21,8 +21,8 @@ READ_WITHOUT_A_CALL = (
 
 def clock_source(here: Here) -> Iterator[Finding]:
     """The one in use, and a better one if there is one."""
-    current = machine.text(f"{DIRECTORY}/current_clocksource")
-    others = machine.text(f"{DIRECTORY}/available_clocksource").split()
+    current = description.text(f"{DIRECTORY}/current_clocksource")
+    others = description.text(f"{DIRECTORY}/available_clocksource").split()
     if current in READ_WITHOUT_A_CALL:
         yield good("clock source", current, "read without a system call")
         return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd import machine
 from thunderherd.examination import Change, Examination, Finding, Here, below, exists, good, notable, write
+from thunderherd.machine import description
 
 CPUS = "sys/devices/system/cpu"
 STEADY = "performance"
@@ -13,7 +13,7 @@ STEADY = "performance"
 
 def governor(here: Here) -> Iterator[Finding]:
     """Who chooses the speed of a CPU (Linux, Documentation/admin-guide/pm/cpufreq.rst)."""
-    name, driver = machine.governor("scaling_governor"), machine.governor("scaling_driver")
+    name, driver = description.governor("scaling_governor"), description.governor("scaling_driver")
     seen = f"{name} ({driver})"
     if name == STEADY:
         yield good("governor", seen, "as fast as may be, at any load")
@@ -32,13 +32,13 @@ def governor(here: Here) -> Iterator[Finding]:
 
 def _one_by_one() -> Iterator[Change]:
     for path in below(f"{CPUS}/cpu[0-9]*/cpufreq/scaling_governor"):
-        if (now := machine.text(path)) != STEADY:
+        if (now := description.text(path)) != STEADY:
             yield write(path, STEADY, now)
 
 
 def turbo(here: Here) -> Iterator[Finding]:
     """Whether a CPU may run faster than its nominal speed for a while."""
-    if not machine.turbo():
+    if not description.turbo():
         yield good("turbo", "off", "the speed does not depend on the heat")
         return
     intel = f"{CPUS}/intel_pstate/no_turbo"

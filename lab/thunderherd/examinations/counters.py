@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd import machine
 from thunderherd.examination import (
     Examination,
     Finding,
@@ -22,6 +21,7 @@ from thunderherd.examination import (
     stops,
     sysctl,
 )
+from thunderherd.machine import description
 
 PARANOID = "kernel.perf_event_paranoid"
 
@@ -81,7 +81,7 @@ def processor_events(here: Here) -> Iterator[Finding]:
     how = (
         "; a guest has them where its host passes them on (QEMU: -cpu host,pmu=on), as a machine of one's "
         "own does"
-        if machine.is_guest()
+        if description.is_guest()
         else "; the kernel has no driver for this processor's"
     )
     yield notable(
@@ -202,7 +202,7 @@ def frame_pointers(here: Here) -> Iterator[Finding]:
 def tracepoints(here: Here) -> Iterator[Finding]:
     """Where the kernel names its tracepoints (tracefs), for counts of system calls by name."""
     mounted = [
-        line.split()[1] for line in machine.text("proc/self/mounts").splitlines() if " tracefs " in line
+        line.split()[1] for line in description.text("proc/self/mounts").splitlines() if " tracefs " in line
     ]
     # Its files are for root and the group of the mount alone, whatever the folder's mode is.
     if mounted and (is_root() or readable(f"{mounted[0].lstrip('/')}/{A_NUMBER}")):

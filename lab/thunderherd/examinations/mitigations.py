@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd import machine
 from thunderherd.examination import Examination, Finding, Here, good, notable
+from thunderherd.machine import description
 
 PAID_AT_EVERY_CALL = ("PTI", "Clear CPU buffers", "Mitigation: IBRS", "untrained return thunk", "Safe RET")
 """Words of those that make each entry into the kernel, or each return, dearer (Linux,
@@ -14,7 +14,7 @@ Documentation/admin-guide/hw-vuln)."""
 
 def mitigations(here: Here) -> Iterator[Finding]:
     """Those that are in force, and those that are dear."""
-    found = machine.mitigations()
+    found = description.mitigations()
     active = {name: said for name, said in found.items() if said.startswith("Mitigation")}
     open_ones = [name for name, said in found.items() if said.startswith("Vulnerable")]
     dear = [name for name, said in active.items() if any(words in said for words in PAID_AT_EVERY_CALL)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from thunderherd import machine
 from thunderherd.examination import (
     Change,
     Examination,
@@ -22,6 +21,7 @@ from thunderherd.examination import (
 from thunderherd.lab_kind import Kind
 from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, with_namespaces
+from thunderherd.machine import description
 
 FORBIDDING = {
     "user.max_user_namespaces": ("0", 15000),
@@ -88,7 +88,7 @@ def _module(reason: str) -> Iterator[Change]:
     listed = f"lib/modules/{release}/modules.dep"
     words = reason.replace(";", " ").replace(")", " ").split()
     for name in words:
-        if name.startswith("sch_") and exists(listed) and f"/{name}.ko" in machine.text(listed):
+        if name.startswith("sch_") and exists(listed) and f"/{name}.ko" in description.text(listed):
             yield as_root(f"modprobe {name}", f"modprobe -r {name}")
 
 

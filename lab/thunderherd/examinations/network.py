@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd import machine, noise
 from thunderherd.examination import Examination, Finding, Here, good, notable, setting, sysctl
+from thunderherd.machine import description, noise
 from thunderherd.text.figures import count
 
 USUAL_PORTS = 60_999 - 32_768 + 1
@@ -17,7 +17,7 @@ def congestion_control(here: Here) -> Iterator[Finding]:
     """The default, and what is known of it (tcp(7))."""
     controls = here.catalogue.congestion_controls
     if controls is None or controls.default is None:
-        raise machine.Unavailable("the engine does not say which there are")
+        raise description.Unavailable("the engine does not say which there are")
     seen = f"{controls.default} (there are {', '.join(controls.available)})"
     remark = controls.remarks.get(controls.default)
     if remark is None:

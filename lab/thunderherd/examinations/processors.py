@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd import machine
 from thunderherd.examination import (
     Change,
     Examination,
@@ -17,6 +16,7 @@ from thunderherd.examination import (
     usable_cpus,
     write,
 )
+from thunderherd.machine import description
 
 CPUS = "sys/devices/system/cpu"
 
@@ -38,12 +38,12 @@ def cpus(here: Here) -> Iterator[Finding]:
 
 def hypervisor(here: Here) -> Iterator[Finding]:
     """Whether this is a machine of its own."""
-    if not machine.is_guest():
+    if not description.is_guest():
         yield good("hypervisor", "none", "nobody else has these CPUs")
         return
     try:
-        name = machine.hypervisor()
-    except machine.Unavailable:
+        name = description.hypervisor()
+    except description.Unavailable:
         name = "one that does not give its name"
     yield notable(
         "hypervisor",
@@ -55,7 +55,7 @@ def hypervisor(here: Here) -> Iterator[Finding]:
 
 def container(here: Here) -> Iterator[Finding]:
     """Whether the host keeps something from this one."""
-    name = machine.container()
+    name = description.container()
     if name != "none":
         means = "what needs root is to be typed on the host of the container, or allowed as it is started"
         yield notable("container", name, means)
@@ -63,7 +63,7 @@ def container(here: Here) -> Iterator[Finding]:
 
 def quota(here: Here) -> Iterator[Finding]:
     """The CPU time that a control group allows (cgroups(7))."""
-    allowed = machine.cpu_quota()
+    allowed = description.cpu_quota()
     if allowed == "max":
         yield good("CPU quota", "none", "never throttled")
         return
@@ -80,7 +80,7 @@ def siblings(here: Here) -> Iterator[Finding]:
     usable = usable_cpus()
     groups = _groups(usable, f"{CPUS}/cpu[0-9]*/topology/thread_siblings_list")
     if not groups:
-        raise machine.Unavailable("the kernel does not say which CPUs share a core")
+        raise description.Unavailable("the kernel does not say which CPUs share a core")
     if not any(len(group) > 1 for group in groups):
         yield good("SMT", "no core is shared", "a CPU is a core")
         return
@@ -114,10 +114,12 @@ def kinds_of_cores(here: Here) -> Iterator[Finding]:
     """Fast and slow cores in one processor."""
     usable = usable_cpus()
     kinds = {name: f"sys/devices/cpu_{name}/cpus" for name in ("core", "atom")}
-    lists = {name: machine.cpu_list(machine.text(path)) for name, path in kinds.items() if exists(path)}
+    lists = {
+        name: description.cpu_list(description.text(path)) for name, path in kinds.items() if exists(path)
+    }
     for path in below(f"{CPUS}/cpu[0-9]*/cpu_capacity"):
         number = int(path.removeprefix(f"{CPUS}/cpu").partition("/")[0])
-        lists.setdefault(f"capacity {machine.text(path)}", []).append(number)
+        lists.setdefault(f"capacity {description.text(path)}", []).append(number)
     usable_of = {name: [cpu for cpu in cpus if cpu in usable] for name, cpus in lists.items()}
     present = {name: cpus for name, cpus in usable_of.items() if cpus}
     if len(present) < 2:
@@ -143,13 +145,13 @@ def _pinned(groups: Sequence[Sequence[int]]) -> tuple[Change, ...]:
 
 def _smt() -> Iterator[Change]:
     path = f"{CPUS}/smt/control"
-    if exists(path) and machine.text(path) == "on":
+    if exists(path) and description.text(path) == "on":
         yield write(path, "off", "on")
 
 
 def _groups(usable: Sequence[int], pattern: str) -> list[list[int]]:
     """The usable CPUs that files name together, each group once, in order."""
-    lists = [machine.cpu_list(machine.text(path)) for path in below(pattern)]
+    lists = [description.cpu_list(description.text(path)) for path in below(pattern)]
     groups = {tuple(cpu for cpu in cpus if cpu in usable) for cpus in lists}
     return sorted(list(group) for group in groups if group)
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from thunderherd import noise
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting, by_name
 from thunderherd.engine.client import NamespaceHolder
 from thunderherd.engine.lines import Ready
@@ -19,7 +18,8 @@ from thunderherd.engine.namespace_lines import NamespaceEnd
 from thunderherd.errors import UserError
 from thunderherd.lab_kind import Kind, Site
 from thunderherd.lab_words import in_words
-from thunderherd.machine import SYSCTLS
+from thunderherd.machine import noise
+from thunderherd.machine.description import SYSCTLS
 
 TIME_WAIT_LIMIT, PORT_RANGE = "net.ipv4.tcp_max_tw_buckets", "net.ipv4.ip_local_port_range"
 NETWORK_SYSCTLS = tuple(name.replace("/", ".") for name in SYSCTLS if name.startswith("net/"))

@@ -22,8 +22,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
+from thunderherd.machine.tcp_sockets import State, tcp_sockets
 from thunderherd.records.summary import Noise
-from thunderherd.socket_diagnosis import State, tcp_sockets
 
 PROC = Path("/proc")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")

@@ -9,7 +9,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from thunderherd import noise
+from thunderherd.machine import noise
 from thunderherd.records.summary import Noise
 from thunderherd.text.figures import printable
 

@@ -330,7 +330,7 @@ def control_group_version() -> int:
 
 def cpu_quota() -> str:
     """The CPU that the nearest control group above allows: microseconds of each period, or `max`."""
-    from thunderherd.noise import cpu_stat_paths
+    from thunderherd.machine.noise import cpu_stat_paths
 
     limits = []
     for path in cpu_stat_paths(text("proc/self/cgroup"), text("proc/self/mountinfo")):

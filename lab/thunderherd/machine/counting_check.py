@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from thunderherd import machine
 from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue
 from thunderherd.engine.client import EngineError, Server, start_load
 from thunderherd.errors import UserError
+from thunderherd.machine import description
 
 EVENTS = ("cycles", "instructions")
 """As perf calls them: what most studies of events ask for first."""
@@ -41,7 +41,7 @@ def counting_check(offered: Catalogue) -> CountingCheck | None:
     there = {name for each in offered.counters if each.available for name in each.names_of_perf}
     events = tuple(each for each in EVENTS if each in there)
     try:
-        if not events or not machine.is_guest():
+        if not events or not description.is_guest():
             return None
         pairs = []
         for number in range(PAIRS):
@@ -49,7 +49,7 @@ def counting_check(offered: Catalogue) -> CountingCheck | None:
             sets: list[tuple[str, ...]] = [(), events] if number % 2 else [events, ()]
             costs = {counters: cpu_of_requests(offered.workloads[0].name, counters) for counters in sets}
             pairs.append(costs[events] / costs[()])
-    except (EngineError, UserError, machine.Unavailable, OSError, ZeroDivisionError) as error:
+    except (EngineError, UserError, description.Unavailable, OSError, ZeroDivisionError) as error:
         return CountingCheck(events, (), str(error))
     return CountingCheck(events, tuple(pairs))
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from thunderherd import noise
 from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.client import limit_line, limit_lines
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.limits import machine_limits
-from thunderherd.noise import NoiseLimits
+from thunderherd.machine import noise
+from thunderherd.machine.limits import machine_limits
+from thunderherd.machine.noise import NoiseLimits
 from thunderherd.records.limits import LimitsNoise, MachineLimits
 
 ATTEMPTS = 2
