@@ -14,7 +14,7 @@ from thunderherd.claims import judge
 from thunderherd.claims_file import Claim, load_claims, load_questions
 from thunderherd.engine import client as engine_client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.lab_words import is_like
+from thunderherd.labs.words import is_like
 from thunderherd.records.summary import ClaimSummary, Summary
 from thunderherd.runner import run_study
 from thunderherd.statistics.comparisons import first_look_blocks

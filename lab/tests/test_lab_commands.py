@@ -16,8 +16,8 @@ from conftest import processes_of
 from thunderherd import lab_commands, lab_option
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
-from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS
+from thunderherd.labs.words import QUANTITIES
 from thunderherd.study_overrides import parse_override
 
 PATIENCE = 20.0

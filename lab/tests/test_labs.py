@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.lab_words import QUANTITIES, in_words, parse, written
 from thunderherd.labs import KINDS
+from thunderherd.labs.words import QUANTITIES, in_words, parse, written
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from small_studies import head
 from thunderherd import runner, trial
 from thunderherd.engine.client import Server, catalogue, start_load
 from thunderherd.errors import UserError
-from thunderherd.lab_kind import Site
-from thunderherd.lab_words import QUANTITIES
+from thunderherd.labs.kind import Site
+from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine import noise
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialForm, TrialRecord

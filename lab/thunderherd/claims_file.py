@@ -26,8 +26,8 @@ from thunderherd.contrasts_file import (
     resolved_figure,
 )
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.lab_words import is_like
 from thunderherd.labs import unfit
+from thunderherd.labs.words import is_like
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
 from thunderherd.study import Contender, LoadPlan, Study
 from thunderherd.study_checks import check_metric

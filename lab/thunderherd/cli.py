@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 
 from thunderherd.errors import UserError
 from thunderherd.knee_command import knee
-from thunderherd.lab_words import OPTION, OPTION_HELP
+from thunderherd.labs.words import OPTION, OPTION_HELP
 from thunderherd.merge_command import merge
 from thunderherd.plot_command import plot
 from thunderherd.report_command import report

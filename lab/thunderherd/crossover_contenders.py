@@ -14,8 +14,8 @@ from typing import Any
 from thunderherd.crossover_effect import OF_RECEIVER, sender_of
 from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Primitive, Setting, Way
 from thunderherd.errors import UserError
-from thunderherd.lab_words import QUANTITIES, written
 from thunderherd.labs import KINDS, USUAL, owners
+from thunderherd.labs.words import QUANTITIES, written
 from thunderherd.study_checks import DIRECTIONS
 from thunderherd.study_configurations import OWN
 from thunderherd.study_form import LOAD_PROCESSES

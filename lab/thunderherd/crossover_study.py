@@ -28,8 +28,8 @@ from thunderherd.crossover_effect import DIRECTION
 from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.errors import UserError
 from thunderherd.lab_option import read as read_lab
-from thunderherd.lab_words import WRITTEN, written
 from thunderherd.labs import USUAL
+from thunderherd.labs.words import WRITTEN, written
 from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.statistics.comparisons import first_look_blocks

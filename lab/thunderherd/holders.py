@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from thunderherd.lab_words import UNIX_ADDRESS
+from thunderherd.labs.words import UNIX_ADDRESS
 from thunderherd.machine.tcp_sockets import State, tcp_sockets
 
 PROC = Path("/proc")

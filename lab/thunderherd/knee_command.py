@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from thunderherd.errors import UserError
-from thunderherd.lab_words import OPTION, OPTION_HELP
+from thunderherd.labs.words import OPTION, OPTION_HELP
 
 Goal = str | None
 

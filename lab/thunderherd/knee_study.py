@@ -22,8 +22,8 @@ from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, S
 from thunderherd.engine.lines import LoadResult
 from thunderherd.errors import UserError
 from thunderherd.lab_option import read as read_lab
-from thunderherd.lab_words import OPTION
 from thunderherd.labs import USUAL
+from thunderherd.labs.words import OPTION
 from thunderherd.made_study import Typed
 from thunderherd.metrics.table import METRICS
 from thunderherd.statistics.crossings import grid

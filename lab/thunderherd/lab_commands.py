@@ -19,9 +19,9 @@ from thunderherd import lab_option
 from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
 from thunderherd.holders import is_listening
-from thunderherd.lab_kind import Kind, Site
-from thunderherd.lab_words import OPTION, OPTION_HELP, QUANTITIES, in_words, parse
 from thunderherd.labs import KINDS, USUAL, with_namespaces
+from thunderherd.labs.kind import Kind, Site
+from thunderherd.labs.words import OPTION, OPTION_HELP, QUANTITIES, in_words, parse
 from thunderherd.sites import site_of
 from thunderherd.study import Lab
 

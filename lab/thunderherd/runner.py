@@ -21,7 +21,7 @@ from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.flame_graphs import profiling_summary
-from thunderherd.lab_kind import Site
+from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
 from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
 from thunderherd.noted_cells import write_noted_cells

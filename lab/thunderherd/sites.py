@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from thunderherd.errors import UserError
-from thunderherd.lab_kind import Site
 from thunderherd.labs import KINDS
+from thunderherd.labs.kind import Site
 from thunderherd.study import Lab, Study
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from thunderherd.engine.catalogue import USUAL_LOAD, USUAL_WAY, Way
-from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, USUAL, with_namespaces
+from thunderherd.labs.words import QUANTITIES
 from thunderherd.metrics.table import Better
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.paper_form import PaperTable

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from thunderherd.engine.catalogue import Catalogue, Setting, defaults
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.lab_kind import Kind
-from thunderherd.lab_words import OPTION, QUANTITIES, parse
 from thunderherd.labs import KINDS, USUAL, named, owners, takes, with_namespaces
+from thunderherd.labs.kind import Kind
+from thunderherd.labs.words import OPTION, QUANTITIES, parse
 from thunderherd.study_configurations import Configuration
 from thunderherd.study_form import Cpus, LabTable
 from thunderherd.study_resolved import Lab

@@ -12,8 +12,8 @@ from thunderherd.engine.catalogue import Makes
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.engine.sizes import with_path
 from thunderherd.errors import UserError
-from thunderherd.lab_words import QUANTITIES, in_words
 from thunderherd.labs import USUAL
+from thunderherd.labs.words import QUANTITIES, in_words
 from thunderherd.metrics.table import AskedCounters, Better
 from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.records.counting_cost import CostTable

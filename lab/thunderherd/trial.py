@@ -20,8 +20,8 @@ from thunderherd.engine.client import EngineError, LoadProcess, Sampling, Server
 from thunderherd.engine.lines import LoadResult, Ready, Snapshot
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.holders import holders_of_listener
-from thunderherd.lab_kind import Site
 from thunderherd.labs import USUAL
+from thunderherd.labs.kind import Site
 from thunderherd.load_validity import validity_warnings
 from thunderherd.machine import noise
 from thunderherd.observation import Observation

@@ -18,9 +18,9 @@ from thunderherd.examination import (
     stops,
     sysctl,
 )
-from thunderherd.lab_kind import Kind
-from thunderherd.lab_words import QUANTITIES
 from thunderherd.labs import KINDS, with_namespaces
+from thunderherd.labs.kind import Kind
+from thunderherd.labs.words import QUANTITIES
 from thunderherd.machine import description
 
 FORBIDDING = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from thunderherd.lab_kind import Kind
-from thunderherd.lab_words import QUANTITIES, parse
 from thunderherd.labs import loopback, unix, veth
+from thunderherd.labs.kind import Kind
+from thunderherd.labs.words import QUANTITIES, parse
 
 KINDS: dict[str, Kind] = {
     each.KIND.name: each.KIND

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thunderherd.lab_kind import Kind
+from thunderherd.labs.kind import Kind
 
 KIND = Kind(
     name="loopback",

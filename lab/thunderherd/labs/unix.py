@@ -9,8 +9,8 @@ from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Ready
-from thunderherd.lab_kind import Kind, Site
-from thunderherd.lab_words import UNIX_ADDRESS
+from thunderherd.labs.kind import Kind, Site
+from thunderherd.labs.words import UNIX_ADDRESS
 
 
 class Unix(Kind):

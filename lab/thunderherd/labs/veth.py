@@ -16,8 +16,8 @@ from thunderherd.engine.client import NamespaceHolder
 from thunderherd.engine.lines import Ready
 from thunderherd.engine.namespace_lines import NamespaceEnd
 from thunderherd.errors import UserError
-from thunderherd.lab_kind import Kind, Site
-from thunderherd.lab_words import in_words
+from thunderherd.labs.kind import Kind, Site
+from thunderherd.labs.words import in_words
 from thunderherd.machine import noise
 from thunderherd.machine.description import SYSCTLS
 

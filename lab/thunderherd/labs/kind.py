@@ -15,7 +15,7 @@ from typing import Any
 
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Setting
 from thunderherd.engine.lines import Ready
-from thunderherd.lab_words import UNIX_ADDRESS
+from thunderherd.labs.words import UNIX_ADDRESS
 from thunderherd.machine import noise
 
 LOOK_SECONDS = 0.01
