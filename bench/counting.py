@@ -37,7 +37,7 @@ from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.statistics.samples import hodges_lehmann
-from thunderherd.study_names import bundled_studies
+from thunderherd.study.file.names import bundled_studies
 
 WORKLOAD = "bytes"
 NOTHING = "nothing at all"

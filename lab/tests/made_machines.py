@@ -20,7 +20,7 @@ from thunderherd.machine import description, noise
 from thunderherd.machine.busy import Busy, Watched
 from thunderherd.machine.counting_check import CountingCheck
 from thunderherd.records.summary import Noise
-from thunderherd.study_form import NoiseTable
+from thunderherd.study.file.tables import NoiseTable
 
 Files = Mapping[str, str | None]
 

@@ -17,9 +17,9 @@ import synthetic_summary
 
 from thunderherd.analysis import summarise
 from thunderherd.metrics.table import metric
-from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.records.summary import Noise, PaperFigure, Summary, SweepPoint, TrialRecord
 from thunderherd.study import Comparison, Contender, Look, Study, Sweep
+from thunderherd.study.file.paper_counters import PaperCountersTable
 
 TITLE = "Pools, delays and whole lives (synthetic data, no measurement)"
 LACKING = "prefork_mutex@pool_size=120"

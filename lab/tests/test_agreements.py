@@ -11,7 +11,7 @@ from thunderherd.engine.client import catalogue
 from thunderherd.engine.setting_rules import Agreement, SettingValue
 from thunderherd.errors import UserError
 from thunderherd.study import load_study
-from thunderherd.study_names import bundled_studies
+from thunderherd.study.file.names import bundled_studies
 
 Values = dict[str, SettingValue]
 

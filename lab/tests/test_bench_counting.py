@@ -11,7 +11,7 @@ import counting
 from common import Figures
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
-from thunderherd.study_names import bundled_studies
+from thunderherd.study.file.names import bundled_studies
 
 
 def given(*words: str) -> argparse.Namespace:

@@ -29,7 +29,7 @@ from thunderherd.records.extra_trials import CountingTable
 from thunderherd.records.profile import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
 from thunderherd.study import Study, load_sizes
-from thunderherd.study_names import bundled_studies
+from thunderherd.study.file.names import bundled_studies
 
 jsonschema: Any = importlib.import_module("jsonschema")
 

@@ -23,7 +23,7 @@ from thunderherd.records.summary import Noise
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study import load_study
-from thunderherd.study_form import NoiseTable
+from thunderherd.study.file.tables import NoiseTable
 
 QUIET, LOUD, LOUDER = made_noise(foreign=0.05), made_noise(foreign=0.45), made_noise(steal=0.6)
 

@@ -12,7 +12,7 @@ import synthetic_sweeps
 
 from thunderherd.errors import UserError
 from thunderherd.source_csv import text_of
-from thunderherd.source_csv_form import SourceCsvTable
+from thunderherd.study.file.source_csv import SourceCsvTable
 
 TABLE = """
 [source_csv]

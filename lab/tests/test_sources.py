@@ -24,7 +24,7 @@ from source_checks import Run, check_of, checks_of, sources_with_checks
 from thunderherd.engine.client import catalogue
 from thunderherd.labs import KINDS
 from thunderherd.sources import DOCUMENT, SourceRow, document, rows_of, source_rows
-from thunderherd.study_names import bundled_studies
+from thunderherd.study.file.names import bundled_studies
 
 ROOT = Path(__file__).resolve().parents[2]
 THUNDERHERD = Path(sys.executable).with_name("thunderherd")

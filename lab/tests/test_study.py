@@ -14,7 +14,7 @@ from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.statistics.comparisons import Look, compare_at_looks, planned_looks
 from thunderherd.study import Study, load_study
-from thunderherd.study_names import bundled_studies
+from thunderherd.study.file.names import bundled_studies
 from thunderherd.study_resolver import Resolver
 
 __all__ = ["machine"]

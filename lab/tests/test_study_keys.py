@@ -11,8 +11,8 @@ from swept import STUDY, loaded, refused
 
 from thunderherd.analysis import summarise
 from thunderherd.claims_file import load_claims
-from thunderherd.study_configurations import x_label
-from thunderherd.study_form import SweepTable
+from thunderherd.study.file.contenders import x_label
+from thunderherd.study.file.tables import SweepTable
 
 ONE = 'key = "settings.pool"'
 BOTH = 'key = ["settings.pool", "load.settings.loops"]'

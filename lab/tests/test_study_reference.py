@@ -13,8 +13,8 @@ import pytest
 from pydantic import BaseModel
 
 from thunderherd import study_reference
-from thunderherd.study_form import StudyForm
-from thunderherd.study_names import bundled_studies, find_study
+from thunderherd.study.file.names import bundled_studies, find_study
+from thunderherd.study.file.tables import StudyForm
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "reference" / "study.schema.json").read_text())

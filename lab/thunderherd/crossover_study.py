@@ -34,12 +34,12 @@ from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.statistics.comparisons import first_look_blocks
 from thunderherd.statistics.crossings import DENSE_POINTS, grid
-from thunderherd.study_configurations import declared
-from thunderherd.study_form import LoadTable, StudyForm, SweepTable, keys_of
-from thunderherd.study_names import find_study
+from thunderherd.study.file.contenders import declared
+from thunderherd.study.file.names import find_study
+from thunderherd.study.file.recovery import shaped
+from thunderherd.study.file.tables import LoadTable, StudyForm, SweepTable, keys_of
 from thunderherd.study_overrides import parse_override
 from thunderherd.study_resolved import CONNECTIONS, KEPT
-from thunderherd.study_shape import shaped
 from thunderherd.text.figures import words_of
 from thunderherd.text.quantities import Range, amounts, parse_range
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, flat, near, show, unknown

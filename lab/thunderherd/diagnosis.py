@@ -16,7 +16,7 @@ from thunderherd.machine.busy import watch
 from thunderherd.machine.counting_check import counting_check
 from thunderherd.records.schemas import published
 from thunderherd.studies_here import StudyHere, studies_here
-from thunderherd.study_form import NoiseTable
+from thunderherd.study.file.tables import NoiseTable
 
 
 class Examined(Told):

@@ -27,7 +27,7 @@ from thunderherd.labs.words import OPTION
 from thunderherd.made_study import Typed
 from thunderherd.metrics.table import METRICS
 from thunderherd.statistics.crossings import grid
-from thunderherd.study_form import LabTable
+from thunderherd.study.file.tables import LabTable
 from thunderherd.study_lab import lab_of
 from thunderherd.study_resolved import KEPT
 from thunderherd.text.quantities import NoQuantity, in_units, parse_quantity

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, owners, takes
 from thunderherd.labs.words import OPTION, QUANTITIES, parse
-from thunderherd.study_form import LabTable
+from thunderherd.study.file.tables import LabTable
 from thunderherd.study_overrides import parse_override
 from thunderherd.toml.file import near, show, unknown
 

@@ -123,7 +123,7 @@ def _labs(catalogue: Catalogue) -> list[Entry]:
 
 def _studies() -> list[Entry]:
     """The bundled studies; titles are read without validating the whole study."""
-    from thunderherd.study_names import bundled_studies
+    from thunderherd.study.file.names import bundled_studies
 
     studies = []
     for name, path in sorted(bundled_studies().items()):

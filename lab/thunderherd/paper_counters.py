@@ -15,10 +15,10 @@ from thunderherd.contrasts_file import (
 )
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import OF_A_LIFE, PER_CPU_SECOND, SIDES, UNITS_OF_TIME, metric, metric_names
-from thunderherd.paper_counters_file import PaperCountersTable
 from thunderherd.records.paper_counters import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records.summary import ContenderSummary
 from thunderherd.study import Study
+from thunderherd.study.file.paper_counters import PaperCountersTable
 from thunderherd.study_paper import read_table
 from thunderherd.text.figures import Unit
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, near, show, unknown

@@ -47,7 +47,7 @@ from thunderherd.papers import papers_of
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
 from thunderherd.slope_matrix import slope_matrix
-from thunderherd.study_names import typed
+from thunderherd.study.file.names import typed
 from thunderherd.text.figures import (
     BETWEEN,
     interval_span,

@@ -52,7 +52,7 @@ def run_and_show(
     from thunderherd.engine.client import catalogue
     from thunderherd.lab_option import as_overrides, read, typed_as
     from thunderherd.study import load_study
-    from thunderherd.study_names import DEFAULT_SIZE
+    from thunderherd.study.file.names import DEFAULT_SIZE
 
     overrides = [*as_overrides(read(lab)), *overrides]
     if resume and out is not None:

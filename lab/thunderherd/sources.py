@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
-from thunderherd.study_names import bundled_studies
+from thunderherd.study.file.names import bundled_studies
 from thunderherd.study_paper import Inconsistency, inconsistencies_of, notes_about, read_table
 
 CHECKLIST = "checklist.csv"

@@ -13,8 +13,8 @@ from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, Setting, Way
 from thunderherd.engine.counter_names import FORMS, how_to_write, may_be_asked_for, of_perf
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.metrics.table import METRICS, AskedCounters, asked_counters, metric_names
-from thunderherd.study_configurations import MAIN, OWN, Configuration, declared, point_name, points
-from thunderherd.study_form import ContenderTable, LoadTable, StudyForm
+from thunderherd.study.file.contenders import MAIN, OWN, Configuration, declared, point_name, points
+from thunderherd.study.file.tables import ContenderTable, LoadTable, StudyForm
 from thunderherd.toml.file import KeyPath, Problems, flat, near, show, unknown
 
 Settings = Mapping[str, SettingValue]

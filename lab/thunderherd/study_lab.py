@@ -13,8 +13,8 @@ from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import KINDS, USUAL, named, owners, takes, with_namespaces
 from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import OPTION, QUANTITIES, parse
-from thunderherd.study_configurations import Configuration
-from thunderherd.study_form import Cpus, LabTable
+from thunderherd.study.file.contenders import Configuration
+from thunderherd.study.file.tables import Cpus, LabTable
 from thunderherd.study_resolved import Lab
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 

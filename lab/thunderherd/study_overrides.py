@@ -18,8 +18,8 @@ from thunderherd.labs import named, owners, takes
 from thunderherd.records.counting_cost import CostTable
 from thunderherd.records.extra_trials import CountingTable
 from thunderherd.records.profile import ProfilingTable
-from thunderherd.study_configurations import Configuration, way_of, workload_of
-from thunderherd.study_form import (
+from thunderherd.study.file.contenders import Configuration, way_of, workload_of
+from thunderherd.study.file.tables import (
     ComparisonsTable,
     ContenderTable,
     LabTable,

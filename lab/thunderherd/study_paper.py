@@ -53,10 +53,10 @@ from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import CPU_PER_CONNECTION, AskedCounters, metric_names
-from thunderherd.paper_form import PaperFigureTable, PaperTable
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, PaperFigure
-from thunderherd.study_configurations import Point, points
-from thunderherd.study_form import ContenderTable, StudyForm, SweepTable
+from thunderherd.study.file.contenders import Point, points
+from thunderherd.study.file.source_tables import PaperFigureTable, PaperTable
+from thunderherd.study.file.tables import ContenderTable, StudyForm, SweepTable
 from thunderherd.toml.file import KeyPath, Problems, near, read_text, show, unknown
 
 OF_CONTENDERS = (PROCESS_CONTROL, WORKERS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from thunderherd.records.schemas import published
-from thunderherd.study_form import StudyForm
+from thunderherd.study.file.tables import StudyForm
 from thunderherd.toml.file import show
 
 DOCUMENT = Path("docs/reference/study_file.md")

@@ -13,9 +13,7 @@ from thunderherd.engine.counter_names import figures_of_counters, states_of_coun
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import better_of
 from thunderherd.records.summary import PaperFigure, SweepPoint
-from thunderherd.study_apart import check_counters, cost_apart, set_apart
-from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
-from thunderherd.study_configurations import (
+from thunderherd.study.file.contenders import (
     MAIN,
     Configuration,
     configurations,
@@ -24,7 +22,10 @@ from thunderherd.study_configurations import (
     points,
     x_label,
 )
-from thunderherd.study_form import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
+from thunderherd.study.file.recovery import shaped
+from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
+from thunderherd.study_apart import check_counters, cost_apart, set_apart
+from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
 from thunderherd.study_lab import (
     check_lab,
     common_settings,
@@ -61,7 +62,6 @@ from thunderherd.study_scale import (
     remarks,
     titled,
 )
-from thunderherd.study_shape import shaped
 from thunderherd.study_sweeps import check_ceilings, check_measurable, check_sweeps
 from thunderherd.study_traffic import check_traffic, files_of, settled
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show

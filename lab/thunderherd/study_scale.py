@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.study_configurations import Configuration, Point
-from thunderherd.study_form import ScaleTable, StudyForm, SweepTable
+from thunderherd.study.file.contenders import Configuration, Point
+from thunderherd.study.file.tables import ScaleTable, StudyForm, SweepTable
 from thunderherd.study_resolved import Contender, Settings
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 

@@ -15,8 +15,7 @@ from thunderherd.metrics.table import (
     counters_of,
     metric_names,
 )
-from thunderherd.study_checks import asked_of, check_metric
-from thunderherd.study_configurations import (
+from thunderherd.study.file.contenders import (
     MAIN,
     Change,
     Configuration,
@@ -27,7 +26,7 @@ from thunderherd.study_configurations import (
     way_of,
     workload_of,
 )
-from thunderherd.study_form import (
+from thunderherd.study.file.tables import (
     ChangesTable,
     ContenderTable,
     LabChanges,
@@ -36,6 +35,7 @@ from thunderherd.study_form import (
     SweepTable,
     ValueTable,
 )
+from thunderherd.study_checks import asked_of, check_metric
 from thunderherd.toml.file import KeyPath, Problems, assign, formed, show, unknown
 
 KEYS = (

@@ -15,7 +15,7 @@ from thunderherd.engine.catalogue import Catalogue, Load, Setting, TextSetting
 from thunderherd.engine.dry_run import complaint
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.engine.sizes import NONE, path_in, with_path
-from thunderherd.study_configurations import Configuration
+from thunderherd.study.file.contenders import Configuration
 from thunderherd.toml.file import Problems, show
 
 ARRIVALS, RECORDED, RECORDING, RATE = "arrivals", "recorded", "recording", "rate"

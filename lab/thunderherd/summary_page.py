@@ -12,7 +12,7 @@ from thunderherd.answer import Answer, answer
 from thunderherd.at_a_glance import machine_in_short, weighty
 from thunderherd.grids import Grid
 from thunderherd.records.summary import Summary
-from thunderherd.study_names import typed
+from thunderherd.study.file.names import typed
 from thunderherd.table_formats import markdown_grid, markdown_line, markdown_text
 from thunderherd.table_words import claim_counts, run_line, trial_counts, verdict_counts, warnings
 from thunderherd.text.figures import count

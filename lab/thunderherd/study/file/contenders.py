@@ -18,7 +18,14 @@ from pydantic import BaseModel
 
 from thunderherd.engine.catalogue import Catalogue, Way
 from thunderherd.records.summary import TrialForm
-from thunderherd.study_form import ContenderTable, LabTable, LoadTable, StudyForm, SweepTable, ValueTable
+from thunderherd.study.file.tables import (
+    ContenderTable,
+    LabTable,
+    LoadTable,
+    StudyForm,
+    SweepTable,
+    ValueTable,
+)
 from thunderherd.toml.file import KeyPath, assign, flat, show
 from thunderherd.toml.strict import Table
 

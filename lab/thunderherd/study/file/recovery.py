@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from thunderherd.study_form import StudyForm
+from thunderherd.study.file.tables import StudyForm
 from thunderherd.toml.file import KeyPath, Problems, field_at, formed
 
 
