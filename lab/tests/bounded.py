@@ -9,7 +9,7 @@ from thunderherd.analysis import summarise
 from thunderherd.bounds import best_of_bounds
 from thunderherd.records.limits import BoundSummary, LimitFigure, MachineLimits
 from thunderherd.records.summary import Interval
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 
 def figure(limit: str, value: float, *, size: int | None = None, place: Any = "one_cpu") -> LimitFigure:

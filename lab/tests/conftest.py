@@ -20,7 +20,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
 from thunderherd.records.summary import Noise, TrialRecord
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 # How long an example takes says how busy this machine is.
 settings.register_profile("any speed", deadline=None)

@@ -29,7 +29,7 @@ from thunderherd.engine.lines import (
 from thunderherd.machine.noise import Sample
 from thunderherd.observation import Observation
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 
 SECOND = 1_000_000_000
 STARTED = "2025-01-02T03:04:05+00:00"

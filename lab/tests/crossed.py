@@ -16,7 +16,7 @@ from thunderherd.crossover_study import Asked, coarse_study, dense_study
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.summary import Summary, SweepSummary, TrialRecord
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 Truth = Callable[[float], float]
 """The log ratio of the cost of A to that of B at a size."""

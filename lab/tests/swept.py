@@ -9,7 +9,7 @@ from conftest import SMALL_STUDY, TESTS
 
 from thunderherd.engine.catalogue import Catalogue, ChoiceSetting, Counter, IntegerSetting, Setting
 from thunderherd.errors import UserError
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 
 def integer(name: str, default: int) -> Setting:

@@ -13,7 +13,7 @@ import numpy as np
 from thunderherd.analysis import summarise
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.records.summary import Noise, Summary, TrialRecord
-from thunderherd.study import Contender, Study, load_study
+from thunderherd.study.loading import Contender, Study, load_study
 
 CATALOGUE = Path(__file__).parent / "data" / "catalogue.json"
 TITLE = "Client Server Design Alternatives (synthetic data, no measurement)"

@@ -18,8 +18,8 @@ import synthetic_summary
 from thunderherd.analysis import summarise
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import Noise, PaperFigure, Summary, SweepPoint, TrialRecord
-from thunderherd.study import Comparison, Contender, Look, Study, Sweep
 from thunderherd.study.file.paper_counters import PaperCountersTable
+from thunderherd.study.loading import Comparison, Contender, Look, Study, Sweep
 
 TITLE = "Pools, delays and whole lives (synthetic data, no measurement)"
 LACKING = "prefork_mutex@pool_size=120"

@@ -18,7 +18,7 @@ from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.summary import Summary
 from thunderherd.report import write_report
 from thunderherd.runner import run_study
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 
 POINT, KEY = "no_such_subsystem:sched_swich", "software/no-such-event,umask=0x1/"
 COUNTED = "syscalls:sys_enter_sned"

@@ -10,8 +10,8 @@ from thunderherd.engine.catalogue import by_name, defaults
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.setting_rules import Agreement, SettingValue
 from thunderherd.errors import UserError
-from thunderherd.study import load_study
 from thunderherd.study.file.names import bundled_studies
+from thunderherd.study.loading import load_study
 
 Values = dict[str, SettingValue]
 

@@ -15,7 +15,7 @@ from thunderherd.cli import run_command
 from thunderherd.engine.lines import LoadResult, Ready, Window
 from thunderherd.explained import why_no_difference
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.tables import pairs_legend
 
 COUNTERS = 'counters = ["task_clock"]\nbaseline = "epoll"\n'

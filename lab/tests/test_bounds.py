@@ -24,8 +24,8 @@ from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.records.summary import ContenderSummary, Interval
 from thunderherd.report import render
 from thunderherd.runner import run_study
-from thunderherd.study import Study, load_study
 from thunderherd.study.file.names import bundled_studies
+from thunderherd.study.loading import Study, load_study
 from thunderherd.tables import print_study
 from thunderherd.text.layout import make_console
 

@@ -8,7 +8,7 @@ import pytest
 from bounded import CALLED, LIMITS, bound, figure
 
 from thunderherd.records.limits import BoundSummary, MachineLimits
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from thunderherd.errors import UserError
 from thunderherd.matrices import sweep_matrices
 from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import blocks_of
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 from thunderherd.trial import run_trial
 
 CEILING = STUDY.replace('x_label = "children"', 'x_label = "children"\nceiling = "iterative"').replace(

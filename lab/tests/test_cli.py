@@ -398,10 +398,10 @@ def test_quick_answers_load_nothing_heavy(arguments: list[str]) -> None:
     ("modules", "unneeded"),
     [
         (["runner", "report"], {"altair", "scipy", "polars"}),
-        (["report"], {"altair", "numpy", "thunderherd.study"}),
+        (["report"], {"altair", "numpy", "thunderherd.study.loading"}),
         (
             ["tables", "named_tables"],
-            {"altair", "numpy", "polars", "vl_convert", "jinja2", "thunderherd.study"},
+            {"altair", "numpy", "polars", "vl_convert", "jinja2", "thunderherd.study.loading"},
         ),
         (["charts", "chart_files"], {"altair", "numpy", "polars", "jinja2"}),
     ],

@@ -7,7 +7,7 @@ import pytest
 from thunderherd.contrasts import lacks, measure, r_squared
 from thunderherd.contrasts_file import Contrast, Figure
 from thunderherd.statistics.columns import known, together
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 COST = "server_cpu_per_connection"
 

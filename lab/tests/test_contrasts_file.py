@@ -14,7 +14,7 @@ from thunderherd.contrasts import measure
 from thunderherd.contrasts_file import Contrast
 from thunderherd.errors import UserError
 from thunderherd.records.summary import ClaimSummary
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 GOOD = """\
 study = "unp-ch30"

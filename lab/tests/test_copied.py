@@ -22,8 +22,8 @@ from thunderherd.plots import clients_per_worker_chart, process_control_chart
 from thunderherd.records.summary import Summary
 from thunderherd.report import render
 from thunderherd.source_csv import text_of
-from thunderherd.study import Study, load_study
 from thunderherd.study.file.source_csv import SourceCsvTable
+from thunderherd.study.loading import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.tables import print_study
 from thunderherd.trial import run_trial

@@ -24,8 +24,8 @@ from thunderherd.metrics.table import AskedCounters, metric, metric_names
 from thunderherd.observation import Observation, stands_late
 from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Contender, Study
-from thunderherd.study_resolved import Measure
+from thunderherd.study.loading import Contender, Study
+from thunderherd.study.resolved import Measure
 from thunderherd.trial_metrics import Counting, of_side
 from thunderherd.unavailable import unavailable_counters, why_unavailable
 

@@ -21,7 +21,7 @@ from thunderherd.matrices import Cell, Matrix
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary
 from thunderherd.report import render
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"
 ASKED = ["cycles", "instructions", "dTLB-load-misses", "bus-cycles", "task-clock", "memory"]

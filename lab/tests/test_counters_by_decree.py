@@ -13,7 +13,7 @@ from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine import client
 from thunderherd.metrics.table import counters_of
 from thunderherd.records.summary import ClaimSummary, Summary
-from thunderherd.study import Contender, Study, load_study
+from thunderherd.study.loading import Contender, Study, load_study
 
 HIDDEN = "the stand-in is told to have none"
 

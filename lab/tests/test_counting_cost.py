@@ -29,7 +29,7 @@ from thunderherd.records.counting_cost import CostRatio
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
-from thunderherd.study import Contender, Study, load_study
+from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.table_words import warnings
 from thunderherd.tables import pairs_legend
 

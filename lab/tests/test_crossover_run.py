@@ -21,7 +21,7 @@ from thunderherd.machine import description
 from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics import crossings
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 
 METRIC = "server_cpu_per_connection"
 WORDS = ["prefork", "iterative", "--over", "pool=1..256", "--load", "closed", "--metric", METRIC]

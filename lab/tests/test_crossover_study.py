@@ -18,7 +18,7 @@ from thunderherd.engine.catalogue import Catalogue, Counter, IntegerSetting, Wor
 from thunderherd.engine.setting_rules import Agreement
 from thunderherd.errors import UserError
 from thunderherd.records.crossover import CrossoverSummary
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 MORE = "test_chunks"
 """A primitive of the tests' catalogue beside the usual one."""

@@ -13,7 +13,7 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.paper_counters import load_counters
 from thunderherd.records.summary import Summary
 from thunderherd.runner import run_study
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 DESIGNS = ["single", "multi", "select", "poll", "epoll"]
 

@@ -18,7 +18,7 @@ from thunderherd.labs.words import is_like
 from thunderherd.records.summary import ClaimSummary, Summary
 from thunderherd.runner import run_study
 from thunderherd.statistics.comparisons import first_look_blocks
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 WAYS = {"two_copy": "send_each", "one_copy": "sendmsg", "zero_copy": "zerocopy"}
 SOURCES = {"a1": "two_copy", "a2": "one_copy", "a3": "zero_copy"}

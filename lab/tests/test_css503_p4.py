@@ -16,7 +16,7 @@ from thunderherd.engine import client
 from thunderherd.matrices import sweep_matrices
 from thunderherd.records.summary import ClaimVerdict, Summary, TrialRecord
 from thunderherd.runner import run_study
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 TIME, READS, RATE = "round_trip_microseconds", "server_reads", "gigabits_per_second"
 OF_RATE, OF_CEILING = "share_of_rate", "share_of_ceiling"

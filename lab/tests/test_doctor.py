@@ -28,8 +28,8 @@ from thunderherd.machine.busy import Busy
 from thunderherd.records.extra_trials import CountingTable
 from thunderherd.records.profile import FREQUENCY
 from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
-from thunderherd.study import Study, load_sizes
 from thunderherd.study.file.names import bundled_studies
+from thunderherd.study.loading import Study, load_sizes
 
 jsonschema: Any = importlib.import_module("jsonschema")
 

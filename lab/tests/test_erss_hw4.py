@@ -17,7 +17,7 @@ from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.records.summary import TrialRecord
 from thunderherd.runner import run_study
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 
 @pytest.fixture

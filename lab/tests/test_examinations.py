@@ -33,7 +33,7 @@ from thunderherd.examinations import EXAMINATIONS
 from thunderherd.machine import description as machine
 from thunderherd.machine.busy import Busy
 from thunderherd.machine.counting_check import CountingCheck, counting_check, cpu_of_requests
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 
 ROOT_USER = status(user=0, capabilities=ALL_CAPABILITIES)
 CONTAINED_ROOT = status(user=0, capabilities="00000000a80425fb")  # what Docker leaves (capabilities(7))

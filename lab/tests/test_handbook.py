@@ -29,7 +29,7 @@ from thunderherd.cli import app
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import METRICS
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING_KEPT = entry_pages.Recorded((), None)

@@ -27,7 +27,7 @@ from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.records.directory import OtherVersionError
 from thunderherd.report import write_report
 from thunderherd.sources import source_rows
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -24,7 +24,7 @@ from thunderherd.knee_words import _of_pair, print_knees, sentences
 from thunderherd.made_study import Typed
 from thunderherd.records.knee import DesignKnee, KneePair, KneePoint, KneeSummary
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import run_trial
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import lab_commands, lab_option
+from thunderherd import lab_commands
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
 from thunderherd.labs.words import QUANTITIES
-from thunderherd.study_overrides import parse_override
+from thunderherd.study import lab_option
+from thunderherd.study.overrides import parse_override
 
 PATIENCE = 20.0
 

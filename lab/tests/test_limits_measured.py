@@ -22,8 +22,8 @@ from thunderherd.records.limits import LimitsNoise, MachineLimits
 from thunderherd.records.summary import Noise
 from thunderherd.report import render
 from thunderherd.runner import run_study
-from thunderherd.study import load_study
 from thunderherd.study.file.tables import NoiseTable
+from thunderherd.study.loading import load_study
 
 QUIET, LOUD, LOUDER = made_noise(foreign=0.05), made_noise(foreign=0.45), made_noise(steal=0.6)
 

@@ -15,7 +15,7 @@ from thunderherd.records.summary import TrialRecord
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.standings import Standings
 from thunderherd.statistics.comparisons import block_order
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 30e-6}
 

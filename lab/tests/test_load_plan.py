@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from thunderherd.study_resolved import LoadPlan
+from thunderherd.study.resolved import LoadPlan
 
 
 def plan(processes: int = 1, **settings: Any) -> LoadPlan:

@@ -24,7 +24,7 @@ from thunderherd.records.extra_trials import CountingSummary, CountingTable
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.report import render
 from thunderherd.source_csv import text_of
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.tables import print_pairs, print_study, study_rows
 from thunderherd.text.figures import time_share

@@ -29,7 +29,7 @@ from thunderherd.records.directory import load
 from thunderherd.records.summary import TrialForm, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.sites import site_of, sites_of
-from thunderherd.study import Lab, Study, load_study
+from thunderherd.study.loading import Lab, Study, load_study
 
 PATIENCE = 60.0
 

@@ -18,7 +18,7 @@ from thunderherd.records.directory import Results, RunInfo
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Noise, Summary, TrialRecord
 from thunderherd.report import render
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 
 def heard(trial: TrialRecord, softirq: list[float], again: int | None, *, steal: float = 0.0) -> TrialRecord:

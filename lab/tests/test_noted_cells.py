@@ -11,7 +11,7 @@ from thunderherd.engine import client
 from thunderherd.noted_cells import NO_MEANING, extrapolated_cells, unavailable_cells, write_noted_cells
 from thunderherd.records.directory import Results, RunInfo
 from thunderherd.results_folder import FILES
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"
 MACHINE = Counters(

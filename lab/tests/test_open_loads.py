@@ -29,7 +29,7 @@ from thunderherd.metrics.table import METRICS
 from thunderherd.observation import Observation
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.histograms import merged, percentile_ns
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import run_trial
 
 OPEN = head(

@@ -10,7 +10,7 @@ from conftest import SMALL_STUDY
 from swept import STUDY, SWEEP, loaded, refused
 
 from thunderherd.engine.client import catalogue
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 
 ONLY_SWEEP = STUDY.replace("[sizes.quick]", '[sizes.quick]\nparts = ["pool_size"]')
 TABLES = (

@@ -13,7 +13,6 @@ import synthetic_sweeps
 from rich.console import Console
 from test_plots import rows, svg_texts
 
-from thunderherd import study as studies
 from thunderherd import tables
 from thunderherd.analysis import summarise
 from thunderherd.engine.catalogue import Catalogue
@@ -22,7 +21,8 @@ from thunderherd.papers import as_printed, notes_by_mark, paper_texts
 from thunderherd.records.summary import PaperFigure, Summary
 from thunderherd.repeated_runs import sweep_runs
 from thunderherd.report import render
-from thunderherd.study import load_study
+from thunderherd.study import loading as studies
+from thunderherd.study.loading import load_study
 from thunderherd.sweep_plots import sweep_chart
 
 RING = "One ring is one worker of the paper"

@@ -12,7 +12,7 @@ from thunderherd.claims_file import load_questions
 from thunderherd.errors import UserError
 from thunderherd.questions import answers
 from thunderherd.records.summary import QuestionSummary
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 GOOD = """\
 study = "unp-ch30"

@@ -20,7 +20,7 @@ from thunderherd.records import directory as records_directory
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.schemas import kept_summary_schema, summary_schema, trial_schema
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 REFERENCE = TESTS.parents[1] / "docs" / "reference"
 

@@ -27,7 +27,7 @@ from thunderherd.cli import run_command
 from thunderherd.records.directory import Results, RunDirectory
 from thunderherd.records.summary import Summary
 from thunderherd.results_folder import NAMES, estimates, write_folder
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.summary_page import MOST_LINES, summary_page
 
 METRIC = "server_cpu_per_connection"

@@ -25,7 +25,7 @@ from thunderherd.progress import Clock, PlainProgress, duration
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.statistics.comparisons import block_order
-from thunderherd.study import Contender, Study, load_study
+from thunderherd.study.loading import Contender, Study, load_study
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 30e-6}
 

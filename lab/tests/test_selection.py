@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import GIVE_UP_BLOCKS, Selection, blocks_of, most_blocks, select
-from thunderherd.study import Look, Study
+from thunderherd.study.loading import Look, Study
 
 NAMES = ["iterative", "fork_per_client", "prefork"]
 

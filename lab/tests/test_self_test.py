@@ -10,7 +10,7 @@ import thunderherd
 from thunderherd.engine.client import catalogue
 from thunderherd.runner import run_study
 from thunderherd.statistics.comparisons import Verdict, contrast
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 
 SPIN_MICROSECONDS = 200
 LOOPS = 80

@@ -20,7 +20,7 @@ from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.report import render
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.slopes import slopes
-from thunderherd.study import Study, Sweep
+from thunderherd.study.loading import Study, Sweep
 
 CLOCK = "server.task_clock"
 

@@ -14,7 +14,7 @@ from thunderherd.contrasts import r_squared
 from thunderherd.errors import UserError
 from thunderherd.papers import own_notes
 from thunderherd.slopes import slopes
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 COST = "server_cpu_per_connection"
 POINTS = {"prefork@pool_size=5": 5.0, "prefork@pool_size=10": 10.0, "prefork@pool_size=30": 30.0}

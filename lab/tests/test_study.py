@@ -13,9 +13,9 @@ from written_study import CATALOGUE, GOOD, loaded, machine, written
 from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.statistics.comparisons import Look, compare_at_looks, planned_looks
-from thunderherd.study import Study, load_study
 from thunderherd.study.file.names import bundled_studies
-from thunderherd.study_resolver import Resolver
+from thunderherd.study.loading import Study, load_study
+from thunderherd.study.resolver import Resolver
 
 __all__ = ["machine"]
 
@@ -151,7 +151,7 @@ def test_a_bundled_study_is_resolved_in_one_size_and_a_users_in_all(
             resolved.append(self.size)
             return super().study(on_this_machine=on_this_machine)
 
-    monkeypatch.setattr("thunderherd.study.Resolver", Told)
+    monkeypatch.setattr("thunderherd.study.loading.Resolver", Told)
     loaded(tmp_path)
     assert resolved == ["quick", "full"]
     resolved.clear()

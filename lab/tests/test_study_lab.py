@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from conftest import SMALL_STUDY
 
-from thunderherd import lab_option
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.study import Study, load_study
+from thunderherd.study import lab_option
+from thunderherd.study.loading import Study, load_study
 
 NODELAY = {"name": "nodelay", "help": "", "kind": "boolean", "default": True}
 CONGESTION = {"name": "congestion", "help": "", "kind": "text", "longest": 15, "default": "default"}

@@ -15,7 +15,7 @@ from thunderherd.engine.load_requirements import Requirement
 from thunderherd.errors import UserError
 from thunderherd.knee_study import WAIT
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import run_trial
 
 CONTENDERS = """\

@@ -15,7 +15,7 @@ from thunderherd import tables
 from thunderherd.matrices import BEST, LEVEL, Matrix, sweep_matrices
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.repeated_runs import RunRow, Runs, main_runs, sweep_runs
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.sweep_tables import print_runs
 
 WIDTHS = (80, 120, 200)

@@ -10,7 +10,7 @@ from swept import CATALOGUE, PAPER, STUDY, loaded, refused
 
 from thunderherd.analysis import summarise
 from thunderherd.errors import UserError
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 
 
 @pytest.fixture(autouse=True)

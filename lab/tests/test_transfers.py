@@ -13,7 +13,7 @@ from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Counted, LoadResult
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import load_study
+from thunderherd.study.loading import load_study
 from thunderherd.trial import run_trial
 from thunderherd.trial_metrics import figures_of, flow_of
 

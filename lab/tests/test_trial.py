@@ -17,7 +17,7 @@ from thunderherd.engine.lines import Ready, Snapshot
 from thunderherd.errors import UserError
 from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 Fake = Callable[..., Path]
 

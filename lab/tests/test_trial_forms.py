@@ -15,7 +15,7 @@ from thunderherd.engine import client
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.runner import run_study
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 Fake = Callable[..., Path]
 

@@ -21,7 +21,7 @@ from thunderherd.metrics.table import (
     metric_names,
 )
 from thunderherd.statistics.histograms import OF_MAXIMUM
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.trial import run_trial
 from thunderherd.trial_metrics import COMPUTED, Counting, Flow, Measured, of_both, of_side
 

@@ -13,7 +13,7 @@ from thunderherd.claims_file import Claim, load_claims, load_questions, load_sou
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.questions import answers
-from thunderherd.study import Contender, Study, load_study
+from thunderherd.study.loading import Contender, Study, load_study
 
 CATALOGUE = Catalogue.model_validate_json((Path(__file__).with_name("data") / "catalogue.json").read_text())
 

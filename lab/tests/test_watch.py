@@ -26,7 +26,7 @@ from thunderherd.errors import UserError
 from thunderherd.followed import Followed
 from thunderherd.records.directory import RunDirectory
 from thunderherd.run_plan import next_in_block, plan
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.watch_command import step_aside
 
 PROGRAM = [sys.executable, "-m", "thunderherd"]

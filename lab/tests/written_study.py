@@ -9,7 +9,7 @@ import pytest
 
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.study import Study, load_study
+from thunderherd.study.loading import Study, load_study
 
 DATA = Path(__file__).with_name("data")
 

@@ -50,7 +50,7 @@ from thunderherd.selection import Block, Selection, blocks_of, most_blocks, sele
 from thunderherd.slopes import slopes
 from thunderherd.statistics.columns import Column, known, together
 from thunderherd.statistics.comparisons import Look, hodges_lehmann
-from thunderherd.study import Contender, Study, Sweep, asked_for
+from thunderherd.study.loading import Contender, Study, Sweep, asked_for
 from thunderherd.unavailable import not_told, unavailable_counters, why_unavailable
 from thunderherd.verdicts import (
     MetricValues,

@@ -17,8 +17,8 @@ from thunderherd.metrics.table import CPU_PER_CONNECTION, PAYLOAD_RATE, PERCENTI
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.records.limits import NANOSECOND, BoundSummary, LimitFigure, MachineLimits, NoBoundSummary
 from thunderherd.records.summary import PROCESS_CONTROL, ContenderSummary
-from thunderherd.study import Contender, Study
-from thunderherd.study_resolved import PIPELINE
+from thunderherd.study.loading import Contender, Study
+from thunderherd.study.resolved import PIPELINE
 
 __all__ = ["best_of_bounds", "without_bounds"]
 

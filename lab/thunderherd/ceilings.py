@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from thunderherd.metrics.table import PAYLOAD_RATE, SHARE_OF_CEILING
 from thunderherd.selection import Block
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 __all__ = ["beside_ceilings"]
 

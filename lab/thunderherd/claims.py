@@ -35,7 +35,7 @@ from thunderherd.extrapolation import Shares, remarks
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Interval
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import holm
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.text.figures import count
 
 __all__ = ["ClaimResult", "alpha_at", "at_least", "judge", "judged_after"]

@@ -29,10 +29,10 @@ from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.labs import unfit
 from thunderherd.labs.words import is_like
 from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
-from thunderherd.study import Contender, LoadPlan, Study
+from thunderherd.study.checks import check_metric
 from thunderherd.study.file.tables import keys_of
-from thunderherd.study_checks import check_metric
-from thunderherd.study_scale import cpus_in_words
+from thunderherd.study.loading import Contender, LoadPlan, Study
+from thunderherd.study.scale import cpus_in_words
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, formed, show, unknown
 from thunderherd.toml.strict import Table
 

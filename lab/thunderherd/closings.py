@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from thunderherd.engine.lines import Closings
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 __all__ = ["closing_notes", "where_kept"]
 

@@ -20,7 +20,7 @@ from thunderherd.statistics.columns import Values, known, together
 from thunderherd.statistics.comparisons import Contrast as Tested
 from thunderherd.statistics.comparisons import contrast
 from thunderherd.statistics.samples import Estimate, hodges_lehmann, signed_rank
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.text.figures import decimals, number, percent, span, unit_of
 
 MOST_OF_NOTHING = 3

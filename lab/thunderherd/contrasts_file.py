@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from thunderherd.metrics.table import counters_of
-from thunderherd.study import Study
-from thunderherd.study_checks import check_metric
+from thunderherd.study.checks import check_metric
+from thunderherd.study.loading import Study
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 from thunderherd.toml.strict import Table
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from thunderherd.metrics.table import COPIED_SHARE, NOT_COPIED_SHARE, SIDES, Side
 from thunderherd.statistics.columns import Values, known
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import percent
 
 __all__ = ["copied_after_all", "unknown_shares"]

@@ -20,7 +20,7 @@ from thunderherd.progress import Progress
 from thunderherd.records.directory import COUNTED, RunDirectory
 from thunderherd.records.extra_trials import CountingSummary
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 

@@ -19,7 +19,7 @@ from thunderherd.records.counting_cost import ContenderCost, CostRatio, Counting
 from thunderherd.records.directory import WITH_COUNTERS, WITHOUT_COUNTERS, RunDirectory
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.samples import hodges_lehmann
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart
 

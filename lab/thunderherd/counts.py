@@ -22,7 +22,7 @@ from thunderherd.records.extra_trials import (
 from thunderherd.records.summary import TrialMetrics, TrialRecord
 
 if TYPE_CHECKING:
-    from thunderherd.study import Contender
+    from thunderherd.study.loading import Contender
 
 COPIED = "bytes_copied"
 """Bytes that a side copied between its program and the kernel, as it sent and as it received."""

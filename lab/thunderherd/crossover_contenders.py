@@ -16,10 +16,10 @@ from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, P
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, USUAL, owners
 from thunderherd.labs.words import QUANTITIES, written
+from thunderherd.study.checks import DIRECTIONS
 from thunderherd.study.file.contenders import OWN
 from thunderherd.study.file.tables import LOAD_PROCESSES
-from thunderherd.study_checks import DIRECTIONS
-from thunderherd.study_overrides import parse_override
+from thunderherd.study.overrides import parse_override
 from thunderherd.text.quantities import Range
 from thunderherd.toml.file import assign, near, show
 

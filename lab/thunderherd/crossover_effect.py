@@ -14,9 +14,9 @@ from thunderherd.engine.catalogue import Catalogue, Workload
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
+from thunderherd.study.checks import ports_allowed
 from thunderherd.study.file.tables import keys_of
-from thunderherd.study_checks import ports_allowed
-from thunderherd.study_resolved import Contender, Study
+from thunderherd.study.resolved import Contender, Study
 from thunderherd.text.quantities import Range
 from thunderherd.toml.file import show
 from thunderherd.toml.write import toml_text

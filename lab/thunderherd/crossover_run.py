@@ -83,7 +83,7 @@ def _check(text: str, asked: Asked, fixed: Sequence[str], catalogue: Catalogue) 
     """Refuses, as `UserError`, what only the study tells, which the user has not written and is not led
     to: nothing is there yet."""
     from thunderherd.crossover_effect import check_effect, first_sizes
-    from thunderherd.study import load_study
+    from thunderherd.study.loading import load_study
 
     with tempfile.TemporaryDirectory(prefix="thunderherd-") as folder:
         file = Path(folder) / "coarse.toml"

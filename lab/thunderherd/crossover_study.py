@@ -27,7 +27,6 @@ from thunderherd.crossover_contenders import (
 from thunderherd.crossover_effect import DIRECTION
 from thunderherd.engine.catalogue import USUAL_DESIGN, WARM_UP, Catalogue, ChoiceSetting, Load, Way
 from thunderherd.errors import UserError
-from thunderherd.lab_option import read as read_lab
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import WRITTEN, written
 from thunderherd.metrics.table import PAYLOAD_RATE, asked_counters, metric_names
@@ -38,8 +37,9 @@ from thunderherd.study.file.contenders import declared
 from thunderherd.study.file.names import find_study
 from thunderherd.study.file.recovery import shaped
 from thunderherd.study.file.tables import LoadTable, StudyForm, SweepTable, keys_of
-from thunderherd.study_overrides import parse_override
-from thunderherd.study_resolved import CONNECTIONS, KEPT
+from thunderherd.study.lab_option import read as read_lab
+from thunderherd.study.overrides import parse_override
+from thunderherd.study.resolved import CONNECTIONS, KEPT
 from thunderherd.text.figures import words_of
 from thunderherd.text.quantities import Range, amounts, parse_range
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, flat, near, show, unknown

@@ -27,7 +27,7 @@ from thunderherd.statistics import crossings as estimator
 from thunderherd.statistics.columns import Values, known
 from thunderherd.statistics.samples import Vector
 from thunderherd.statistics.standing import Standing
-from thunderherd.study import Study, Sweep
+from thunderherd.study.loading import Study, Sweep
 
 __all__ = ["crossover", "measured_sizes"]
 

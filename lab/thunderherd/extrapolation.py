@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from thunderherd.metrics.table import made_of, metric_names
 from thunderherd.readouts import scaled_in_words, scaled_of_sides
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.text.figures import extrapolated
 
 __all__ = ["Shares", "remarks", "scaled_metrics", "scaled_notes"]

@@ -31,7 +31,7 @@ from thunderherd.records.profile import (
 from thunderherd.records.profiled_trial import ProfiledTrial
 from thunderherd.records.summary import Summary
 from thunderherd.stacks.call_stacks import as_lines, scaled
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.text.figures import count
 
 FOLDER = "profiles"

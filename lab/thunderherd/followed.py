@@ -23,7 +23,7 @@ from thunderherd.records.directory import (
     read_run,
 )
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 __all__ = ["Followed"]
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from thunderherd.knee_summary import Known
     from thunderherd.records.knee import KneeSummary
     from thunderherd.records.summary import Summary
-    from thunderherd.study import Study
+    from thunderherd.study.loading import Study
 
 ANSWER = "knee.json"
 
@@ -138,7 +138,7 @@ def _known(stages: Stages, stage: str, goal: Goal, family: int | None = None) ->
     """What the trials of a stage tell."""
     from thunderherd.knee_summary import knees
     from thunderherd.records.directory import load
-    from thunderherd.study import load_study
+    from thunderherd.study.loading import load_study
 
     study = load_study(str(stages.directory / f"{stage}.toml"), SIZE, stages.fixed, stages.catalogue)
     return study, knees(study, load(stages.directory / stage).trials, goal.seconds, family=family)

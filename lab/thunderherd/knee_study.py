@@ -21,15 +21,15 @@ from thunderherd.crossover_contenders import Common, contender
 from thunderherd.engine.catalogue import USUAL_WAY, Catalogue, IntegerSetting, Setting, by_name, defaults
 from thunderherd.engine.lines import LoadResult
 from thunderherd.errors import UserError
-from thunderherd.lab_option import read as read_lab
 from thunderherd.labs import USUAL
 from thunderherd.labs.words import OPTION
 from thunderherd.made_study import Typed
 from thunderherd.metrics.table import METRICS
 from thunderherd.statistics.crossings import grid
 from thunderherd.study.file.tables import LabTable
-from thunderherd.study_lab import lab_of
-from thunderherd.study_resolved import KEPT
+from thunderherd.study.lab_option import read as read_lab
+from thunderherd.study.labs import lab_of
+from thunderherd.study.resolved import KEPT
 from thunderherd.text.quantities import NoQuantity, in_units, parse_quantity
 from thunderherd.toml.file import unknown
 from thunderherd.toml.write import toml_text

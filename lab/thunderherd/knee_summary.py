@@ -18,7 +18,7 @@ from thunderherd.statistics.knees import (
     knee_of_block,
     typical_latency,
 )
-from thunderherd.study import Contender, Study, Sweep
+from thunderherd.study.loading import Contender, Study, Sweep
 
 RATE = "rate"
 """The setting of the load that is swept."""

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from thunderherd import lab_option
 from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
 from thunderherd.holders import is_listening
@@ -23,7 +22,8 @@ from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.kind import Kind, Site
 from thunderherd.labs.words import OPTION, OPTION_HELP, QUANTITIES, in_words, parse
 from thunderherd.sites import site_of
-from thunderherd.study import Lab
+from thunderherd.study import lab_option
+from thunderherd.study.loading import Lab
 
 PROC = Path("/proc")
 

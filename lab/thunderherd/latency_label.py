@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from thunderherd.metrics.open_loop import is_latency
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 MEANINGS = {
     "sent": "of a closed loop: from when a request was sent, which its client did not do before it had the "

@@ -17,7 +17,7 @@ from thunderherd.machine import noise
 from thunderherd.progress import Clock, PlainProgress, Progress, block_line, duration, invalid_line
 from thunderherd.records.summary import Interval, TrialRecord
 from thunderherd.standings import Group, Standing, Standings
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.text.figures import (
     Unit,
     count,

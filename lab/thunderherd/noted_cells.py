@@ -13,7 +13,7 @@ from thunderherd.observation import left_out
 from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, Results, write_text
 from thunderherd.records.summary import ContenderSummary, TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 if TYPE_CHECKING:
     import polars

@@ -39,7 +39,7 @@ from thunderherd.readouts import (
     unavailable_of_sides,
 )
 from thunderherd.records.summary import CpuScope, Noise, TrialMetrics, TrialRecord
-from thunderherd.study import Contender
+from thunderherd.study.loading import Contender
 from thunderherd.trial_metrics import (
     Counting,
     Measured,

@@ -17,9 +17,9 @@ from thunderherd.errors import UserError
 from thunderherd.metrics.table import OF_A_LIFE, PER_CPU_SECOND, SIDES, UNITS_OF_TIME, metric, metric_names
 from thunderherd.records.paper_counters import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records.summary import ContenderSummary
-from thunderherd.study import Study
 from thunderherd.study.file.paper_counters import PaperCountersTable
-from thunderherd.study_paper import read_table
+from thunderherd.study.loading import Study
+from thunderherd.study.source_figures import read_table
 from thunderherd.text.figures import Unit
 from thunderherd.toml.file import KeyPath, Problems, TomlFile, near, show, unknown
 

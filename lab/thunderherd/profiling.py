@@ -15,7 +15,7 @@ from thunderherd.records.directory import PROFILES, RunDirectory
 from thunderherd.records.profile import ProfiledSide
 from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
 from thunderherd.trial import ProfileFiles
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart, in_time

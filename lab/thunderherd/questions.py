@@ -27,7 +27,7 @@ from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records.summary import QuestionSummary
 from thunderherd.statistics.columns import Values, together
 from thunderherd.statistics.comparisons import hodges_lehmann, holm, signed_rank
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 __all__ = ["NOT_JUDGED", "answers"]
 

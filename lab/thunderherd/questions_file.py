@@ -56,8 +56,8 @@ from thunderherd.contrasts_file import (
     unknown_contender,
     weights_of,
 )
-from thunderherd.study import Study
-from thunderherd.study_checks import check_metric
+from thunderherd.study.checks import check_metric
+from thunderherd.study.loading import Study
 from thunderherd.toml.file import KeyPath, Problems, near, show, unknown
 from thunderherd.toml.strict import Table
 

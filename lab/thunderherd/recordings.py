@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from thunderherd.errors import UserError
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 __all__ = ["FOLDER", "LARGEST", "copies", "not_kept", "write_copies"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.statistics.comparisons import block_order
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 from thunderherd.verdicts import is_decided, verdicts
 
 __all__ = ["Next", "Plan", "next_in_block", "plan"]

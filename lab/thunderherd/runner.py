@@ -40,8 +40,8 @@ from thunderherd.results_folder import write_folder
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.selection import ATTEMPTS, Block, blocks_of
 from thunderherd.sites import sites_of
-from thunderherd.study import Contender, Study, asked_for
 from thunderherd.study.file.names import typed
+from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.text.figures import count
 from thunderherd.trial import ProfileFiles, run_trial
 from thunderherd.trials_apart import TrialsApart

@@ -50,9 +50,9 @@ def run_and_show(
         The command line, for the record.
     """
     from thunderherd.engine.client import catalogue
-    from thunderherd.lab_option import as_overrides, read, typed_as
-    from thunderherd.study import load_study
     from thunderherd.study.file.names import DEFAULT_SIZE
+    from thunderherd.study.lab_option import as_overrides, read, typed_as
+    from thunderherd.study.loading import load_study
 
     overrides = [*as_overrides(read(lab)), *overrides]
     if resume and out is not None:

@@ -23,7 +23,7 @@ from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 
 if TYPE_CHECKING:
-    from thunderherd.study import Look, Study
+    from thunderherd.study.loading import Look, Study
 
 ATTEMPTS = 2
 """How often a trial is tried in its block before the block is incomplete."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS
 from thunderherd.labs.kind import Site
-from thunderherd.study import Lab, Study
+from thunderherd.study.loading import Lab, Study
 
 
 @contextlib.contextmanager

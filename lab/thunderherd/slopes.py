@@ -16,7 +16,7 @@ from thunderherd.contrasts_file import Contrast, at_point, straight_line
 from thunderherd.records.summary import Interval, SlopeSummary, Spread
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import hodges_lehmann
-from thunderherd.study import Study, Sweep
+from thunderherd.study.loading import Study, Sweep
 
 __all__ = ["slopes"]
 

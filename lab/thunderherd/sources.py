@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from thunderherd.errors import UserError
 from thunderherd.study.file.names import bundled_studies
-from thunderherd.study_paper import Inconsistency, inconsistencies_of, notes_about, read_table
+from thunderherd.study.source_figures import Inconsistency, inconsistencies_of, notes_about, read_table
 
 CHECKLIST = "checklist.csv"
 INCONSISTENCIES = "inconsistencies.csv"

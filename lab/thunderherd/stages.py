@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
     from thunderherd.made_study import Typed
     from thunderherd.records.summary import Summary
-    from thunderherd.study import Study
+    from thunderherd.study.loading import Study
     from thunderherd.toml.file import TomlFile
 
 SIZE = "quick"
@@ -64,7 +64,7 @@ class Stages:
 
     def check(self, name: str, text: str) -> None:
         """Refuses, as `UserError`, what a stage could not run, before anything is written."""
-        from thunderherd.study import load_study
+        from thunderherd.study.loading import load_study
 
         load_study(self._study_file(self.directory / f"{name}.toml", text), SIZE, self.fixed, self.catalogue)
 
@@ -72,7 +72,7 @@ class Stages:
         """The summary of a stage, which is run as far as it has not been run yet."""
         from thunderherd.records.directory import is_begun, write_text
         from thunderherd.runner import run_study
-        from thunderherd.study import load_study
+        from thunderherd.study.loading import load_study
 
         file, run = self.directory / f"{name}.toml", self.directory / name
         begun = is_begun(run)

@@ -12,7 +12,7 @@ from thunderherd.machine import noise
 from thunderherd.metrics.table import Better
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import Estimate, hodges_lehmann
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 
 __all__ = ["Group", "Standing", "Standings"]
 

@@ -19,8 +19,8 @@ from thunderherd import capacity
 from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
 from thunderherd.examination import Change, Told
 from thunderherd.machine import description
-from thunderherd.study import Contender, Study, load_sizes
 from thunderherd.study.file.names import DEFAULT_SIZE, bundled_studies
+from thunderherd.study.loading import Contender, Study, load_sizes
 
 Runs = Literal["wholly", "in part", "not"]
 

@@ -26,8 +26,8 @@ from thunderherd.load_validity import validity_warnings
 from thunderherd.machine import noise
 from thunderherd.observation import Observation
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Contender, LoadPlan, Study
-from thunderherd.study_checks import ports_allowed
+from thunderherd.study.checks import ports_allowed
+from thunderherd.study.loading import Contender, LoadPlan, Study
 from thunderherd.trial_faults import faults_of
 
 SETTLE_INTERVAL_SECONDS = 0.02

@@ -21,7 +21,7 @@ from thunderherd.records.apart import ApartTable
 from thunderherd.records.directory import RunDirectory, Trial
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import block_order
-from thunderherd.study import Contender, Study
+from thunderherd.study.loading import Contender, Study
 from thunderherd.trial import ProfileFiles
 
 ATTEMPTS = 2

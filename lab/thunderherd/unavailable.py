@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from thunderherd.metrics.table import SIDES, counters_of, made_of, metric_names
 from thunderherd.readouts import unavailable_of_sides
 from thunderherd.records.summary import TrialRecord
-from thunderherd.study import Study
+from thunderherd.study.loading import Study
 
 __all__ = ["not_told", "unavailable_counters", "why_unavailable"]
 

@@ -22,7 +22,7 @@ from thunderherd.statistics.comparisons import (
     letters,
     separated_pairs,
 )
-from thunderherd.study import Comparison, Study
+from thunderherd.study.loading import Comparison, Study
 
 MetricValues = dict[str, dict[str, list[float | None]]]
 """Columns by metric, then contender: a value a block, all of them side by side."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from thunderherd.live_view import LiveView, PlainView
     from thunderherd.records.summary import TrialRecord
     from thunderherd.run_plan import Plan
-    from thunderherd.study import Study
+    from thunderherd.study.loading import Study
 
 __all__ = ["watch"]
 

@@ -7,12 +7,13 @@ from copy import deepcopy
 from itertools import combinations
 from typing import Any
 
-from thunderherd import study_checks as checks
 from thunderherd.engine.catalogue import Catalogue, Setting, Way, defaults
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import better_of
 from thunderherd.records.summary import PaperFigure, SweepPoint
+from thunderherd.study import checks
+from thunderherd.study.extra_trials import check_counters, cost_apart, set_apart
 from thunderherd.study.file.contenders import (
     MAIN,
     Configuration,
@@ -24,9 +25,7 @@ from thunderherd.study.file.contenders import (
 )
 from thunderherd.study.file.recovery import shaped
 from thunderherd.study.file.tables import LabTable, LoadTable, ScaleTable, StudyForm, SweepTable
-from thunderherd.study_apart import check_counters, cost_apart, set_apart
-from thunderherd.study_bound import at_least, check_at_least, check_bound, queueing_bound
-from thunderherd.study_lab import (
+from thunderherd.study.labs import (
     check_lab,
     common_settings,
     lab_of,
@@ -35,10 +34,10 @@ from thunderherd.study_lab import (
     of_sockets,
     unavailable_lab,
 )
-from thunderherd.study_loads import check_loads, check_ports
-from thunderherd.study_overrides import SettableKeys, check_counts, check_used, parse_override
-from thunderherd.study_paper import Paper
-from thunderherd.study_resolved import (
+from thunderherd.study.loads import check_loads, check_ports
+from thunderherd.study.overrides import SettableKeys, check_counts, check_used, parse_override
+from thunderherd.study.queueing_bound import at_least, check_at_least, check_bound, queueing_bound
+from thunderherd.study.resolved import (
     Comparison,
     Contender,
     LoadPlan,
@@ -49,7 +48,7 @@ from thunderherd.study_resolved import (
     Study,
     Sweep,
 )
-from thunderherd.study_scale import (
+from thunderherd.study.scale import (
     OF_LOAD,
     OF_SERVER,
     check_remainders,
@@ -62,8 +61,9 @@ from thunderherd.study_scale import (
     remarks,
     titled,
 )
-from thunderherd.study_sweeps import check_ceilings, check_measurable, check_sweeps
-from thunderherd.study_traffic import check_traffic, files_of, settled
+from thunderherd.study.source_figures import Paper
+from thunderherd.study.sweeps import check_ceilings, check_measurable, check_sweeps
+from thunderherd.study.traffic import check_traffic, files_of, settled
 from thunderherd.toml.file import KeyPath, Problems, assign, dotted, flat, show
 
 JUDGED_OR_REPEATED = {

@@ -15,7 +15,7 @@ from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, owners, takes
 from thunderherd.labs.words import OPTION, QUANTITIES, parse
 from thunderherd.study.file.tables import LabTable
-from thunderherd.study_overrides import parse_override
+from thunderherd.study.overrides import parse_override
 from thunderherd.toml.file import near, show, unknown
 
 KEYS = tuple(LabTable.model_fields)

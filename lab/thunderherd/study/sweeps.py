@@ -15,6 +15,7 @@ from thunderherd.metrics.table import (
     counters_of,
     metric_names,
 )
+from thunderherd.study.checks import asked_of, check_metric
 from thunderherd.study.file.contenders import (
     MAIN,
     Change,
@@ -35,7 +36,6 @@ from thunderherd.study.file.tables import (
     SweepTable,
     ValueTable,
 )
-from thunderherd.study_checks import asked_of, check_metric
 from thunderherd.toml.file import KeyPath, Problems, assign, formed, show, unknown
 
 KEYS = (

@@ -17,8 +17,8 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study.file.names import bundled_studies, find_study
 from thunderherd.study.file.recovery import shaped
-from thunderherd.study_resolved import Comparison, Contender, Lab, LoadPlan, Look, Study, Sweep
-from thunderherd.study_resolver import Resolver
+from thunderherd.study.resolved import Comparison, Contender, Lab, LoadPlan, Look, Study, Sweep
+from thunderherd.study.resolver import Resolver
 from thunderherd.toml.file import Problems, TomlFile, unknown
 
 __all__ = [

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.metrics.table import AskedCounters
+from thunderherd.study.checks import check_metric
 from thunderherd.study.file.tables import BoundTable, MeasureTable
-from thunderherd.study_checks import check_metric
-from thunderherd.study_resolved import LoadPlan, Settings
+from thunderherd.study.resolved import LoadPlan, Settings
 from thunderherd.toml.file import KeyPath, Problems, unknown
 
 OF_LOAD = "load.settings."

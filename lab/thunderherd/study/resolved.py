@@ -20,10 +20,10 @@ from thunderherd.records.crossover import CrossoverTable
 from thunderherd.records.extra_trials import CountingTable
 from thunderherd.records.profile import ProfilingTable
 from thunderherd.records.summary import Axis, PaperFigure, SweepPoint, TrialForm
+from thunderherd.study.checks import requests_of
 from thunderherd.study.file.paper_counters import PaperCountersTable
 from thunderherd.study.file.source_csv import SourceCsvTable
-from thunderherd.study_checks import requests_of
-from thunderherd.study_paper import Inconsistency, notes_about
+from thunderherd.study.source_figures import Inconsistency, notes_about
 from thunderherd.toml.file import unknown
 
 Settings = dict[str, SettingValue]

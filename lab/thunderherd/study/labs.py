@@ -15,7 +15,7 @@ from thunderherd.labs.kind import Kind
 from thunderherd.labs.words import OPTION, QUANTITIES, parse
 from thunderherd.study.file.contenders import Configuration
 from thunderherd.study.file.tables import Cpus, LabTable
-from thunderherd.study_resolved import Lab
+from thunderherd.study.resolved import Lab
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 
 CONGESTION = "congestion"

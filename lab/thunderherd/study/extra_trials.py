@@ -11,9 +11,9 @@ from thunderherd.engine.counter_names import called
 from thunderherd.records.apart import ApartTable
 from thunderherd.records.counting_cost import MOST_CONTENDERS, CostTable
 from thunderherd.records.extra_trials import WHAT_EXPLAINS, CountingTable
+from thunderherd.study.checks import check_counter
 from thunderherd.study.file.tables import StudyForm
-from thunderherd.study_checks import check_counter
-from thunderherd.study_resolved import Contender, Sweep
+from thunderherd.study.resolved import Contender, Sweep
 from thunderherd.toml.file import Problems, unknown
 
 Table = TypeVar("Table", bound=ApartTable)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from thunderherd.engine.setting_rules import SettingValue
 from thunderherd.study.file.contenders import Configuration, Point
 from thunderherd.study.file.tables import ScaleTable, StudyForm, SweepTable
-from thunderherd.study_resolved import Contender, Settings
+from thunderherd.study.resolved import Contender, Settings
 from thunderherd.toml.file import KeyPath, Problems, show, unknown
 
 ABSENT = "-"
