@@ -17,7 +17,8 @@ from handbook import demo, entry_pages, links, reference
 from handbook.catalogued import catalogue
 from handbook.kept import kept_calls, kept_studies
 from handbook.markdown import ROOT
-from thunderherd import diagnosis, sources, study_reference
+from thunderherd import sources, study_reference
+from thunderherd.doctor import diagnosis
 from thunderherd.engine.client import find_engine
 from thunderherd.records.schemas import as_text, knee_schema, limits_schema, summary_schema, trial_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA

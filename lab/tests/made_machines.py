@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from thunderherd.doctor.kind import Examination, Finding, Here
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import ProfileCheck
-from thunderherd.examination import Examination, Finding, Here
 from thunderherd.machine import description, noise
 from thunderherd.machine.busy import Busy, Watched
 from thunderherd.machine.counting_check import CountingCheck

@@ -17,17 +17,17 @@ import pytest
 from made_machines import ALL_CAPABILITIES, MadeMachine, limits, made_noise, status
 from rich.console import Console
 
-from thunderherd.diagnosis import Diagnosis, Examined, schema
-from thunderherd.doctor import page, print_page
+from thunderherd.cli.doctor import page, print_page
+from thunderherd.doctor import EXAMINATIONS
+from thunderherd.doctor.diagnosis import Diagnosis, Examined, schema
+from thunderherd.doctor.kernel_features import kernel_features
+from thunderherd.doctor.runnable_studies import SizeHere, StudyHere, studies_here, study_here
 from thunderherd.engine.catalogue import Catalogue, Namespace
 from thunderherd.engine.client import catalogue, profile_check
-from thunderherd.examinations import EXAMINATIONS
-from thunderherd.kernel_features import kernel_features
 from thunderherd.machine import busy, noise
 from thunderherd.machine.busy import Busy
 from thunderherd.records.extra_trials import CountingTable
 from thunderherd.records.profile import FREQUENCY
-from thunderherd.studies_here import SizeHere, StudyHere, studies_here, study_here
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Study, load_sizes
 
@@ -282,7 +282,7 @@ def test_a_study_without_counted_trials_runs_in_part(
         for size, study in plain.items()
         if isinstance(study, Study)
     }
-    monkeypatch.setattr("thunderherd.studies_here.load_sizes", lambda name, catalogue: without_any)
+    monkeypatch.setattr("thunderherd.doctor.runnable_studies.load_sizes", lambda name, catalogue: without_any)
     found = study_here("self-test", offered)
     assert (found.runs, found.has_counted_trials, found.uncounted_apart) == ("in part", False, ())
     said = " ".join(" ".join(lines_of(diagnosed(made_machine, found))).split())

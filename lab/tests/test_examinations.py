@@ -25,11 +25,11 @@ from made_machines import (
     status,
 )
 
+from thunderherd.doctor import EXAMINATIONS
+from thunderherd.doctor.kind import Examination, Finding, Here, good
 from thunderherd.engine.catalogue import Catalogue, CongestionControls, Counter, Design, Namespace
 from thunderherd.engine.client import EngineError, catalogue
 from thunderherd.engine.feature import Feature
-from thunderherd.examination import Examination, Finding, Here, good
-from thunderherd.examinations import EXAMINATIONS
 from thunderherd.machine import description as machine
 from thunderherd.machine.busy import Busy
 from thunderherd.machine.counting_check import CountingCheck, counting_check, cpu_of_requests

@@ -334,7 +334,7 @@ def doctor(
     Looks for some seconds, and changes nothing. Exit status: 0 if all bundled studies can run, wholly or
     without contenders or counters that are named with the reason; 1 if one cannot run; 2 for wrong usage.
     """
-    from thunderherd.doctor import show
+    from thunderherd.cli.doctor import show
 
     return show(as_json=as_json)
 

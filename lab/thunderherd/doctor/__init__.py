@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from thunderherd.examination import Examination
-from thunderherd.examinations import (
+from thunderherd.doctor import (
     clock_source,
     clock_speed,
     counters,
@@ -15,6 +14,7 @@ from thunderherd.examinations import (
     processors,
     resources,
 )
+from thunderherd.doctor.kind import Examination
 
 EXAMINATIONS: dict[str, Examination] = {
     each.__name__.rpartition(".")[2]: each.EXAMINATION

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thunderherd.examination import Change, may, raise_limit, setting, sysctl, write
+from thunderherd.doctor.kind import Change, may, raise_limit, setting, sysctl, write
 from thunderherd.machine import description, noise
 
 UNLIMITED = "unlimited"

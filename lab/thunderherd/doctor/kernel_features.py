@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from thunderherd.doctor.kind import Told
 from thunderherd.engine.catalogue import Catalogue, Runnable
 from thunderherd.engine.feature import Feature
-from thunderherd.examination import Told
 
 
 class KernelFeature(Told):

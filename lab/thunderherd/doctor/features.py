@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from thunderherd.doctor.kernel_features import KernelFeature, kernel_features
+from thunderherd.doctor.kind import Examination, Finding, Here, good, has, notable, setting, stops, sysctl
 from thunderherd.engine.catalogue import Runnable
-from thunderherd.examination import Examination, Finding, Here, good, has, notable, setting, stops, sysctl
-from thunderherd.kernel_features import KernelFeature, kernel_features
 
 IO_URING = "kernel.io_uring_disabled"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd.examination import Examination, Finding, Here, good, notable, setting, sysctl
+from thunderherd.doctor.kind import Examination, Finding, Here, good, notable, setting, sysctl
 from thunderherd.machine import description, noise
 from thunderherd.text.figures import count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd.examination import (
+from thunderherd.doctor.kind import (
     Examination,
     Finding,
     Here,

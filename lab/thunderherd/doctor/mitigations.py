@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd.examination import Examination, Finding, Here, good, notable
+from thunderherd.doctor.kind import Examination, Finding, Here, good, notable
 from thunderherd.machine import description
 
 PAID_AT_EVERY_CALL = ("PTI", "Clear CPU buffers", "Mitigation: IBRS", "untrained return thunk", "Safe RET")

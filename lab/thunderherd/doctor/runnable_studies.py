@@ -15,9 +15,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from thunderherd import capacity
+from thunderherd.doctor import capacity
+from thunderherd.doctor.kind import Change, Told
 from thunderherd.engine.catalogue import MOST_WORKERS, Catalogue
-from thunderherd.examination import Change, Told
 from thunderherd.machine import description
 from thunderherd.study.file.names import DEFAULT_SIZE, bundled_studies
 from thunderherd.study.loading import Contender, Study, load_sizes

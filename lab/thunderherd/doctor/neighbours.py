@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd.examination import Change, Examination, Finding, Here, good, notable
+from thunderherd.doctor.kind import Change, Examination, Finding, Here, good, notable
 from thunderherd.text.figures import count
 
 NAMED = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd.examination import Examination, Finding, Here, good, notable, write
+from thunderherd.doctor.kind import Examination, Finding, Here, good, notable, write
 from thunderherd.machine import description
 
 DIRECTORY = "sys/devices/system/clocksource/clocksource0"

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd.capacity import Capacity, descriptors, limit_of, number_of, tasks, threads_of_a_process
-from thunderherd.examination import (
+from thunderherd.doctor.capacity import (
+    Capacity,
+    descriptors,
+    limit_of,
+    number_of,
+    tasks,
+    threads_of_a_process,
+)
+from thunderherd.doctor.kind import (
     Examination,
     Finding,
     Here,

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from thunderherd.doctor import EXAMINATIONS
+from thunderherd.doctor.kernel_features import KernelFeature, kernel_features
+from thunderherd.doctor.kind import Finding, Here, Told
+from thunderherd.doctor.runnable_studies import StudyHere, studies_here
 from thunderherd.engine.client import catalogue, profile_check
-from thunderherd.examination import Finding, Here, Told
-from thunderherd.examinations import EXAMINATIONS
-from thunderherd.kernel_features import KernelFeature, kernel_features
 from thunderherd.machine import description
 from thunderherd.machine.busy import watch
 from thunderherd.machine.counting_check import counting_check
 from thunderherd.records.schemas import published
-from thunderherd.studies_here import StudyHere, studies_here
 from thunderherd.study.file.tables import NoiseTable
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd.examination import Change, Examination, Finding, Here, below, exists, good, notable, write
+from thunderherd.doctor.kind import Change, Examination, Finding, Here, below, exists, good, notable, write
 from thunderherd.machine import description
 
 CPUS = "sys/devices/system/cpu"

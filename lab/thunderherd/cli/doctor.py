@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from thunderherd.diagnosis import Diagnosis, diagnose
-from thunderherd.examination import Change, Finding
+from thunderherd.doctor.diagnosis import Diagnosis, diagnose
+from thunderherd.doctor.kind import Change, Finding
+from thunderherd.doctor.runnable_studies import LeftOut, SizeHere, StudyHere
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
-from thunderherd.studies_here import LeftOut, SizeHere, StudyHere
 from thunderherd.text.figures import count
 from thunderherd.text.layout import make_console, wrapped
 
