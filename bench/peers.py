@@ -23,7 +23,7 @@ from functools import lru_cache
 from common import search_path, until_done
 from places import Place, Side, free_port
 from thunderherd.engine.client import EngineError
-from thunderherd.holders import is_listening
+from thunderherd.trial.listener_holders import is_listening
 
 PATIENCE_SECONDS = 20
 """Beyond the length of a run, for a machine that others keep busy."""

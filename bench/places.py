@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from common import PATIENCE_SECONDS, two_places
 from thunderherd.errors import UserError
 from thunderherd.labs import KINDS, loopback, veth
-from thunderherd.sites import site_of
 from thunderherd.study.loading import Lab
+from thunderherd.trial.sites import site_of
 
 OWN_LOOPBACK = "own_loopback"
 """The loopback of a network namespace of our own. Only there a tool that chooses no congestion control has

@@ -27,9 +27,9 @@ from thunderherd.engine.lines import (
     Window,
 )
 from thunderherd.machine.noise import Sample
-from thunderherd.observation import Observation
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.study.loading import Contender, Study
+from thunderherd.trial.observation import Observation
 
 SECOND = 1_000_000_000
 STARTED = "2025-01-02T03:04:05+00:00"

@@ -7,10 +7,10 @@ from conftest import made_trial
 
 from thunderherd.analysis import summarise
 from thunderherd.engine.lines import LoadResult, Snapshot, Window
-from thunderherd.observation import left_out
 from thunderherd.records.summary import ContenderSummary, Summary, TrialRecord
 from thunderherd.selection import blocks_of, select
 from thunderherd.study.loading import Look, Study
+from thunderherd.trial.observation import left_out
 from thunderherd.verdicts import is_decided, metric_values
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 20.1e-6}

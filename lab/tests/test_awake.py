@@ -10,13 +10,13 @@ from small_studies import head
 
 import thunderherd
 from thunderherd.analysis import summarise
-from thunderherd.awake import beyond_load
 from thunderherd.cli import run_command
 from thunderherd.engine.lines import LoadResult, Ready, Window
 from thunderherd.explained import why_no_difference
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study
 from thunderherd.tables import pairs_legend
+from thunderherd.trial.never_sleeps import beyond_load
 
 COUNTERS = 'counters = ["task_clock"]\nbaseline = "epoll"\n'
 COUNTED = head("awake", measure=COUNTERS)

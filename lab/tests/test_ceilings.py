@@ -15,7 +15,7 @@ from thunderherd.matrices import sweep_matrices
 from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import blocks_of
 from thunderherd.study.loading import Contender, Study
-from thunderherd.trial import run_trial
+from thunderherd.trial.trial import run_trial
 
 CEILING = STUDY.replace('x_label = "children"', 'x_label = "children"\nceiling = "iterative"').replace(
     'metrics = ["voluntary', 'metrics = ["gigabits_per_second", "share_of_ceiling", "voluntary'

@@ -14,7 +14,6 @@ from test_plots import svg_texts
 
 from thunderherd.analysis import summarise
 from thunderherd.claim_tables import print_claims
-from thunderherd.copied import copied_after_all
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.matrices import why_none
 from thunderherd.metrics.table import metric, metric_names
@@ -26,7 +25,8 @@ from thunderherd.study.file.source_csv import SourceCsvTable
 from thunderherd.study.loading import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.tables import print_study
-from thunderherd.trial import run_trial
+from thunderherd.trial.caveats import copied_after_all
+from thunderherd.trial.trial import run_trial
 
 STUDY = (
     SMALL_STUDY.replace('kind = "closed"\n', 'kind = "closed"\nreceive = "test_discard"\n')

@@ -21,13 +21,13 @@ from thunderherd.engine.counter_names import (
 from thunderherd.engine.lines import Life, LoadResult, Multiplexing, Ready, Snapshot, Tally
 from thunderherd.errors import UserError
 from thunderherd.metrics.table import AskedCounters, metric, metric_names
-from thunderherd.observation import Observation, stands_late
-from thunderherd.readouts import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Contender, Study
 from thunderherd.study.resolved import Measure
-from thunderherd.trial_metrics import Counting, of_side
-from thunderherd.unavailable import unavailable_counters, why_unavailable
+from thunderherd.trial.counters import none_came, scaled_in_words, scaled_of_sides, unavailable_of_sides
+from thunderherd.trial.metrics import Counting, of_side
+from thunderherd.trial.observation import Observation, stands_late
+from thunderherd.trial.unavailable import unavailable_counters, why_unavailable
 
 COUNTERS = {"instructions": "instructions", "tcp_info.rtt": "nanoseconds", "task_clock": "nanoseconds"}
 

@@ -17,7 +17,6 @@ from test_plots import rows, svg_texts
 from test_report import browser, visit
 from test_sweep_tables import printed
 
-from thunderherd.copied import NO_COMPLETION
 from thunderherd.crossover_plot import about, crossover_chart, write_pictures
 from thunderherd.crossover_study import coarse_study, dense_study
 from thunderherd.crossover_words import sentences
@@ -25,6 +24,7 @@ from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.summary import Summary
 from thunderherd.report import render, write_report
 from thunderherd.statistics.crossings import line_crossing
+from thunderherd.trial.caveats import NO_COMPLETION
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd import holders
 from thunderherd.engine.client import Server
-from thunderherd.holders import holders_of_listener, is_listening
+from thunderherd.trial import listener_holders
+from thunderherd.trial.listener_holders import holders_of_listener, is_listening
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_threads_share_and_connections_are_no_listeners() -> None:
 
 
 def test_what_cannot_be_seen_is_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(holders, "PROC", tmp_path)
+    monkeypatch.setattr(listener_holders, "PROC", tmp_path)
     assert holders_of_listener(1, "127.0.0.1:80") is None
 
 

@@ -25,7 +25,7 @@ from thunderherd.made_study import Typed
 from thunderherd.records.knee import DesignKnee, KneePair, KneePoint, KneeSummary
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial import run_trial
+from thunderherd.trial.trial import run_trial
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,6 @@ from rich.console import Console
 from thunderherd.claim_tables import print_claims
 from thunderherd.counts import contender_counts
 from thunderherd.engine import client
-from thunderherd.extrapolation import scaled_notes
 from thunderherd.matrices import Matrix, sweep_matrices
 from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records.extra_trials import CountingSummary, CountingTable
@@ -28,6 +27,7 @@ from thunderherd.study.loading import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.tables import print_pairs, print_study, study_rows
 from thunderherd.text.figures import time_share
+from thunderherd.trial.extrapolation import scaled_notes
 from thunderherd.why_view import why_view
 
 HIDDEN = "the stand-in is told to have none"

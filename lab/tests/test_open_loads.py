@@ -9,11 +9,16 @@ import pytest
 from small_studies import head
 
 import layers
-from thunderherd.closings import closing_notes
 from thunderherd.engine import client
 from thunderherd.engine.lines import Check, Closings, LoadResult, Validity
-from thunderherd.latency_label import latency_notes
-from thunderherd.load_validity import (
+from thunderherd.metrics.open_loop import is_of_open_loop
+from thunderherd.metrics.table import METRICS
+from thunderherd.records.summary import TrialRecord
+from thunderherd.statistics.histograms import merged, percentile_ns
+from thunderherd.study.loading import Study, load_study
+from thunderherd.trial.closings import closing_notes
+from thunderherd.trial.latency_label import latency_notes
+from thunderherd.trial.load_validity import (
     BUSY,
     COUNTED_ELSEWHERE,
     CUT,
@@ -24,13 +29,8 @@ from thunderherd.load_validity import (
     validity_faults,
     validity_warnings,
 )
-from thunderherd.metrics.open_loop import is_of_open_loop
-from thunderherd.metrics.table import METRICS
-from thunderherd.observation import Observation
-from thunderherd.records.summary import TrialRecord
-from thunderherd.statistics.histograms import merged, percentile_ns
-from thunderherd.study.loading import Study, load_study
-from thunderherd.trial import run_trial
+from thunderherd.trial.observation import Observation
+from thunderherd.trial.trial import run_trial
 
 OPEN = head(
     "open", metric="latency_p50_seconds", kind="open", load="processes = 1\n",

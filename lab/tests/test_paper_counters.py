@@ -16,7 +16,7 @@ from thunderherd.paper_counters import load_counters
 from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records.paper_counters import CountedCell, CountedSummary
 from thunderherd.records.summary import Summary
-from thunderherd.unavailable import unavailable_counters
+from thunderherd.trial.unavailable import unavailable_counters
 
 EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]
 

@@ -30,7 +30,7 @@ from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.study.loading import Contender, Study, load_study
-from thunderherd.trial import ProfileFiles
+from thunderherd.trial.trial import ProfileFiles
 
 NAMES = {"iterative", "fork_per_client", "prefork"}
 

@@ -25,7 +25,7 @@ from thunderherd.runner import run_study
 from thunderherd.study.loading import load_study
 from thunderherd.tables import print_study
 from thunderherd.text.layout import make_console
-from thunderherd.trial import ProfileFiles
+from thunderherd.trial.trial import ProfileFiles
 from thunderherd.trials_apart import LONGEST_MILLISECONDS, in_time, lengthened
 
 LATE = "ms after the window of"

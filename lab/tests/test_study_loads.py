@@ -16,7 +16,7 @@ from thunderherd.errors import UserError
 from thunderherd.knee_study import WAIT
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial import run_trial
+from thunderherd.trial.trial import run_trial
 
 CONTENDERS = """\
 [sizes.quick]

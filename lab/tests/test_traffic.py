@@ -15,7 +15,7 @@ from thunderherd.engine.sizes import is_sizes, largest, path_in, with_path
 from thunderherd.errors import UserError
 from thunderherd.runner import run_study
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial import run_trial
+from thunderherd.trial.trial import run_trial
 
 RECORDING = "gap_microseconds,bytes\n5000,100\n10000,200\n3000,600\n"
 

@@ -14,8 +14,8 @@ from thunderherd.engine.lines import Counted, LoadResult
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import load_study
-from thunderherd.trial import run_trial
-from thunderherd.trial_metrics import figures_of, flow_of
+from thunderherd.trial.metrics import figures_of, flow_of
+from thunderherd.trial.trial import run_trial
 
 CONTENDERS = """\
 [sizes.quick]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from conftest import processes_of
 
-from thunderherd import observation, trial
 from thunderherd.engine import client, process
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import Server
@@ -18,6 +17,7 @@ from thunderherd.errors import UserError
 from thunderherd.machine import noise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study, load_study
+from thunderherd.trial import observation, trial
 
 Fake = Callable[..., Path]
 

@@ -10,12 +10,12 @@ import pytest
 from small_studies import head
 from swept import STUDY, loaded
 
-from thunderherd import trial
 from thunderherd.engine import client
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study.loading import Study, load_study
+from thunderherd.trial import trial
 
 Fake = Callable[..., Path]
 

@@ -22,8 +22,8 @@ from thunderherd.metrics.table import (
 )
 from thunderherd.statistics.histograms import OF_MAXIMUM
 from thunderherd.study.loading import Study
-from thunderherd.trial import run_trial
-from thunderherd.trial_metrics import COMPUTED, Counting, Flow, Measured, of_both, of_side
+from thunderherd.trial.metrics import COMPUTED, Counting, Flow, Measured, of_both, of_side
+from thunderherd.trial.trial import run_trial
 
 TIMED_ALONE = [
     *("connections", "requests", "client_cpu_seconds", "client_cpu_per_request"),

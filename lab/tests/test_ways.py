@@ -12,7 +12,7 @@ from conftest import SMALL_STUDY
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
 from thunderherd.study.loading import Study, load_study
-from thunderherd.trial import run_trial
+from thunderherd.trial.trial import run_trial
 
 CHUNKS = SMALL_STUDY.replace('kind = "closed"\n', 'kind = "closed"\nprimitive = "test_chunks"\n').replace(
     "loops = 25,", "loops = 25, chunk = 100,"

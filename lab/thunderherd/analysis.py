@@ -13,24 +13,17 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
-from thunderherd.awake import not_of_load
 from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
 from thunderherd.claims import judge
-from thunderherd.closings import closing_notes
-from thunderherd.copied import copied_after_all, unknown_shares
 from thunderherd.crossover_summary import crossover
-from thunderherd.extrapolation import scaled_metrics, scaled_notes
 from thunderherd.labs import has_tcp
-from thunderherd.latency_label import latency_notes
 from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.metrics.table import in_order, metric_names
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.noise_summary import noise_summary
-from thunderherd.observation import connections_of, read_late
 from thunderherd.paper_counters import counted
 from thunderherd.questions import answers
-from thunderherd.readouts import TOO_FEW
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import (
     ClientsPerWorker,
@@ -51,7 +44,14 @@ from thunderherd.slopes import slopes
 from thunderherd.statistics.columns import Column, known, together
 from thunderherd.statistics.comparisons import Look, hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for
-from thunderherd.unavailable import not_told, unavailable_counters, why_unavailable
+from thunderherd.trial.caveats import copied_after_all, unknown_shares
+from thunderherd.trial.closings import closing_notes
+from thunderherd.trial.counters import TOO_FEW
+from thunderherd.trial.extrapolation import scaled_metrics, scaled_notes
+from thunderherd.trial.latency_label import latency_notes
+from thunderherd.trial.never_sleeps import not_of_load
+from thunderherd.trial.observation import connections_of, read_late
+from thunderherd.trial.unavailable import not_told, unavailable_counters, why_unavailable
 from thunderherd.verdicts import (
     MetricValues,
     columns_of,

@@ -30,13 +30,13 @@ from collections.abc import Mapping, Sequence
 
 from thunderherd.claims_file import Claim, load_claims
 from thunderherd.contrasts import LOGARITHM, Measured, lacks, measure, units
-from thunderherd.copied import copied_after_all
-from thunderherd.extrapolation import Shares, remarks
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Interval
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import holm
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import count
+from thunderherd.trial.caveats import copied_after_all
+from thunderherd.trial.extrapolation import Shares, remarks
 
 __all__ = ["ClaimResult", "alpha_at", "at_least", "judge", "judged_after"]
 

@@ -7,9 +7,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from thunderherd.awake import beyond_load
 from thunderherd.metrics.table import COPIED_SHARE, HELD, NANOSECONDS, PER_BYTE, PER_CONNECTION, PER_REQUEST
-from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records.extra_trials import (
     ContenderCounts,
     Count,
@@ -20,6 +18,8 @@ from thunderherd.records.extra_trials import (
     State,
 )
 from thunderherd.records.summary import TrialMetrics, TrialRecord
+from thunderherd.trial.counters import scaled_of_sides, unavailable_of_sides
+from thunderherd.trial.never_sleeps import beyond_load
 
 if TYPE_CHECKING:
     from thunderherd.study.loading import Contender

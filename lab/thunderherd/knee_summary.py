@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thunderherd.load_validity import was_overloaded
 from thunderherd.records.knee import DesignKnee, KneePair, KneePoint
 from thunderherd.records.summary import TrialRecord
 from thunderherd.selection import Block, Selection, blocks_of, select
@@ -19,6 +18,7 @@ from thunderherd.statistics.knees import (
     typical_latency,
 )
 from thunderherd.study.loading import Contender, Study, Sweep
+from thunderherd.trial.load_validity import was_overloaded
 
 RATE = "rate"
 """The setting of the load that is swept."""

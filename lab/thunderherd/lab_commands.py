@@ -17,13 +17,13 @@ from pathlib import Path
 
 from thunderherd.engine.client import find_engine
 from thunderherd.errors import UserError
-from thunderherd.holders import is_listening
 from thunderherd.labs import KINDS, USUAL, with_namespaces
 from thunderherd.labs.kind import Kind, Site
 from thunderherd.labs.words import OPTION, OPTION_HELP, QUANTITIES, in_words, parse
-from thunderherd.sites import site_of
 from thunderherd.study import lab_option
 from thunderherd.study.loading import Lab
+from thunderherd.trial.listener_holders import is_listening
+from thunderherd.trial.sites import site_of
 
 PROC = Path("/proc")
 

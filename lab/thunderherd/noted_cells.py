@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from thunderherd.metrics.table import METRICS, NONE_BECAUSE, PER_BYTE, counters_of, made_of, parted
-from thunderherd.observation import left_out
-from thunderherd.readouts import scaled_of_sides, unavailable_of_sides
 from thunderherd.records.directory import EXTRAPOLATED, UNAVAILABLE, Results, write_text
 from thunderherd.records.summary import ContenderSummary, TrialRecord
 from thunderherd.study.loading import Study
+from thunderherd.trial.counters import scaled_of_sides, unavailable_of_sides
+from thunderherd.trial.observation import left_out
 
 if TYPE_CHECKING:
     import polars

@@ -17,7 +17,7 @@ from thunderherd.records.profiled_trial import ProfiledTrial, SideSamples
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Contender, Study
 from thunderherd.text.figures import count
-from thunderherd.trial import ProfileFiles
+from thunderherd.trial.trial import ProfileFiles
 from thunderherd.trials_apart import MakeTrial, Place, TrialsApart, in_time
 
 

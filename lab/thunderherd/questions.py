@@ -20,14 +20,14 @@ from thunderherd.claims import judged_after
 from thunderherd.claims_file import load_questions
 from thunderherd.contrasts import Measured, lacks, measure
 from thunderherd.contrasts_file import outside_this_size
-from thunderherd.copied import copied_after_all
-from thunderherd.extrapolation import Shares, remarks
 from thunderherd.metrics.table import metric
 from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records.summary import QuestionSummary
 from thunderherd.statistics.columns import Values, together
 from thunderherd.statistics.comparisons import hodges_lehmann, holm, signed_rank
 from thunderherd.study.loading import Study
+from thunderherd.trial.caveats import copied_after_all
+from thunderherd.trial.extrapolation import Shares, remarks
 
 __all__ = ["NOT_JUDGED", "answers"]
 

@@ -39,11 +39,11 @@ from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.results_folder import write_folder
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.selection import ATTEMPTS, Block, blocks_of
-from thunderherd.sites import sites_of
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.text.figures import count
-from thunderherd.trial import ProfileFiles, run_trial
+from thunderherd.trial.sites import sites_of
+from thunderherd.trial.trial import ProfileFiles, run_trial
 from thunderherd.trials_apart import TrialsApart
 
 SEEDS = 2**32

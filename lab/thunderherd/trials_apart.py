@@ -15,14 +15,14 @@ from datetime import datetime
 from typing import Generic, Protocol
 
 from thunderherd.errors import UserError
-from thunderherd.observation import LATE_SHARE, late_by_ns, read_late
 from thunderherd.progress import Progress
 from thunderherd.records.apart import ApartTable
 from thunderherd.records.directory import RunDirectory, Trial
 from thunderherd.records.summary import TrialRecord
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Contender, Study
-from thunderherd.trial import ProfileFiles
+from thunderherd.trial.observation import LATE_SHARE, late_by_ns, read_late
+from thunderherd.trial.trial import ProfileFiles
 
 ATTEMPTS = 2
 """A trial that is not valid is made once more."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from thunderherd.metrics.table import in_order
-from thunderherd.observation import left_out
 from thunderherd.records.summary import PairSummary, TrialRecord
 from thunderherd.selection import Block, Selection
 from thunderherd.statistics.columns import known
@@ -23,6 +22,7 @@ from thunderherd.statistics.comparisons import (
     separated_pairs,
 )
 from thunderherd.study.loading import Comparison, Study
+from thunderherd.trial.observation import left_out
 
 MetricValues = dict[str, dict[str, list[float | None]]]
 """Columns by metric, then contender: a value a block, all of them side by side."""

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from thunderherd.metrics.table import made_of, metric_names
-from thunderherd.readouts import scaled_in_words, scaled_of_sides
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study
 from thunderherd.text.figures import extrapolated
+from thunderherd.trial.counters import scaled_in_words, scaled_of_sides
 
 __all__ = ["Shares", "remarks", "scaled_metrics", "scaled_notes"]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from thunderherd.metrics.table import CPU_PER_CONNECTION, ELAPSED, OF_A_TALLY, counters_of
-from thunderherd.readouts import Seen
 from thunderherd.records.summary import TrialRecord
+from thunderherd.trial.counters import Seen
 
 __all__ = ["beyond_load", "not_of_load"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from thunderherd.awake import beyond_load
 from thunderherd.engine.lines import (
     Connection,
     Counters,
@@ -31,16 +30,16 @@ from thunderherd.metrics.table import (
     PER_CONNECTION,
     is_of_clients,
 )
-from thunderherd.readouts import (
+from thunderherd.records.summary import CpuScope, Noise, TrialMetrics, TrialRecord
+from thunderherd.study.loading import Contender
+from thunderherd.trial.counters import (
     none_came,
     not_available,
     scaled_in_words,
     scaled_of_sides,
     unavailable_of_sides,
 )
-from thunderherd.records.summary import CpuScope, Noise, TrialMetrics, TrialRecord
-from thunderherd.study.loading import Contender
-from thunderherd.trial_metrics import (
+from thunderherd.trial.metrics import (
     Counting,
     Measured,
     Number,
@@ -53,6 +52,7 @@ from thunderherd.trial_metrics import (
     times_of,
     total,
 )
+from thunderherd.trial.never_sleeps import beyond_load
 
 
 @dataclass

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from thunderherd.load_validity import validity_faults
-from thunderherd.observation import Observation, less, read_late, stands_late
-from thunderherd.trial_metrics import flow_of, total
+from thunderherd.trial.load_validity import validity_faults
+from thunderherd.trial.metrics import flow_of, total
+from thunderherd.trial.observation import Observation, less, read_late, stands_late
 
 
 def faults_of(seen: Observation) -> list[str]:

@@ -19,16 +19,16 @@ from pathlib import Path
 from thunderherd.engine.client import EngineError, LoadProcess, Sampling, Server, start_load
 from thunderherd.engine.lines import LoadResult, Ready, Snapshot
 from thunderherd.engine.setting_rules import SettingValue
-from thunderherd.holders import holders_of_listener
 from thunderherd.labs import USUAL
 from thunderherd.labs.kind import Site
-from thunderherd.load_validity import validity_warnings
 from thunderherd.machine import noise
-from thunderherd.observation import Observation
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.checks import ports_allowed
 from thunderherd.study.loading import Contender, LoadPlan, Study
-from thunderherd.trial_faults import faults_of
+from thunderherd.trial.faults import faults_of
+from thunderherd.trial.listener_holders import holders_of_listener
+from thunderherd.trial.load_validity import validity_warnings
+from thunderherd.trial.observation import Observation
 
 SETTLE_INTERVAL_SECONDS = 0.02
 """Between the two snapshots that must agree."""

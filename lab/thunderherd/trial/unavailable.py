@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from thunderherd.metrics.table import SIDES, counters_of, made_of, metric_names
-from thunderherd.readouts import unavailable_of_sides
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study
+from thunderherd.trial.counters import unavailable_of_sides
 
 __all__ = ["not_told", "unavailable_counters", "why_unavailable"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from thunderherd.engine.lines import Check, LoadResult
 from thunderherd.metrics.table import is_of_clients
-from thunderherd.observation import Observation, counted_seconds
 from thunderherd.text.figures import seconds_in_words
+from thunderherd.trial.observation import Observation, counted_seconds
 
 COUNTED_ELSEWHERE = "errors"
 """The check that the tally makes too."""
