@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from synthetic_summary import COSTS, study, summary
 
-from thunderherd.claims import alpha_at, at_least, judge
-from thunderherd.claims_file import Claim, load_claims
-from thunderherd.contrasts import ratio
-from thunderherd.contrasts_file import Contrast
+from thunderherd.judge.claims.claim_file import Claim, load_claims
+from thunderherd.judge.claims.claims import alpha_at, at_least, judge
+from thunderherd.judge.claims.contrast_tables import Contrast
+from thunderherd.judge.claims.contrasts import ratio
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.statistics.samples import hodges_lehmann, signed_rank
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
+from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.study.loading import Study, load_study
 
 CATALOGUE = Catalogue.model_validate_json((Path(__file__).with_name("data") / "catalogue.json").read_text())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from thunderherd.contrasts import lacks, measure, r_squared
-from thunderherd.contrasts_file import Contrast, Figure
+from thunderherd.judge.claims.contrast_tables import Contrast, Figure
+from thunderherd.judge.claims.contrasts import lacks, measure, r_squared
 from thunderherd.statistics.columns import known, together
 from thunderherd.study.loading import Study
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import synthetic_sweeps
 
-from thunderherd.claims import judge
-from thunderherd.claims_file import Claim, load_claims, load_source
-from thunderherd.contrasts import measure
-from thunderherd.contrasts_file import Contrast
 from thunderherd.errors import UserError
+from thunderherd.judge.claims.claim_file import Claim, load_claims, load_source
+from thunderherd.judge.claims.claims import judge
+from thunderherd.judge.claims.contrast_tables import Contrast
+from thunderherd.judge.claims.contrasts import measure
 from thunderherd.records.summary import ClaimSummary
 from thunderherd.study.loading import Study
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from counters_by_decree import OF_A_PROCESSOR, Counters
 
-from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine import client
+from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.metrics.table import counters_of
 from thunderherd.records.summary import ClaimSummary, Summary
 from thunderherd.study.loading import Contender, Study, load_study

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd.claims_file import load_claims, load_questions
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.paper_counters import load_counters
+from thunderherd.judge.claims.claim_file import load_claims, load_questions
+from thunderherd.judge.claims.paper_counters import load_counters
 from thunderherd.records.summary import Summary
 from thunderherd.runner import run_study
 from thunderherd.study.loading import Study, load_study

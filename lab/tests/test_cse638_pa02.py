@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd.claims import judge
-from thunderherd.claims_file import Claim, load_claims, load_questions
 from thunderherd.engine import client as engine_client
 from thunderherd.engine.catalogue import Catalogue
+from thunderherd.judge.claims.claim_file import Claim, load_claims, load_questions
+from thunderherd.judge.claims.claims import judge
 from thunderherd.labs.words import is_like
 from thunderherd.records.summary import ClaimSummary, Summary
 from thunderherd.runner import run_study

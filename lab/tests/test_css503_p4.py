@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd.claims import judge
-from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine import client
+from thunderherd.judge.claims.claim_file import Claim, load_claims
+from thunderherd.judge.claims.claims import judge
 from thunderherd.matrices import sweep_matrices
 from thunderherd.records.summary import ClaimVerdict, Summary, TrialRecord
 from thunderherd.runner import run_study

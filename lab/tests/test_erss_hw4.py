@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from thunderherd import repeated_runs
-from thunderherd.claims_file import Claim, load_claims
 from thunderherd.engine import client
 from thunderherd.errors import UserError
+from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.records.summary import TrialRecord
 from thunderherd.runner import run_study
 from thunderherd.study.loading import Study, load_study

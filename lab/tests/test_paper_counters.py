@@ -11,8 +11,8 @@ from test_sweep_tables import printed
 
 from thunderherd.engine.lines import Life
 from thunderherd.errors import UserError
+from thunderherd.judge.claims.paper_counters import load_counters
 from thunderherd.matrices import Matrix
-from thunderherd.paper_counters import load_counters
 from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records.paper_counters import CountedCell, CountedSummary
 from thunderherd.records.summary import Summary

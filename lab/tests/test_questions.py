@@ -8,9 +8,9 @@ import pytest
 import synthetic_sweeps
 from test_contrasts_file import values
 
-from thunderherd.claims_file import load_questions
 from thunderherd.errors import UserError
-from thunderherd.questions import answers
+from thunderherd.judge.claims.answers import answers
+from thunderherd.judge.claims.claim_file import load_questions
 from thunderherd.records.summary import QuestionSummary
 from thunderherd.study.loading import Study
 
@@ -227,7 +227,7 @@ def test_mistakes_have_their_line(old: str, new: str, line: int, complaint: str,
 
 
 def test_the_example_of_the_module_is_right(tmp_path: Path) -> None:
-    import thunderherd.questions_file as module
+    import thunderherd.judge.claims.question_tables as module
 
     example = (module.__doc__ or "").partition("```toml\n")[2].partition("```")[0]
     question = load_questions(study(tmp_path, GOOD.partition("[[questions]]")[0] + example))[0]

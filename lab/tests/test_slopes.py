@@ -13,13 +13,13 @@ from swept import STUDY, loaded
 from synthetic_sweeps import LIVES
 from test_sweep_tables import printed
 
-from thunderherd.contrasts import measure
-from thunderherd.contrasts_file import Contrast, at_point, straight_line
 from thunderherd.errors import UserError
+from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straight_line
+from thunderherd.judge.claims.contrasts import measure
+from thunderherd.judge.claims.slopes import slopes
 from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.report import render
 from thunderherd.slope_matrix import slope_matrix
-from thunderherd.slopes import slopes
 from thunderherd.study.loading import Study, Sweep
 
 CLOCK = "server.task_clock"

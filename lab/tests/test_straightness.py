@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from swept import PAPER, STUDY, loaded
 
-from thunderherd.claims import judge
-from thunderherd.claims_file import load_claims
-from thunderherd.contrasts import r_squared
 from thunderherd.errors import UserError
+from thunderherd.judge.claims.claim_file import load_claims
+from thunderherd.judge.claims.claims import judge
+from thunderherd.judge.claims.contrasts import r_squared
+from thunderherd.judge.claims.slopes import slopes
 from thunderherd.papers import own_notes
-from thunderherd.slopes import slopes
 from thunderherd.study.loading import Study
 
 COST = "server_cpu_per_connection"

@@ -10,7 +10,7 @@ from conftest import made_trial
 from swept import STUDY, loaded, refused
 
 from thunderherd.analysis import summarise
-from thunderherd.claims_file import load_claims
+from thunderherd.judge.claims.claim_file import load_claims
 from thunderherd.study.file.contenders import x_label
 from thunderherd.study.file.tables import SweepTable
 

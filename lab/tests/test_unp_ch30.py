@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd.claims import judge
-from thunderherd.claims_file import Claim, load_claims, load_questions, load_source
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
-from thunderherd.questions import answers
+from thunderherd.judge.claims.answers import answers
+from thunderherd.judge.claims.claim_file import Claim, load_claims, load_questions, load_source
+from thunderherd.judge.claims.claims import judge
 from thunderherd.study.loading import Contender, Study, load_study
 
 CATALOGUE = Catalogue.model_validate_json((Path(__file__).with_name("data") / "catalogue.json").read_text())

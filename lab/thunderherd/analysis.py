@@ -15,15 +15,16 @@ from typing import Any
 
 from thunderherd.bounds import best_of_bounds, without_bounds
 from thunderherd.ceilings import beside_ceilings
-from thunderherd.claims import judge
 from thunderherd.crossover_summary import crossover
+from thunderherd.judge.claims.answers import answers
+from thunderherd.judge.claims.claims import judge
+from thunderherd.judge.claims.paper_counters import counted
+from thunderherd.judge.claims.slopes import slopes
 from thunderherd.labs import has_tcp
 from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.metrics.table import in_order, metric_names
 from thunderherd.metrics.table import metric as metric_named
 from thunderherd.noise_summary import noise_summary
-from thunderherd.paper_counters import counted
-from thunderherd.questions import answers
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import (
     ClientsPerWorker,
@@ -40,7 +41,6 @@ from thunderherd.records.summary import (
     TrialRecord,
 )
 from thunderherd.selection import Block, Selection, blocks_of, most_blocks, select
-from thunderherd.slopes import slopes
 from thunderherd.statistics.columns import Column, known, together
 from thunderherd.statistics.comparisons import Look, hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for

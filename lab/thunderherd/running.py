@@ -69,8 +69,8 @@ def run_and_show(
         words = {**typed_as(lab), "profiling.trials=1": "--profile"}
         resolved = load_study(study, size or DEFAULT_SIZE, overrides, catalogue(), words)
 
-    from thunderherd.claims_file import load_source
-    from thunderherd.paper_counters import load_counters
+    from thunderherd.judge.claims.claim_file import load_source
+    from thunderherd.judge.claims.paper_counters import load_counters
 
     # Mistakes in what the source says are told before the first trial, not after the last.
     load_source(resolved)

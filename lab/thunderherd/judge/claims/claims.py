@@ -28,8 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from thunderherd.claims_file import Claim, load_claims
-from thunderherd.contrasts import LOGARITHM, Measured, lacks, measure, units
+from thunderherd.judge.claims.claim_file import Claim, load_claims
+from thunderherd.judge.claims.contrasts import LOGARITHM, Measured, lacks, measure, units
 from thunderherd.records.summary import ClaimSummary, ClaimVerdict, Interval
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import holm

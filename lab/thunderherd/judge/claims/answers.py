@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from thunderherd.claims import judged_after
-from thunderherd.claims_file import load_questions
-from thunderherd.contrasts import Measured, lacks, measure
-from thunderherd.contrasts_file import outside_this_size
+from thunderherd.judge.claims.claim_file import load_questions
+from thunderherd.judge.claims.claims import judged_after
+from thunderherd.judge.claims.contrast_tables import outside_this_size
+from thunderherd.judge.claims.contrasts import Measured, lacks, measure
+from thunderherd.judge.claims.question_tables import Best, Question, VerdictWords
 from thunderherd.metrics.table import metric
-from thunderherd.questions_file import Best, Question, VerdictWords
 from thunderherd.records.summary import QuestionSummary
 from thunderherd.statistics.columns import Values, together
 from thunderherd.statistics.comparisons import hodges_lehmann, holm, signed_rank

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from thunderherd.contrasts_file import Contrast, Figure, straight_line
+from thunderherd.judge.claims.contrast_tables import Contrast, Figure, straight_line
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.summary import Interval
 from thunderherd.statistics.columns import Values, known, together

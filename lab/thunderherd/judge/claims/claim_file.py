@@ -11,7 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from thunderherd.contrasts_file import (
+from thunderherd.engine.setting_rules import SettingValue
+from thunderherd.judge.claims.contrast_tables import (
     Contrast,
     ContrastTable,
     Figure,
@@ -25,10 +26,14 @@ from thunderherd.contrasts_file import (
     resolved_contrast,
     resolved_figure,
 )
-from thunderherd.engine.setting_rules import SettingValue
+from thunderherd.judge.claims.question_tables import (
+    Question,
+    QuestionTable,
+    check_question,
+    resolved_question,
+)
 from thunderherd.labs import unfit
 from thunderherd.labs.words import is_like
-from thunderherd.questions_file import Question, QuestionTable, check_question, resolved_question
 from thunderherd.study.checks import check_metric
 from thunderherd.study.file.tables import keys_of
 from thunderherd.study.loading import Contender, LoadPlan, Study

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thunderherd.contrasts import by_block, lacks, r_squared
-from thunderherd.contrasts_file import Contrast, at_point, straight_line
+from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straight_line
+from thunderherd.judge.claims.contrasts import by_block, lacks, r_squared
 from thunderherd.records.summary import Interval, SlopeSummary, Spread
 from thunderherd.statistics.columns import Values
 from thunderherd.statistics.comparisons import hodges_lehmann
