@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from thunderherd.analysis import summarise
-from thunderherd.bounds import best_of_bounds
+from thunderherd.judge.summary.bounds import best_of_bounds
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.limits import BoundSummary, LimitFigure, MachineLimits
 from thunderherd.records.summary import Interval
 from thunderherd.study.loading import Study

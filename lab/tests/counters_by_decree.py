@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import synthetic_summary
 
-from thunderherd.analysis import summarise
 from thunderherd.engine.lines import (
     Life,
     LoadResult,
@@ -26,6 +25,7 @@ from thunderherd.engine.lines import (
     Tally,
     Window,
 )
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.machine.noise import Sample
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.study.loading import Contender, Study

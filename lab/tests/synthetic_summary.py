@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from thunderherd.analysis import summarise
 from thunderherd.engine.catalogue import Catalogue
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import Noise, Summary, TrialRecord
 from thunderherd.study.loading import Contender, Study, load_study
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import synthetic_summary
 
-from thunderherd.analysis import summarise
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import Noise, PaperFigure, Summary, SweepPoint, TrialRecord
 from thunderherd.study.file.paper_counters import PaperCountersTable

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from conftest import made_trial
 
-from thunderherd.analysis import summarise
 from thunderherd.engine.lines import LoadResult, Snapshot, Window
+from thunderherd.judge.summary.selection import blocks_of, select
+from thunderherd.judge.summary.summarise import summarise
+from thunderherd.judge.summary.verdicts import is_decided, metric_values
 from thunderherd.records.summary import ContenderSummary, Summary, TrialRecord
-from thunderherd.selection import blocks_of, select
 from thunderherd.study.loading import Look, Study
 from thunderherd.trial.observation import left_out
-from thunderherd.verdicts import is_decided, metric_values
 
 COSTS = {"iterative": 20e-6, "fork_per_client": 100e-6, "prefork": 20.1e-6}
 

@@ -9,10 +9,10 @@ from conftest import made_trial
 from small_studies import head
 
 import thunderherd
-from thunderherd.analysis import summarise
 from thunderherd.cli import run_command
 from thunderherd.engine.lines import LoadResult, Ready, Window
 from thunderherd.explained import why_no_difference
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study
 from thunderherd.tables import pairs_legend

@@ -9,10 +9,16 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from synthetic_summary import INVALID_BLOCK, REJECTED_BLOCK, summary, trials
 
-from thunderherd.block_order import NOT_KNOWN, REJECTED, blocks_seen, figures_of_blocks, trials_seen
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.blocks_plot import MOST_TRIALS, about, blocks_chart
-from thunderherd.latency_curves import SHARES
+from thunderherd.judge.summary.block_order import (
+    NOT_KNOWN,
+    REJECTED,
+    blocks_seen,
+    figures_of_blocks,
+    trials_seen,
+)
+from thunderherd.judge.summary.latency_curves import SHARES
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.statistics.histograms import merged, percentile_curve, percentile_ns
 from thunderherd.text.figures import Unit

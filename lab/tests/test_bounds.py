@@ -12,12 +12,12 @@ from bounded import CALLED, LIMITS, SENT, bound
 from conftest import MEASURE
 from small_studies import head
 
-from thunderherd.analysis import summarise
-from thunderherd.bounds import BOUNDS, best_of_bounds, without_bounds
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
+from thunderherd.judge.summary.bounds import BOUNDS, best_of_bounds, without_bounds
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.directory import load
 from thunderherd.records.limits import BoundSummary, MachineLimits

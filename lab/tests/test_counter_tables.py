@@ -13,10 +13,10 @@ from counters_by_decree import Counters
 from rich.console import Console
 
 from thunderherd import running
-from thunderherd.analysis import summarise
 from thunderherd.counter_tables import counter_tables, print_counters
 from thunderherd.engine import client
 from thunderherd.errors import UserError
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary

@@ -280,7 +280,7 @@ def test_a_line_comes_with_how_straight_it_is(quick: Study) -> None:
 
 
 def test_tables_stand_beside_the_sources_and_the_garbled_cell_is_marked(quick: Study) -> None:
-    from thunderherd.analysis import summarise
+    from thunderherd.judge.summary.summarise import summarise
 
     figures = {metric: dict(cells) for metric, cells in mended(quick).items()}
     trials = [

@@ -20,9 +20,9 @@ from conftest import made_trial
 from test_report import browser
 
 from handbook.kept import ARCHIVE, kept_studies
-from thunderherd.analysis import summarise
 from thunderherd.charts import all_charts
 from thunderherd.engine import client
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.records.directory import OtherVersionError
 from thunderherd.report import write_report

@@ -17,9 +17,9 @@ from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.lines import Check
 from thunderherd.errors import UserError
+from thunderherd.judge.summary.knee import around, confirmed, knees
 from thunderherd.knee_plot import knee_chart, write_pictures
 from thunderherd.knee_study import Asked, confirmation_study, goal_of, knee_study, probe_study
-from thunderherd.knee_summary import around, confirmed, knees
 from thunderherd.knee_words import _of_pair, print_knees, sentences
 from thunderherd.made_study import Typed
 from thunderherd.records.knee import DesignKnee, KneePair, KneePoint, KneeSummary

@@ -17,12 +17,12 @@ from rich.console import Console
 from thunderherd.claim_tables import print_claims
 from thunderherd.counts import contender_counts
 from thunderherd.engine import client
+from thunderherd.judge.summary.source_csv import text_of
 from thunderherd.matrices import Matrix, sweep_matrices
 from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records.extra_trials import CountingSummary, CountingTable
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.report import render
-from thunderherd.source_csv import text_of
 from thunderherd.study.loading import Study, load_study
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.tables import print_pairs, print_study, study_rows

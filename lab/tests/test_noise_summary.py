@@ -11,8 +11,8 @@ import pytest
 from conftest import made_trial
 from rich.console import Console
 
-from thunderherd.analysis import summarise
-from thunderherd.noise_summary import noise_summary
+from thunderherd.judge.summary.noise import noise_summary
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.noise_view import CPUS_SHOWN, noise_view, print_noise
 from thunderherd.records.directory import Results, RunInfo
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary

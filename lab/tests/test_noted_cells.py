@@ -8,7 +8,12 @@ import pytest
 from counters_by_decree import Counters
 
 from thunderherd.engine import client
-from thunderherd.noted_cells import NO_MEANING, extrapolated_cells, unavailable_cells, write_noted_cells
+from thunderherd.judge.summary.noted_cells import (
+    NO_MEANING,
+    extrapolated_cells,
+    unavailable_cells,
+    write_noted_cells,
+)
 from thunderherd.records.directory import Results, RunInfo
 from thunderherd.results_folder import FILES
 from thunderherd.study.loading import Study, load_study

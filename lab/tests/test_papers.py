@@ -14,8 +14,8 @@ from rich.console import Console
 from test_plots import rows, svg_texts
 
 from thunderherd import tables
-from thunderherd.analysis import summarise
 from thunderherd.engine.catalogue import Catalogue
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.matrices import main_further, sweep_matrices
 from thunderherd.papers import as_printed, notes_by_mark, paper_texts
 from thunderherd.records.summary import PaperFigure, Summary

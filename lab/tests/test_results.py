@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import thunderherd
-from thunderherd.analysis import summarise
 from thunderherd.errors import UserError
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records import directory as records_directory
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.schemas import kept_summary_schema, summary_schema, trial_schema

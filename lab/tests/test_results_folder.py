@@ -22,8 +22,8 @@ from test_results import info
 
 import thunderherd
 from thunderherd import running
-from thunderherd.analysis import summarise
 from thunderherd.cli import run_command
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import Results, RunDirectory
 from thunderherd.records.summary import Summary
 from thunderherd.results_folder import NAMES, estimates, write_folder

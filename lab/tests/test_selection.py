@@ -9,8 +9,8 @@ from conftest import made_trial
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from thunderherd.judge.summary.selection import GIVE_UP_BLOCKS, Selection, blocks_of, most_blocks, select
 from thunderherd.records.summary import TrialRecord
-from thunderherd.selection import GIVE_UP_BLOCKS, Selection, blocks_of, most_blocks, select
 from thunderherd.study.loading import Look, Study
 
 NAMES = ["iterative", "fork_per_client", "prefork"]

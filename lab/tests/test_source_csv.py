@@ -11,7 +11,7 @@ import swept
 import synthetic_sweeps
 
 from thunderherd.errors import UserError
-from thunderherd.source_csv import text_of
+from thunderherd.judge.summary.source_csv import text_of
 from thunderherd.study.file.source_csv import SourceCsvTable
 
 TABLE = """

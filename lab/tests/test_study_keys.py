@@ -9,8 +9,8 @@ import pytest
 from conftest import made_trial
 from swept import STUDY, loaded, refused
 
-from thunderherd.analysis import summarise
 from thunderherd.judge.claims.claim_file import load_claims
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.study.file.contenders import x_label
 from thunderherd.study.file.tables import SweepTable
 

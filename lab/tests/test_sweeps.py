@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from swept import CATALOGUE, PAPER, STUDY, loaded, refused
 
-from thunderherd.analysis import summarise
 from thunderherd.errors import UserError
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.study.loading import load_study
 
 

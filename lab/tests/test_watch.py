@@ -20,10 +20,10 @@ from conftest import TESTS, made_trial
 from test_interrupted import STUDY
 from test_results import info
 
-from thunderherd.analysis import summarise
 from thunderherd.cli import run_command
 from thunderherd.errors import UserError
 from thunderherd.followed import Followed
+from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import RunDirectory
 from thunderherd.run_plan import next_in_block, plan
 from thunderherd.study.loading import Study

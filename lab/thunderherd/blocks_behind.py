@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from thunderherd.block_order import FiguresOfBlocks
+from thunderherd.judge.summary.block_order import FiguresOfBlocks
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.summary import ContenderSummary, Interval, Summary
 from thunderherd.text.figures import ABSENT, BETWEEN, Unit, number

@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from thunderherd.axes import FIGURES, decade_ticks
-from thunderherd.block_order import COUNTS, KEPT, TrialSeen
 from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.judge.summary.block_order import COUNTS, KEPT, TrialSeen
 from thunderherd.records.summary import Summary
 from thunderherd.text.figures import number, printable
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Protocol
 
 from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
-from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
-from thunderherd.latency_curves import latency_curves
+from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
+from thunderherd.judge.summary.latency_curves import latency_curves
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.papers import papers_of
 from thunderherd.rate_plot import over_rate, rate_chart

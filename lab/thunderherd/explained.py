@@ -10,6 +10,7 @@ from statistics import median
 
 from thunderherd.errors import UserError
 from thunderherd.explanation import explain
+from thunderherd.judge.summary.selection import blocks_of
 from thunderherd.labs import has_tcp
 from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics.table import metric as metric_named
@@ -18,7 +19,6 @@ from thunderherd.records.extra_trials import ContenderCounts
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.profile import ProfiledSide, Share
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary, TrialMetrics, TrialRecord
-from thunderherd.selection import blocks_of
 from thunderherd.toml.file import unknown
 
 __all__ = [

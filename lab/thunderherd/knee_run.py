@@ -36,7 +36,7 @@ from thunderherd.stages import SIZE, Stages
 
 if TYPE_CHECKING:
     from thunderherd.engine.catalogue import Catalogue
-    from thunderherd.knee_summary import Known
+    from thunderherd.judge.summary.knee import Known
     from thunderherd.records.knee import KneeSummary
     from thunderherd.records.summary import Summary
     from thunderherd.study.loading import Study
@@ -129,14 +129,14 @@ def _capacities(run: Path) -> dict[str, float]:
 
 def _ends(stages: Stages, goal: Goal) -> dict[str, tuple[int, int]]:
     """Between which rates knees are to be looked for again."""
-    from thunderherd.knee_summary import around
+    from thunderherd.judge.summary.knee import around
 
     return around(_known(stages, "knee", goal)[1][1])
 
 
 def _known(stages: Stages, stage: str, goal: Goal, family: int | None = None) -> tuple[Study, Known]:
     """What the trials of a stage tell."""
-    from thunderherd.knee_summary import knees
+    from thunderherd.judge.summary.knee import knees
     from thunderherd.records.directory import load
     from thunderherd.study.loading import load_study
 
@@ -148,7 +148,7 @@ def _answer(
     stages: Stages, goal: Goal, runs: Sequence[_Run], capacities: dict[str, float] | None
 ) -> KneeSummary:
     """The answer, which is written too."""
-    from thunderherd.knee_summary import confirmed
+    from thunderherd.judge.summary.knee import confirmed
     from thunderherd.records.directory import write_text
     from thunderherd.records.knee import KneeSummary
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from thunderherd.axes import FIGURES, decade_ticks
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
-from thunderherd.latency_curves import LatencyCurve
+from thunderherd.judge.summary.latency_curves import LatencyCurve
 from thunderherd.matrices import Cell, Matrix
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
 from thunderherd.text.figures import Unit, decimals, number, printable, unit_of

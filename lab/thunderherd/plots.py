@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any
 
 from thunderherd.axes import FIGURES
-from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed
+from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records.summary import (
     PROCESS_CONTROL,

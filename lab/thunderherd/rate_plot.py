@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from thunderherd.axes import FIGURES
-from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.metrics.open_loop import is_latency
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.text.figures import BETWEEN, number, printable, words_of

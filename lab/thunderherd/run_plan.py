@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from thunderherd.judge.summary.selection import (
+    ATTEMPTS,
+    Block,
+    Selection,
+    blocks_of,
+    given_up,
+    most_blocks,
+    select,
+)
+from thunderherd.judge.summary.verdicts import is_decided, verdicts
 from thunderherd.records.summary import TrialRecord
-from thunderherd.selection import ATTEMPTS, Block, Selection, blocks_of, given_up, most_blocks, select
 from thunderherd.statistics.comparisons import block_order
 from thunderherd.study.loading import Study
-from thunderherd.verdicts import is_decided, verdicts
 
 __all__ = ["Next", "Plan", "next_in_block", "plan"]
 

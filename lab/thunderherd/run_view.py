@@ -27,7 +27,6 @@ from thunderherd import (
 )
 from thunderherd.answer import answer
 from thunderherd.at_a_glance import machine_in_short, weighty
-from thunderherd.block_order import FiguresOfBlocks, figures_of_blocks
 from thunderherd.bounds_view import bounds_in_words
 from thunderherd.chart_files import vega_lite_version
 from thunderherd.charts import (
@@ -39,6 +38,7 @@ from thunderherd.charts import (
     sweep_charts,
 )
 from thunderherd.crossover_words import sentences
+from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
 from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.live_charts import live
 from thunderherd.matrices import Matrix

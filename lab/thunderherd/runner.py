@@ -14,17 +14,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from thunderherd import analysis, live_view, progress, recordings, source_csv
+from thunderherd import live_view, progress, recordings
 from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
 from thunderherd.explained import best_against_others, with_counted_points
 from thunderherd.flame_graphs import profiling_summary
+from thunderherd.judge.summary import source_csv, summarise
+from thunderherd.judge.summary.noted_cells import write_noted_cells
+from thunderherd.judge.summary.selection import ATTEMPTS, Block, blocks_of
 from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
 from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
-from thunderherd.noted_cells import write_noted_cells
 from thunderherd.profiling import profile_run, profiled
 from thunderherd.records.directory import (
     Results,
@@ -38,7 +40,6 @@ from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.results_folder import write_folder
 from thunderherd.run_plan import next_in_block, plan
-from thunderherd.selection import ATTEMPTS, Block, blocks_of
 from thunderherd.study.file.names import typed
 from thunderherd.study.loading import Contender, Study, asked_for
 from thunderherd.text.figures import count
@@ -321,7 +322,7 @@ class _Run:
 
     def _finish(self) -> Summary:
         info = self.directory.info
-        summary = analysis.summarise(
+        summary = summarise.summarise(
             self.study,
             self.directory.trials,
             info.machine,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
-from thunderherd.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.metrics.table import UNITS_OF_TIME
 from thunderherd.papers import as_printed, papers_of
 from thunderherd.records.summary import PaperFigure, Summary, SweepSummary

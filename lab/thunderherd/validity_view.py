@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from thunderherd.block_order import BlockSeen, blocks_seen
+from thunderherd.judge.summary.block_order import BlockSeen, blocks_seen
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.table_words import trial_counts
 from thunderherd.text.figures import count, printable, share_in_percent

@@ -119,7 +119,7 @@ def _planned(followed: Followed, view: LiveView | PlainView) -> Plan:
 
 def last_of_block(trials: Sequence[TrialRecord], number: int) -> list[TrialRecord]:
     """The last attempt of each contender in a block."""
-    from thunderherd.selection import blocks_of
+    from thunderherd.judge.summary.selection import blocks_of
 
     return [trial for block in blocks_of(trials) if block.number == number for trial in block.trials.values()]
 

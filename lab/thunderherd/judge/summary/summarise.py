@@ -13,18 +13,29 @@ from datetime import datetime
 from statistics import pstdev
 from typing import Any
 
-from thunderherd.bounds import best_of_bounds, without_bounds
-from thunderherd.ceilings import beside_ceilings
-from thunderherd.crossover_summary import crossover
 from thunderherd.judge.claims.answers import answers
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.paper_counters import counted
 from thunderherd.judge.claims.slopes import slopes
+from thunderherd.judge.summary.bounds import best_of_bounds, without_bounds
+from thunderherd.judge.summary.ceilings import beside_ceilings
+from thunderherd.judge.summary.crossover import crossover
+from thunderherd.judge.summary.noise import noise_summary
+from thunderherd.judge.summary.selection import Block, Selection, blocks_of, most_blocks, select
+from thunderherd.judge.summary.verdicts import (
+    MetricValues,
+    columns_of,
+    family,
+    is_decided,
+    metric_values,
+    ranking,
+    verdicts,
+    verdicts_of_all_blocks,
+)
 from thunderherd.labs import has_tcp
 from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.metrics.table import in_order, metric_names
 from thunderherd.metrics.table import metric as metric_named
-from thunderherd.noise_summary import noise_summary
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import (
     ClientsPerWorker,
@@ -40,7 +51,6 @@ from thunderherd.records.summary import (
     TrialCounts,
     TrialRecord,
 )
-from thunderherd.selection import Block, Selection, blocks_of, most_blocks, select
 from thunderherd.statistics.columns import Column, known, together
 from thunderherd.statistics.comparisons import Look, hodges_lehmann
 from thunderherd.study.loading import Contender, Study, Sweep, asked_for
@@ -52,16 +62,6 @@ from thunderherd.trial.latency_label import latency_notes
 from thunderherd.trial.never_sleeps import not_of_load
 from thunderherd.trial.observation import connections_of, read_late
 from thunderherd.trial.unavailable import not_told, unavailable_counters, why_unavailable
-from thunderherd.verdicts import (
-    MetricValues,
-    columns_of,
-    family,
-    is_decided,
-    metric_values,
-    ranking,
-    verdicts,
-    verdicts_of_all_blocks,
-)
 
 
 def summarise(

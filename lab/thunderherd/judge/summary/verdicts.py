@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
+from thunderherd.judge.summary.selection import Block, Selection
 from thunderherd.metrics.table import in_order
 from thunderherd.records.summary import PairSummary, TrialRecord
-from thunderherd.selection import Block, Selection
 from thunderherd.statistics.columns import known
 from thunderherd.statistics.comparisons import (
     Look,

@@ -6,8 +6,8 @@ Both ran within the same block, in random order, so that what slows the machine 
 
 from __future__ import annotations
 
+from thunderherd.judge.summary.selection import Block
 from thunderherd.metrics.table import PAYLOAD_RATE, SHARE_OF_CEILING
-from thunderherd.selection import Block
 from thunderherd.study.loading import Study
 
 __all__ = ["beside_ceilings"]
