@@ -11,8 +11,8 @@ from small_studies import head
 import thunderherd
 from thunderherd.cli import run_command
 from thunderherd.engine.lines import LoadResult, Ready, Window
-from thunderherd.explained import why_no_difference
 from thunderherd.judge.summary.summarise import summarise
+from thunderherd.judge.why.pairs import why_no_difference
 from thunderherd.records.summary import TrialRecord
 from thunderherd.study.loading import Study
 from thunderherd.tables import pairs_legend

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from thunderherd.profiles import BATCHES
+from thunderherd.judge.why.profiles import BATCHES
 from thunderherd.stacks.call_stacks import (
     Frame,
     Stack,

@@ -14,11 +14,11 @@ from small_studies import head
 
 from thunderherd import runner
 from thunderherd.cli import run_command
-from thunderherd.counts import NOT_TOLD, counting_summary
 from thunderherd.engine import client as engine
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
-from thunderherd.explained import explained, is_first
+from thunderherd.judge.why.counts import NOT_TOLD, counting_summary
+from thunderherd.judge.why.pairs import explained, is_first
 from thunderherd.machine import description
 from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS

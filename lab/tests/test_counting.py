@@ -16,11 +16,11 @@ import thunderherd
 from thunderherd import explain_command, runner
 from thunderherd.cli import run_command
 from thunderherd.counting import shortened
-from thunderherd.counts import counting_summary
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import Refusal, UserError
-from thunderherd.explained import best_against_others, explained, place_of
+from thunderherd.judge.why.counts import counting_summary
+from thunderherd.judge.why.pairs import best_against_others, explained, place_of
 from thunderherd.machine import description
 from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS

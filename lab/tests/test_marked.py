@@ -15,9 +15,9 @@ from counters_by_decree import Counters
 from rich.console import Console
 
 from thunderherd.claim_tables import print_claims
-from thunderherd.counts import contender_counts
 from thunderherd.engine import client
 from thunderherd.judge.summary.source_csv import text_of
+from thunderherd.judge.why.counts import contender_counts
 from thunderherd.matrices import Matrix, sweep_matrices
 from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records.extra_trials import CountingSummary, CountingTable

@@ -16,12 +16,12 @@ from thunderherd import runner
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import Refusal, UserError
-from thunderherd.explained import network_part
-from thunderherd.flame_graphs import file_name
+from thunderherd.judge.why.flame_graphs import file_name
+from thunderherd.judge.why.pairs import network_part
+from thunderherd.judge.why.profiles import differential_pairs
 from thunderherd.left_out import where_drawn
 from thunderherd.machine import description
 from thunderherd.profile_view import copying_sentences
-from thunderherd.profiles import differential_pairs
 from thunderherd.progress import PlainProgress
 from thunderherd.records.explanation import Difference, Explanation, Range
 from thunderherd.records.profile import ContenderProfile, ProfilingSummary, Share, SideProfile

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from thunderherd.counts import counting_summary
 from thunderherd.engine.catalogue import USUAL_DESIGN, Catalogue
 from thunderherd.engine.client import EngineError, Server, catalogue
 from thunderherd.engine.counter_names import figures_of_counters, states_of_counters
 from thunderherd.errors import UserError
+from thunderherd.judge.why.counts import counting_summary
 from thunderherd.progress import Progress
 from thunderherd.records.directory import COUNTED, RunDirectory
 from thunderherd.records.extra_trials import CountingSummary

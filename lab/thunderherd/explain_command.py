@@ -11,13 +11,13 @@ from rich.console import Console
 from thunderherd.counting_cost_words import about_cpu_time
 from thunderherd.engine.client import EngineError
 from thunderherd.errors import UserError
-from thunderherd.explained import SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.explanation_words import legend, print_explanation, reasons, remarks, sentence
-from thunderherd.flame_graphs import differential, differential_file
+from thunderherd.judge.why.flame_graphs import differential, differential_file
+from thunderherd.judge.why.pairs import SIDES, counts_of, explained, is_first, limits_of, pairs_of
+from thunderherd.judge.why.profiles import sampled
 from thunderherd.left_out import not_counted, not_sampled
 from thunderherd.noise_view import noise_view, print_noise
 from thunderherd.profile_view import copying_sentences
-from thunderherd.profiles import sampled
 from thunderherd.records.directory import Results
 from thunderherd.records.explanation import Explanation, Per
 from thunderherd.records.summary import Summary

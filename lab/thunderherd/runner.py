@@ -19,11 +19,11 @@ from thunderherd.counting import count_run, counted, counted_so_far
 from thunderherd.counting_cost import cost_run, cost_so_far
 from thunderherd.engine.client import EngineError, catalogue, find_engine
 from thunderherd.errors import Refusal, UserError
-from thunderherd.explained import best_against_others, with_counted_points
-from thunderherd.flame_graphs import profiling_summary
 from thunderherd.judge.summary import source_csv, summarise
 from thunderherd.judge.summary.noted_cells import write_noted_cells
 from thunderherd.judge.summary.selection import ATTEMPTS, Block, blocks_of
+from thunderherd.judge.why.flame_graphs import profiling_summary
+from thunderherd.judge.why.pairs import best_against_others, with_counted_points
 from thunderherd.labs.kind import Site
 from thunderherd.machine import description, noise
 from thunderherd.machine.limits_measured import limits_of_lines, measured_lines

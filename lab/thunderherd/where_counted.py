@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from thunderherd.explained import command_to_run_again
+from thunderherd.judge.why.pairs import command_to_run_again
 from thunderherd.records.summary import Summary, SweepSummary
 from thunderherd.text.figures import printable
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.counting_cost_words import about_cpu_time
-from thunderherd.explained import is_first
 from thunderherd.explanation_words import (
     Decomposition,
     decomposition,
@@ -16,6 +15,7 @@ from thunderherd.explanation_words import (
     remarks,
     sentence,
 )
+from thunderherd.judge.why.pairs import is_first
 from thunderherd.left_out import not_counted
 from thunderherd.matrices import Reasons
 from thunderherd.metrics.table import NANOSECONDS

@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from thunderherd.counted_side import MAKING, NOTHING, WITHIN, Counted
-from thunderherd.counts import COPIED
+from thunderherd.judge.why.counts import COPIED
+from thunderherd.judge.why.side import MAKING, NOTHING, WITHIN, Counted
 from thunderherd.records.explanation import (
     Cause,
     CauseName,

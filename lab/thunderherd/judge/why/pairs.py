@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from thunderherd.errors import UserError
-from thunderherd.explanation import explain
 from thunderherd.judge.summary.selection import blocks_of
+from thunderherd.judge.why.causes import explain
 from thunderherd.labs import has_tcp
 from thunderherd.metrics.table import PAYLOAD_RATE, PER_BYTE, SHARE_OF_CEILING
 from thunderherd.metrics.table import metric as metric_named

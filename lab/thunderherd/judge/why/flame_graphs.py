@@ -11,8 +11,8 @@ from pathlib import Path
 
 from thunderherd.engine.client import EngineError, flame_graph
 from thunderherd.errors import UserError
-from thunderherd.explained import place_of
-from thunderherd.profiles import (
+from thunderherd.judge.why.pairs import place_of
+from thunderherd.judge.why.profiles import (
     contender_profile,
     differential_pairs,
     folded_of,
