@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from small_studies import head
 
-from thunderherd import table_words
 from thunderherd.cli import run_command
 from thunderherd.engine.client import catalogue
 from thunderherd.progress import PlainProgress
@@ -18,6 +17,7 @@ from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.summary import Summary
 from thunderherd.report import write_report
 from thunderherd.runner import run_study
+from thunderherd.show.sentences import tables
 from thunderherd.study.loading import load_study
 
 POINT, KEY = "no_such_subsystem:sched_swich", "software/no-such-event,umask=0x1/"
@@ -89,7 +89,7 @@ def test_the_run_ends_and_its_summary_has_the_reasons(ran: tuple[Summary, Path])
     assert REASONS[POINT] in sweep.unavailable[f"server.{POINT}_per_request"]
     assert REASONS[KEY] in sweep.unavailable[f"client.{KEY}"]
     assert "server.context_switches" not in sweep.unavailable, "asked for as perf calls it"
-    assert any(REASONS[POINT] in each for each in table_words.warnings(summary))
+    assert any(REASONS[POINT] in each for each in tables.warnings(summary))
 
 
 def test_counted_trials_have_the_others_and_the_reason(ran: tuple[Summary, Path]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import synthetic_sweeps
 from synthetic_summary import document, summary
 
-from thunderherd.answer import answer, places_of, sweep_answer
-from thunderherd.at_a_glance import machine_in_short, weighty
 from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.answer import answer, places_of, sweep_answer
+from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
 from thunderherd.text.figures import number
 
 

@@ -12,7 +12,6 @@ from bounded import CALLED, LIMITS, SENT, bound
 from conftest import MEASURE
 from small_studies import head
 
-from thunderherd.bounds_view import bounds_in_words
 from thunderherd.engine import client
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.errors import UserError
@@ -24,6 +23,7 @@ from thunderherd.records.limits import BoundSummary, MachineLimits
 from thunderherd.records.summary import ContenderSummary, Interval
 from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Study, load_study
 from thunderherd.tables import print_study

@@ -18,7 +18,6 @@ import thunderherd
 from thunderherd import runner
 from thunderherd.cli import run_command
 from thunderherd.counting_cost import FEW_SECONDS
-from thunderherd.counting_cost_words import about_cpu_time, about_metrics, cost_lines
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.engine.client import catalogue
 from thunderherd.engine.lines import Life, Multiplexing
@@ -29,8 +28,9 @@ from thunderherd.records.counting_cost import CostRatio
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.sentences.counting_cost import about_cpu_time, about_metrics, cost_lines
+from thunderherd.show.sentences.tables import warnings
 from thunderherd.study.loading import Contender, Study, load_study
-from thunderherd.table_words import warnings
 from thunderherd.tables import pairs_legend
 
 ASKED = 'measure.counters=["cpu/cycles/","r00c0","context_switches"]'

@@ -19,10 +19,10 @@ from test_sweep_tables import printed
 
 from thunderherd.crossover_plot import about, crossover_chart, write_pictures
 from thunderherd.crossover_study import coarse_study, dense_study
-from thunderherd.crossover_words import sentences
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.summary import Summary
 from thunderherd.report import render, write_report
+from thunderherd.show.sentences.crossover import sentences
 from thunderherd.statistics.crossings import line_crossing
 from thunderherd.trial.caveats import NO_COMPLETION
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from thunderherd.explanation_words import WITHIN_CALLS, decomposition, how_often, legend, sentence
 from thunderherd.judge.why.causes import explain
 from thunderherd.records.explanation import Cause, Difference, Explanation, Range
 from thunderherd.records.extra_trials import ContenderCounts, Count, SideCounts
 from thunderherd.records.limits import LimitFigure, LimitReason, MachineLimits
+from thunderherd.show.sentences.explanation import WITHIN_CALLS, decomposition, how_often, legend, sentence
 
 MICROSECOND = 1e-6
 

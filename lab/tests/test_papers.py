@@ -17,10 +17,10 @@ from thunderherd import tables
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.matrices import main_further, sweep_matrices
-from thunderherd.papers import as_printed, notes_by_mark, paper_texts
 from thunderherd.records.summary import PaperFigure, Summary
 from thunderherd.repeated_runs import sweep_runs
 from thunderherd.report import render
+from thunderherd.show.sentences.source_figures import as_printed, notes_by_mark, paper_texts
 from thunderherd.study import loading as studies
 from thunderherd.study.loading import load_study
 from thunderherd.sweep_plots import sweep_chart

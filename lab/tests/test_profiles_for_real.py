@@ -10,9 +10,9 @@ from small_studies import head
 
 import thunderherd
 from thunderherd.cli import run_command
-from thunderherd.left_out import where_drawn
 from thunderherd.records.profile import ProfilingSummary
 from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.left_out import where_drawn
 
 STUDY = head(
     "stacks",

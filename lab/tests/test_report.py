@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from synthetic_summary import document, summary, trials
 
-from thunderherd import profile_view, report, table_words
+from thunderherd import profile_view, report
 from thunderherd.engine.client import flame_graph
 from thunderherd.errors import UserError
 from thunderherd.flame_view import flame_view
@@ -32,6 +32,7 @@ from thunderherd.records.profile import (
 )
 from thunderherd.records.summary import WORKERS, Summary
 from thunderherd.report import render, write_report
+from thunderherd.show.sentences import tables
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -144,7 +145,7 @@ def test_the_run_can_be_replayed(html: str) -> None:
 
 
 def test_notes_stand_beside_the_figures(html: str) -> None:
-    for note in (*summary().study.notes, table_words.NOT_SEPARATED):
+    for note in (*summary().study.notes, tables.NOT_SEPARATED):
         assert note in html
     assert "the figure has columns for rows 2, 3, 5, 7 only" in html, "of the paper's figure of clients"
     assert "1.93 &gt; 0.99; the slide flags it" in html

@@ -15,7 +15,6 @@ from synthetic_summary import TITLE, document, summary, trials
 from test_report import HOSTILE, Elements, browser, visit
 
 from thunderherd import report_command
-from thunderherd.answer import answer
 from thunderherd.charts import all_charts
 from thunderherd.cli import run_command
 from thunderherd.drawing import colours_of
@@ -24,6 +23,7 @@ from thunderherd.live_charts import live
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
 from thunderherd.report import Run, render_runs, write_report
+from thunderherd.show.sentences.answer import answer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

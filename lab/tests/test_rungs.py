@@ -12,7 +12,7 @@ from thunderherd.matrices import main_further, sweep_matrices
 from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.records.summary import Summary
 from thunderherd.report import render
-from thunderherd.rungs import cpu_cost_lines
+from thunderherd.show.sentences.cpu_source import cpu_cost_lines
 from thunderherd.tables import print_study
 
 CYCLES = "client.cpu_cycles_per_byte"

@@ -13,7 +13,7 @@ from thunderherd.judge.claims.claim_file import load_claims
 from thunderherd.judge.claims.claims import judge
 from thunderherd.judge.claims.contrasts import r_squared
 from thunderherd.judge.claims.slopes import slopes
-from thunderherd.papers import own_notes
+from thunderherd.show.sentences.source_figures import own_notes
 from thunderherd.study.loading import Study
 
 COST = "server_cpu_per_connection"

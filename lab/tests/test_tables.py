@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from synthetic_summary import document, summary
 
-from thunderherd import claim_tables, table_words, tables
+from thunderherd import claim_tables, tables
 from thunderherd.records.summary import Summary
+from thunderherd.show.sentences import tables as sentences_tables
 from thunderherd.text import figures
 from thunderherd.text.layout import make_console
 
@@ -196,7 +197,7 @@ def test_the_rows_hold_what_a_reader_looks_for() -> None:
 def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
     text = " ".join(printed(tables.print_study, 100).split())
     assert "measured on 4,000 connections, shown per 5,000" in text
-    assert table_words.NOT_SEPARATED in text
+    assert sentences_tables.NOT_SEPARATED in text
     assert re.search(r"1\.93[¹²³]", text), "a figure that the source flags carries its mark"
     assert "1.93 > 0.99; the slide flags it" in text
     assert "11 rejected for outside noise (block 4)" in text
@@ -207,7 +208,7 @@ def test_the_printed_study_says_what_must_stand_beside_its_figures() -> None:
 
 def test_full_length_runs_do_not_speak_of_scaling() -> None:
     whole = changed(study__connections_per_trial=5000)
-    assert table_words.per_connections(whole) == "CPU seconds per 5,000 connections"
+    assert sentences_tables.per_connections(whole) == "CPU seconds per 5,000 connections"
 
 
 def test_the_next_command_can_be_pasted() -> None:

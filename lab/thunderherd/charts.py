@@ -15,9 +15,9 @@ from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plo
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
 from thunderherd.judge.summary.latency_curves import latency_curves
 from thunderherd.matrices import Cell, Matrix
-from thunderherd.papers import papers_of
 from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
+from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.text import shown
 from thunderherd.text.figures import main_of, shows_process_control, words_of

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from thunderherd.records.summary import Summary
-from thunderherd.table_words import claim_counts, run_line
+from thunderherd.show.sentences.tables import claim_counts, run_line
 from thunderherd.tables import VERDICT_STYLES
 from thunderherd.text.figures import ABSENT
 from thunderherd.text.layout import print_facts, prose, wrapped

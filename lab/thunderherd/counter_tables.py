@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from thunderherd.counting_cost_words import cost_lines
 from thunderherd.matrices import Cell, Matrix, Reasons, why_none
 from thunderherd.metrics.table import (
     ELAPSED,
@@ -27,6 +26,7 @@ from thunderherd.metrics.table import (
     metric,
 )
 from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.show.sentences.counting_cost import cost_lines
 from thunderherd.sweep_tables import print_matrix
 from thunderherd.text.figures import ABSENT, extrapolated, not_offered, number, printable
 from thunderherd.text.layout import prose

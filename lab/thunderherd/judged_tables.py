@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from thunderherd import claim_tables, tables
 from thunderherd.grids import Grid, NamedTable, Section, interval_fields, of_models
-from thunderherd.papers import as_printed
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, PaperFigure, Summary
+from thunderherd.show.sentences.source_figures import as_printed
 from thunderherd.text.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
 from thunderherd.text.shown import shown_of, unit_for
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from thunderherd import chart_files
 from thunderherd.drawing import INK, WIDE, dressed, heading, told_apart
-from thunderherd.knee_words import goal_in_words, rate_in_words
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.knee import KneeSummary
+from thunderherd.show.sentences.knee import goal_in_words, rate_in_words
 from thunderherd.text.figures import printable
 from thunderherd.vega_lite import Chart, field, layer, layered, mark
 

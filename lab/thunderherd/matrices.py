@@ -8,12 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from thunderherd.counting_cost_words import about_metrics
 from thunderherd.metrics.open_loop import NO_SCHEDULE, OFFERED, is_of_open_loop
 from thunderherd.metrics.table import METRICS, NONE_BECAUSE, SHARE_OF_CEILING, in_order
-from thunderherd.papers import as_printed, own_notes, paper_metric, paper_notes, paper_texts, papers_of
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
-from thunderherd.rungs import cpu_cost_lines, in_place_of, main_substitute
+from thunderherd.show.sentences.counting_cost import about_metrics
+from thunderherd.show.sentences.cpu_source import cpu_cost_lines, in_place_of, main_substitute
+from thunderherd.show.sentences.source_figures import (
+    as_printed,
+    own_notes,
+    paper_metric,
+    paper_notes,
+    paper_texts,
+    papers_of,
+)
 from thunderherd.text.figures import (
     ABSENT,
     decimals,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd import repeated_runs, table_words, tables
-from thunderherd.bounds_view import bounds_in_words
+from thunderherd import repeated_runs, tables
 from thunderherd.counter_tables import asks_for_counters, counter_tables, counters_legend
 from thunderherd.grids import (
     Field,
@@ -31,6 +30,8 @@ from thunderherd.metrics.table import CPU_PER_CONNECTION, SIDES, in_order, known
 from thunderherd.noise_view import noise_view
 from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
+from thunderherd.show.sentences import tables as sentences_tables
+from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.text.figures import BETWEEN, main_of, printable, seconds_per, shows_process_control
 from thunderherd.text.shown import at_points, shown, shown_of, unit_for
@@ -60,7 +61,7 @@ def parts_of_report(summary: Summary) -> list[NamedTable]:
 def _main(summary: Summary) -> Iterator[NamedTable]:
     main = main_of(summary)
     if main:
-        caption = table_words.main_caption(summary)
+        caption = sentences_tables.main_caption(summary)
         yield NamedTable("main", caption, lambda: [main_section(summary)], lambda: _main_data(summary, main))
     if further := main_further(summary, BETWEEN):
         names = in_order(each.metric for each in summary.paper if each.sweep is None)
@@ -104,7 +105,7 @@ def main_section(summary: Summary) -> Section:
     ]
     notes = [f"{mark} {text}" for mark, text in tables.table_notes(summary).texts.items()]
     grid = Grid.of(heads, fields, 3).without_empty()
-    return Section(table_words.main_caption(summary), grid, (*notes, *table_words.legend(summary)))
+    return Section(sentences_tables.main_caption(summary), grid, (*notes, *sentences_tables.legend(summary)))
 
 
 def _head(words: str, unit: str) -> str:

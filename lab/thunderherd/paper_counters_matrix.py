@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from thunderherd.matrices import Cell, Matrix, Reasons
-from thunderherd.papers import as_printed
 from thunderherd.records.paper_counters import CountedCell
 from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.source_figures import as_printed
 from thunderherd.text.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
 from thunderherd.text.shown import not_tiny, shown
 

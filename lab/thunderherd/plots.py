@@ -16,7 +16,6 @@ from thunderherd.axes import FIGURES
 from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
-from thunderherd.papers import notes_by_mark, papers_of
 from thunderherd.records.summary import (
     PROCESS_CONTROL,
     WORKERS,
@@ -25,6 +24,7 @@ from thunderherd.records.summary import (
     PaperFigure,
     Summary,
 )
+from thunderherd.show.sentences.source_figures import notes_by_mark, papers_of
 from thunderherd.text.figures import main_of, number, places, printable, span
 from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 

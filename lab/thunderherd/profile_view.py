@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.flame_view import FlameGraph, flame_view
-from thunderherd.left_out import not_sampled
 from thunderherd.records.profile import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
 from thunderherd.records.summary import Summary
+from thunderherd.show.sentences.left_out import not_sampled
 from thunderherd.stacks.symbols import CopyKind
 from thunderherd.text.figures import (
     ABSENT,

@@ -16,18 +16,7 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
-from thunderherd import (
-    claim_tables,
-    counter_tables,
-    matrices,
-    paper_counters_matrix,
-    repeated_runs,
-    table_words,
-    tables,
-)
-from thunderherd.answer import answer
-from thunderherd.at_a_glance import machine_in_short, weighty
-from thunderherd.bounds_view import bounds_in_words
+from thunderherd import claim_tables, counter_tables, matrices, paper_counters_matrix, repeated_runs, tables
 from thunderherd.chart_files import vega_lite_version
 from thunderherd.charts import (
     NamedChart,
@@ -37,15 +26,20 @@ from thunderherd.charts import (
     main_charts,
     sweep_charts,
 )
-from thunderherd.crossover_words import sentences
 from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
 from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.live_charts import live
 from thunderherd.matrices import Matrix
 from thunderherd.named_tables import parts_of_report
-from thunderherd.papers import papers_of
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
+from thunderherd.show.sentences import tables as sentences_tables
+from thunderherd.show.sentences.answer import answer
+from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
+from thunderherd.show.sentences.bounds import bounds_in_words
+from thunderherd.show.sentences.crossover import sentences
+from thunderherd.show.sentences.source_figures import papers_of
+from thunderherd.show.sentences.where_counted import why_lines
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import (
@@ -59,7 +53,6 @@ from thunderherd.text.figures import (
     words_of,
 )
 from thunderherd.validity_view import validity_view
-from thunderherd.where_counted import why_lines
 from thunderherd.why_view import why_view
 
 __all__ = ["DrawnChart", "Run", "run_view"]
@@ -102,8 +95,8 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "blocks": blocks,
         "drawn": [*main, *(chart for sweep in sweeps for chart in sweep.charts), *latency, *blocks],
         "title": printable(summary.study.title),
-        "per": table_words.per_connections(summary),
-        "caption": table_words.main_caption(summary),
+        "per": sentences_tables.per_connections(summary),
+        "caption": sentences_tables.main_caption(summary),
         "beside": printable("; ".join(summary.study.remarks)),
         "heading": tables.heading_of(summary),
         "has_control": shows_process_control(summary),
@@ -112,20 +105,20 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "more": _more_rows(summary),
         "pairs": tables.pair_rows(summary, between=BETWEEN),
         "pairs_legend": tables.pairs_legend(summary),
-        "legend": table_words.legend(summary),
+        "legend": sentences_tables.legend(summary),
         "notes": tables.table_notes(summary).texts,
-        "verdicts": table_words.verdict_counts(summary),
-        "claims": table_words.claim_counts(summary),
+        "verdicts": sentences_tables.verdict_counts(summary),
+        "claims": sentences_tables.claim_counts(summary),
         "claims_legend": claim_tables.claims_legend(),
         "questions_legend": claim_tables.questions_legend(),
-        "trials": table_words.trial_counts(summary),
-        "run": table_words.run_line(summary),
+        "trials": sentences_tables.trial_counts(summary),
+        "run": sentences_tables.run_line(summary),
         "bounds": bounds_in_words(summary),
         "why": why_view(summary, directory),
         "own_parts": [(each.name, each.title, each.sections()) for each in parts_of_report(summary)],
         "limits": limit_rows(summary.limits, ()) if summary.limits else [],
         "limits_legend": legend(summary.limits) if summary.limits else "",
-        "warnings": table_words.warnings(summary),
+        "warnings": sentences_tables.warnings(summary),
         "machine": list(_flat(summary.machine)),
         "settings": [
             *_flat(summary.study.settings),

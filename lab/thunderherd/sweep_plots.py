@@ -17,8 +17,8 @@ from thunderherd.blocks_behind import BlocksBehind
 from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.metrics.table import UNITS_OF_TIME
-from thunderherd.papers import as_printed, papers_of
 from thunderherd.records.summary import PaperFigure, Summary, SweepSummary
+from thunderherd.show.sentences.source_figures import as_printed, papers_of
 from thunderherd.text.figures import (
     BETWEEN,
     Unit,

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.crossover_words import sentences
 from thunderherd.matrices import (
     Cell,
     Matrix,
@@ -20,10 +19,11 @@ from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, 
 from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records.summary import Summary
 from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
+from thunderherd.show.sentences.crossover import sentences
+from thunderherd.show.sentences.where_counted import why_lines
 from thunderherd.slope_matrix import slope_matrix
 from thunderherd.text.figures import ABSENT, printable
 from thunderherd.text.layout import Layout, divided, fits, print_first_that_fits, prose
-from thunderherd.where_counted import why_lines
 
 __all__ = ["print_counted", "print_main_further", "print_main_runs", "print_sweeps"]
 

@@ -16,16 +16,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.bounds_view import bounds_in_words
 from thunderherd.counter_tables import asks_for_counters
-from thunderherd.counting_cost_words import about_metrics
-from thunderherd.left_out import not_counted, not_sampled, where_drawn
 from thunderherd.matrices import Reasons, main_papers, scaled_marks, why_none
 from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
-from thunderherd.papers import notes_by_mark
 from thunderherd.records.summary import ContenderSummary, Summary
-from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
-from thunderherd.table_words import (
+from thunderherd.show.sentences.bounds import bounds_in_words
+from thunderherd.show.sentences.counting_cost import about_metrics
+from thunderherd.show.sentences.left_out import not_counted, not_sampled, where_drawn
+from thunderherd.show.sentences.source_figures import notes_by_mark
+from thunderherd.show.sentences.tables import (
     claim_counts,
     legend,
     main_caption,
@@ -34,6 +33,7 @@ from thunderherd.table_words import (
     verdict_counts,
     warnings,
 )
+from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
 from thunderherd.text.figures import (
     ABSENT,
     capital,

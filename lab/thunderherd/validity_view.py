@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from thunderherd.judge.summary.block_order import BlockSeen, blocks_seen
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.table_words import trial_counts
+from thunderherd.show.sentences.tables import trial_counts
 from thunderherd.text.figures import count, printable, share_in_percent
 
 __all__ = ["ValidityView", "validity_view"]

@@ -6,8 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.counting_cost_words import about_cpu_time
-from thunderherd.explanation_words import (
+from thunderherd.judge.why.pairs import is_first
+from thunderherd.matrices import Reasons
+from thunderherd.metrics.table import NANOSECONDS
+from thunderherd.profile_view import ProfileView, profile_view
+from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
+from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.show.sentences.counting_cost import about_cpu_time
+from thunderherd.show.sentences.explanation import (
     Decomposition,
     decomposition,
     how_often,
@@ -15,13 +21,7 @@ from thunderherd.explanation_words import (
     remarks,
     sentence,
 )
-from thunderherd.judge.why.pairs import is_first
-from thunderherd.left_out import not_counted
-from thunderherd.matrices import Reasons
-from thunderherd.metrics.table import NANOSECONDS
-from thunderherd.profile_view import ProfileView, profile_view
-from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
-from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.show.sentences.left_out import not_counted
 from thunderherd.text.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
 
 SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}

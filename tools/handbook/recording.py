@@ -45,7 +45,7 @@ from thunderherd.records.directory import (
     load,
 )
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
-from thunderherd.table_words import main_caption
+from thunderherd.show.sentences.tables import main_caption
 from thunderherd.tables import print_study, study_rows
 from thunderherd.text.figures import ABSENT, capital, main_of, number
 from thunderherd.text.layout import make_console

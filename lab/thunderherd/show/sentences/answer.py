@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from thunderherd import crossover_words
 from thunderherd.metrics.table import metric
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary
+from thunderherd.show.sentences import crossover
 from thunderherd.text.figures import (
     ABSENT,
     BETWEEN,
@@ -319,7 +319,7 @@ def _ranking(summary: Summary, places: Mapping[str, tuple[int, int]]) -> Iterato
 def sweep_answer(summary: Summary, sweep: SweepSummary) -> str:
     """What a sweep comes to, as a sentence; empty where it compares nothing."""
     if sweep.crossover is not None:
-        return crossover_words.sentences(summary, sweep)[0]
+        return crossover.sentences(summary, sweep)[0]
     words = words_of(sweep.metric)
     if summary.study.repetitions:
         return _of_means(summary, sweep, words)

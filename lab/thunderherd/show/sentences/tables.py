@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from thunderherd.counting_cost_words import about_metrics, cost_lines
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.records.summary import ClaimVerdict, Summary
-from thunderherd.rungs import cpu_cost_lines, main_substitute
+from thunderherd.show.sentences.counting_cost import about_metrics, cost_lines
+from thunderherd.show.sentences.cpu_source import cpu_cost_lines, main_substitute
 from thunderherd.text.figures import capital, count, estimator, main_of, percent, shows_process_control
 from thunderherd.text.shown import caption_of, shown_of, unit_for
 
