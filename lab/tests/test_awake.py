@@ -14,8 +14,8 @@ from thunderherd.engine.lines import LoadResult, Ready, Window
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.judge.why.pairs import why_no_difference
 from thunderherd.records.summary import TrialRecord
+from thunderherd.show.tables.main import pairs_legend
 from thunderherd.study.loading import Study
-from thunderherd.tables import pairs_legend
 from thunderherd.trial.never_sleeps import beyond_load
 
 COUNTERS = 'counters = ["task_clock"]\nbaseline = "epoll"\n'

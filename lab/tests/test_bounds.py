@@ -24,9 +24,9 @@ from thunderherd.records.summary import ContenderSummary, Interval
 from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.show.sentences.bounds import bounds_in_words
+from thunderherd.show.tables.main import print_study
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Study, load_study
-from thunderherd.tables import print_study
 from thunderherd.text.layout import make_console
 
 

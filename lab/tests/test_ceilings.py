@@ -12,8 +12,8 @@ from thunderherd.errors import UserError
 from thunderherd.judge.summary.ceilings import beside_ceilings
 from thunderherd.judge.summary.selection import blocks_of
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.matrices import sweep_matrices
 from thunderherd.records.summary import TrialRecord
+from thunderherd.show.tables.sweeps import sweep_matrices
 from thunderherd.study.loading import Contender, Study
 from thunderherd.trial.trial import run_trial
 

@@ -13,14 +13,14 @@ from counters_by_decree import Counters
 from rich.console import Console
 
 from thunderherd import running
-from thunderherd.counter_tables import counter_tables, print_counters
 from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.matrices import Cell, Matrix
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary
 from thunderherd.report import render
+from thunderherd.show.tables.counters import counter_tables, print_counters
+from thunderherd.show.tables.sweeps import Cell, Matrix
 from thunderherd.study.loading import Study, load_study
 
 HIDDEN = "the stand-in is told to have none"

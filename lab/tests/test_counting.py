@@ -28,8 +28,8 @@ from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialMetrics, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.tables.main import print_study
 from thunderherd.study.loading import Contender, Study, load_study
-from thunderherd.tables import print_study
 from thunderherd.text.layout import make_console
 
 COUNTED: TrialMetrics = {

@@ -30,8 +30,8 @@ from thunderherd.report import render
 from thunderherd.runner import run_study
 from thunderherd.show.sentences.counting_cost import about_cpu_time, about_metrics, cost_lines
 from thunderherd.show.sentences.tables import warnings
+from thunderherd.show.tables.main import pairs_legend
 from thunderherd.study.loading import Contender, Study, load_study
-from thunderherd.tables import pairs_legend
 
 ASKED = 'measure.counters=["cpu/cycles/","r00c0","context_switches"]'
 EVENTS = ["cpu/cycles/", "r00c0"]

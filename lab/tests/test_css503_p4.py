@@ -13,9 +13,9 @@ import pytest
 from thunderherd.engine import client
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.judge.claims.claims import judge
-from thunderherd.matrices import sweep_matrices
 from thunderherd.records.summary import ClaimVerdict, Summary, TrialRecord
 from thunderherd.runner import run_study
+from thunderherd.show.tables.sweeps import sweep_matrices
 from thunderherd.study.loading import Study, load_study
 
 TIME, READS, RATE = "round_trip_microseconds", "server_reads", "gigabits_per_second"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from thunderherd import repeated_runs
 from thunderherd.engine import client
 from thunderherd.errors import UserError
 from thunderherd.judge.claims.claim_file import Claim, load_claims
 from thunderherd.records.summary import TrialRecord
 from thunderherd.runner import run_study
+from thunderherd.show.tables import runs as tables_runs
 from thunderherd.study.loading import Study, load_study
 from thunderherd.trial import trial
 
@@ -354,7 +354,7 @@ def test_quick_form_runs_to_its_table(use_engine: Path, tmp_path: Path) -> None:
     assert {claim.verdict for claim in summary.claims} <= {"undecided", "not testable here"}
     judged = {claim.id: claim.our_figure for claim in summary.claims}
     assert all("[scaled 1:25" in line for line in judged["H44"].splitlines() if "(" not in line[:1])
-    runs = repeated_runs.sweep_runs(summary, sweep)
+    runs = tables_runs.sweep_runs(summary, sweep)
     assert runs is not None and runs.caption.startswith("Every run [scaled 1:25")
     scaled = ("Time (s) [scaled 1:25]", "Req# [scaled 1:25]", "Throughput (/s) [scaled 1:25]")
     assert runs.headings == (*scaled, "Paper")
@@ -367,7 +367,7 @@ def test_the_sources_runs_stand_beside_ours_and_alone(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
     of = small("repetitions=1", 'parts=["cores"]', "noise.foreign_percent=100", "noise.steal_percent=100")
     summary = run_study(of, tmp_path / "run", seed=4)
-    runs = repeated_runs.sweep_runs(summary, summary.sweeps[0])
+    runs = tables_runs.sweep_runs(summary, summary.sweeps[0])
     assert runs is not None
     assert len(runs.headings) == 4 and runs.headings[3] == "Paper", "the source's runs are not scaled"
     rows = {(row.point, row.contender, row.run): row.cells for row in runs.rows}

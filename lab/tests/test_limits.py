@@ -16,9 +16,9 @@ from rich.console import Console
 from thunderherd.cli import run_command
 from thunderherd.engine.catalogue import Limit
 from thunderherd.engine.limit_lines import LimitRound, Limits, LimitUnavailable, Place
-from thunderherd.limits_tables import limit_rows, print_limits, size_in_words
 from thunderherd.machine.limits import machine_limits
 from thunderherd.records.limits import MachineLimits
+from thunderherd.show.tables.limits import limit_rows, print_limits, size_in_words
 from thunderherd.statistics.samples import median_estimate
 
 HEAD = Limits.model_validate(

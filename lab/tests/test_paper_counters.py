@@ -12,10 +12,10 @@ from test_sweep_tables import printed
 from thunderherd.engine.lines import Life
 from thunderherd.errors import UserError
 from thunderherd.judge.claims.paper_counters import load_counters
-from thunderherd.matrices import Matrix
-from thunderherd.paper_counters_matrix import counted_matrices
 from thunderherd.records.paper_counters import CountedCell, CountedSummary
 from thunderherd.records.summary import Summary
+from thunderherd.show.tables.paper_counters import counted_matrices
+from thunderherd.show.tables.sweeps import Matrix
 from thunderherd.trial.unavailable import unavailable_counters
 
 EVENTS = ["task-clock", "context-switches", "cpu-cycles", "elapsed"]

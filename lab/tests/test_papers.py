@@ -13,14 +13,14 @@ import synthetic_sweeps
 from rich.console import Console
 from test_plots import rows, svg_texts
 
-from thunderherd import tables
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.summarise import summarise
-from thunderherd.matrices import main_further, sweep_matrices
 from thunderherd.records.summary import PaperFigure, Summary
-from thunderherd.repeated_runs import sweep_runs
 from thunderherd.report import render
 from thunderherd.show.sentences.source_figures import as_printed, notes_by_mark, paper_texts
+from thunderherd.show.tables import main
+from thunderherd.show.tables.runs import sweep_runs
+from thunderherd.show.tables.sweeps import main_further, sweep_matrices
 from thunderherd.study import loading as studies
 from thunderherd.study.loading import load_study
 from thunderherd.sweep_plots import sweep_chart
@@ -40,7 +40,7 @@ def paper(name: str, base: str, value: float, **more: Any) -> PaperFigure:
 def printed(of: Summary, width: int = 100) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
-    tables.print_study(of, console)
+    main.print_study(of, console)
     assert max(map(len, stream.getvalue().splitlines())) <= width
     return stream.getvalue()
 
@@ -182,7 +182,7 @@ def test_the_main_table_has_the_figures_of_its_own_metric() -> None:
         paper("requests_per_second", "iterative", 700),
     ]
     of = of.model_copy(update={"study": rate, "paper": figures})
-    row = {each.name: each for each in tables.study_rows(of)}
+    row = {each.name: each for each in main.study_rows(of)}
     assert (row["prefork"].paper, row["prefork"].mark) == ("8000.5", "¹")
     assert (row["iterative"].paper, row["iterative"].mark) == ("700.0", "")
     assert notes_by_mark(of).texts == {"¹": "one run"}
@@ -193,7 +193,7 @@ def test_seconds_of_process_control_are_not_shown_beside_another_metric() -> Non
     of = synthetic_summary.summary()
     rate = of.study.model_copy(update={"metric": "connections_per_second", "better": "more"})
     of = of.model_copy(update={"study": rate})
-    assert {each.paper for each in tables.study_rows(of)} == {"-"}
+    assert {each.paper for each in main.study_rows(of)} == {"-"}
     assert "20.90" not in printed(of)
 
 
@@ -220,7 +220,7 @@ def test_further_metrics_of_the_main_table_stand_below_it() -> None:
     for width in (80, 120, 200):
         assert "431 µs" in printed(of, width)
     assert "paper 431 µs" in render(of)
-    row = {each.name: each for each in tables.study_rows(of)}
+    row = {each.name: each for each in main.study_rows(of)}
     assert row["prefork"].paper == "1.80", "the table itself is as it was"
 
 

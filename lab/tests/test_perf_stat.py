@@ -9,9 +9,9 @@ import pytest
 from test_counters_by_decree import HIDDEN, of_the_report
 from test_marked import printed
 
-from thunderherd.perf_stat import PerfStat, perf_stats
 from thunderherd.report import render
-from thunderherd.tables import print_study
+from thunderherd.show.tables.main import print_study
+from thunderherd.show.tables.perf_stat import PerfStat, perf_stats
 
 
 def outputs() -> dict[str, PerfStat]:

@@ -22,8 +22,8 @@ from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
 from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.tables.main import print_study
 from thunderherd.study.loading import load_study
-from thunderherd.tables import print_study
 from thunderherd.text.layout import make_console
 from thunderherd.trial.trial import ProfileFiles
 from thunderherd.trials_apart import LONGEST_MILLISECONDS, in_time, lengthened

@@ -13,10 +13,10 @@ from test_questions import GOOD
 from test_report import HOSTILE, Elements, browser, visit
 
 from thunderherd.errors import UserError
-from thunderherd.matrices import sweep_matrices
 from thunderherd.records.summary import Summary
-from thunderherd.repeated_runs import sweep_runs
 from thunderherd.report import render, write_report
+from thunderherd.show.tables.runs import sweep_runs
+from thunderherd.show.tables.sweeps import sweep_matrices
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

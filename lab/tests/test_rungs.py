@@ -8,12 +8,12 @@ from functools import cache
 import pytest
 from test_marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
 
-from thunderherd.matrices import main_further, sweep_matrices
 from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.records.summary import Summary
 from thunderherd.report import render
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines
-from thunderherd.tables import print_study
+from thunderherd.show.tables.main import print_study
+from thunderherd.show.tables.sweeps import main_further, sweep_matrices
 
 CYCLES = "client.cpu_cycles_per_byte"
 

@@ -19,7 +19,7 @@ from thunderherd.judge.claims.contrasts import measure
 from thunderherd.judge.claims.slopes import slopes
 from thunderherd.records.summary import SlopeSummary, Summary
 from thunderherd.report import render
-from thunderherd.slope_matrix import slope_matrix
+from thunderherd.show.tables.slopes import slope_matrix
 from thunderherd.study.loading import Study, Sweep
 
 CLOCK = "server.task_clock"

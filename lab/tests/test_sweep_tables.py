@@ -11,12 +11,12 @@ import pytest
 import synthetic_sweeps
 from rich.console import Console
 
-from thunderherd import tables
-from thunderherd.matrices import BEST, LEVEL, Matrix, sweep_matrices
 from thunderherd.records.summary import Summary, SweepSummary
-from thunderherd.repeated_runs import RunRow, Runs, main_runs, sweep_runs
+from thunderherd.show.tables import main as tables_main
+from thunderherd.show.tables.runs import RunRow, Runs, main_runs, sweep_runs
+from thunderherd.show.tables.sweeps import BEST, LEVEL, Matrix, sweep_matrices
+from thunderherd.show.tables.terminal import print_runs
 from thunderherd.study.loading import Study
-from thunderherd.sweep_tables import print_runs
 
 WIDTHS = (80, 120, 200)
 
@@ -26,8 +26,8 @@ def printed(of: Summary, width: int, *, terminal: bool = False) -> str:
     console = Console(
         file=stream, width=width, force_terminal=terminal, color_system=None, markup=False, highlight=False
     )
-    tables.print_study(of, console)
-    tables.print_pairs(of, console)
+    tables_main.print_study(of, console)
+    tables_main.print_pairs(of, console)
     return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
 
 

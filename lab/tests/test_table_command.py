@@ -21,12 +21,19 @@ from synthetic_sweeps import summary as sweeps_summary
 
 from thunderherd import running
 from thunderherd.cli import run_command
-from thunderherd.grids import Grid, NamedTable, Section
-from thunderherd.named_tables import all_tables
 from thunderherd.records.summary import Summary
+from thunderherd.show.tables.by_name import all_tables
+from thunderherd.show.tables.formats import (
+    as_csv,
+    as_latex,
+    as_markdown,
+    latex_text,
+    markdown_line,
+    markdown_text,
+)
+from thunderherd.show.tables.main import study_rows
+from thunderherd.show.tables.model import Grid, NamedTable, Section
 from thunderherd.table_command import FORMATS
-from thunderherd.table_formats import as_csv, as_latex, as_markdown, latex_text, markdown_line, markdown_text
-from thunderherd.tables import study_rows
 from thunderherd.text.figures import printable
 
 GITHUB = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from thunderherd import blocks_plot, crossover_plot, latency_plot, matrices, plots
+from thunderherd import blocks_plot, crossover_plot, latency_plot, plots
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
 from thunderherd.judge.summary.latency_curves import latency_curves
-from thunderherd.matrices import Cell, Matrix
 from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
 from thunderherd.show.sentences.source_figures import papers_of
+from thunderherd.show.tables import sweeps
+from thunderherd.show.tables.sweeps import Cell, Matrix
 from thunderherd.sweep_plots import sweep_chart
 from thunderherd.text import shown
 from thunderherd.text.figures import main_of, shows_process_control, words_of
@@ -193,7 +194,7 @@ def drawable_metrics(summary: Summary, sweep: SweepSummary) -> list[str]:
     instead = {*sweep.substitutes.values()}
     return [
         name
-        for name in matrices.metrics_of(sweep)
+        for name in sweeps.metrics_of(sweep)
         if name not in instead or name == sweep.metric
         if papers_of(summary, sweep.name, name)
         or any(

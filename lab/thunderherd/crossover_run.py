@@ -110,7 +110,7 @@ def _show(summary: Summary, directory: Path) -> None:
     """Prints the last stage with the answer; writes its report, and the picture beside both stages."""
     from thunderherd.crossover_plot import write_pictures
     from thunderherd.report import write_report
-    from thunderherd.tables import print_study
+    from thunderherd.show.tables.main import print_study
     from thunderherd.text.layout import make_console
 
     run = directory / _crossover_of(summary).stage

@@ -13,7 +13,6 @@ from thunderherd.errors import UserError
 from thunderherd.judge.why.flame_graphs import differential, differential_file
 from thunderherd.judge.why.pairs import SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.judge.why.profiles import sampled
-from thunderherd.noise_view import noise_view, print_noise
 from thunderherd.profile_view import copying_sentences
 from thunderherd.records.directory import Results
 from thunderherd.records.explanation import Explanation, Per
@@ -22,6 +21,7 @@ from thunderherd.show.sentences.counting_cost import about_cpu_time
 from thunderherd.show.sentences.explanation import legend, print_explanation, reasons, remarks, sentence
 from thunderherd.show.sentences.left_out import not_counted, not_sampled
 from thunderherd.show.sentences.where_counted import elsewhere
+from thunderherd.show.tables.noise import noise_view, print_noise
 from thunderherd.text.figures import printable
 from thunderherd.text.layout import make_console, prose
 from thunderherd.toml.file import unknown

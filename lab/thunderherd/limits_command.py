@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from thunderherd.engine.client import catalogue
 from thunderherd.errors import UserError
-from thunderherd.limits_tables import print_limits
 from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
+from thunderherd.show.tables.limits import print_limits
 from thunderherd.study.file.tables import NoiseTable
 from thunderherd.text.layout import make_console
 from thunderherd.toml.file import unknown

@@ -16,7 +16,6 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
-from thunderherd import claim_tables, counter_tables, matrices, paper_counters_matrix, repeated_runs, tables
 from thunderherd.chart_files import vega_lite_version
 from thunderherd.charts import (
     NamedChart,
@@ -27,11 +26,7 @@ from thunderherd.charts import (
     sweep_charts,
 )
 from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
-from thunderherd.limits_tables import legend, limit_rows
 from thunderherd.live_charts import live
-from thunderherd.matrices import Matrix
-from thunderherd.named_tables import parts_of_report
-from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
 from thunderherd.show.sentences import tables as sentences_tables
 from thunderherd.show.sentences.answer import answer
@@ -40,7 +35,15 @@ from thunderherd.show.sentences.bounds import bounds_in_words
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.show.sentences.where_counted import why_lines
-from thunderherd.slope_matrix import slope_matrix
+from thunderherd.show.tables import claims, counters, paper_counters
+from thunderherd.show.tables import main as tables_main
+from thunderherd.show.tables import runs as tables_runs
+from thunderherd.show.tables import sweeps as matrices
+from thunderherd.show.tables.by_name import parts_of_report
+from thunderherd.show.tables.limits import legend, limit_rows
+from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
+from thunderherd.show.tables.slopes import slope_matrix
+from thunderherd.show.tables.sweeps import Matrix
 from thunderherd.study.file.names import typed
 from thunderherd.text.figures import (
     BETWEEN,
@@ -81,7 +84,7 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
     sweeps = [_sweep(summary, sweep, colours, prefix, figures) for sweep in summary.sweeps]
     latency = [_chart(each, prefix) for each in latency_charts(summary, run.trials, colours)]
     blocks = [_chart(each, prefix) for each in block_charts(summary, run.trials, colours)]
-    rows = tables.study_rows(summary, between=BETWEEN)
+    rows = tables_main.study_rows(summary, between=BETWEEN)
     view = {
         "prefix": prefix,
         "shown_first": SHOWN_FIRST,
@@ -98,19 +101,19 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "per": sentences_tables.per_connections(summary),
         "caption": sentences_tables.main_caption(summary),
         "beside": printable("; ".join(summary.study.remarks)),
-        "heading": tables.heading_of(summary),
+        "heading": tables_main.heading_of(summary),
         "has_control": shows_process_control(summary),
         "rows": rows,
-        "columns": tables.study_columns(rows),
+        "columns": tables_main.study_columns(rows),
         "more": _more_rows(summary),
-        "pairs": tables.pair_rows(summary, between=BETWEEN),
-        "pairs_legend": tables.pairs_legend(summary),
+        "pairs": tables_main.pair_rows(summary, between=BETWEEN),
+        "pairs_legend": tables_main.pairs_legend(summary),
         "legend": sentences_tables.legend(summary),
-        "notes": tables.table_notes(summary).texts,
+        "notes": tables_main.table_notes(summary).texts,
         "verdicts": sentences_tables.verdict_counts(summary),
         "claims": sentences_tables.claim_counts(summary),
-        "claims_legend": claim_tables.claims_legend(),
-        "questions_legend": claim_tables.questions_legend(),
+        "claims_legend": claims.claims_legend(),
+        "questions_legend": claims.questions_legend(),
         "trials": sentences_tables.trial_counts(summary),
         "run": sentences_tables.run_line(summary),
         "bounds": bounds_in_words(summary),
@@ -129,14 +132,14 @@ def run_view(run: Run, colours: Mapping[str, str], prefix: str = "") -> dict[str
         "sweeps": sweeps,
         "sweeps_legend": matrices.sweeps_legend(summary),
         "main_further": matrices.main_further(summary, between=BETWEEN),
-        "main_runs": repeated_runs.main_runs(summary),
-        "counted_title": printable(paper_counters_matrix.counted_title(summary)),
-        "counted": paper_counters_matrix.counted_matrices(summary, between=BETWEEN),
-        "counter_tables": counter_tables.counter_tables(summary, between=BETWEEN),
-        "counter_tables_legend": counter_tables.counters_legend(summary),
+        "main_runs": tables_runs.main_runs(summary),
+        "counted_title": printable(paper_counters.counted_title(summary)),
+        "counted": paper_counters.counted_matrices(summary, between=BETWEEN),
+        "counter_tables": counters.counter_tables(summary, between=BETWEEN),
+        "counter_tables_legend": counters.counters_legend(summary),
         "perf_stats": perf_stats(summary),
         "perf_stats_legend": perf_stat_legend(summary),
-        "counted_legend": paper_counters_matrix.counted_legend(summary),
+        "counted_legend": paper_counters.counted_legend(summary),
     }
     return view | {"parts": _parts(view)}
 
@@ -189,7 +192,7 @@ class _Sweep:
     crossover: list[str]
     matrices: list[Matrix]
     slopes: Matrix | None
-    runs: repeated_runs.Runs | None
+    runs: tables_runs.Runs | None
     why: list[str]
 
 
@@ -205,7 +208,7 @@ def _sweep(
         crossover=[printable(each) for each in sentences(summary, sweep)],
         matrices=matrices.sweep_matrices(summary, sweep, between=BETWEEN),
         slopes=slope_matrix(summary, sweep, between=BETWEEN),
-        runs=repeated_runs.sweep_runs(summary, sweep),
+        runs=tables_runs.sweep_runs(summary, sweep),
         why=why_lines(summary, sweep),
     )
 

@@ -79,7 +79,7 @@ def run_and_show(
     from thunderherd.records.directory import default_directory
     from thunderherd.report import write_report
     from thunderherd.runner import run_study
-    from thunderherd.tables import print_study
+    from thunderherd.show.tables.main import print_study
     from thunderherd.text.layout import make_console
 
     directory = out or default_directory(resolved.name)
@@ -96,8 +96,8 @@ def run_and_show(
 def show_table(directory: Path, *, pairs: bool, counters: bool = False) -> None:
     """Prints the table of a run again, with `pairs` the table of its comparisons too, with `counters` what
     was counted of each side."""
-    from thunderherd.counter_tables import asks_for_counters, print_counters
-    from thunderherd.tables import print_pairs, print_study
+    from thunderherd.show.tables.counters import asks_for_counters, print_counters
+    from thunderherd.show.tables.main import print_pairs, print_study
     from thunderherd.text.layout import make_console
 
     summary = summary_of(directory)
@@ -124,7 +124,7 @@ def show_why(directory: Path, a: str | None, b: str | None, *, per: str | None, 
 
 def show_claims(study: str, directory: Path) -> None:
     """Prints the verdicts on the claims of a study's source."""
-    from thunderherd.claim_tables import print_claims
+    from thunderherd.show.tables.claims import print_claims
     from thunderherd.text.layout import make_console
 
     summary = summary_of(directory)

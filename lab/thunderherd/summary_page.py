@@ -8,13 +8,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from thunderherd.grids import Grid
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.answer import Answer, answer
 from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
 from thunderherd.show.sentences.tables import claim_counts, run_line, trial_counts, verdict_counts, warnings
+from thunderherd.show.tables.formats import markdown_grid, markdown_line, markdown_text
+from thunderherd.show.tables.model import Grid
 from thunderherd.study.file.names import typed
-from thunderherd.table_formats import markdown_grid, markdown_line, markdown_text
 from thunderherd.text.figures import count
 
 __all__ = ["MOST_LINES", "replay_words", "summary_page"]

@@ -13,7 +13,7 @@ from thunderherd.errors import UserError
 from thunderherd.run_options import ResultsDirectory, chosen_format, write_output
 
 if TYPE_CHECKING:
-    from thunderherd.grids import NamedTable
+    from thunderherd.show.tables.model import NamedTable
 
 __all__ = ["table"]
 
@@ -52,7 +52,7 @@ def table(
             )
     chosen = chosen_format("table", form, output, FORMATS, "text")
 
-    from thunderherd.named_tables import all_tables
+    from thunderherd.show.tables.by_name import all_tables
 
     summary = summary_of(directory)
     found = {each.name: each for each in all_tables(summary)}
@@ -75,14 +75,14 @@ def table(
 
 
 def _text(table: NamedTable, form: str, study: str) -> str:
-    from thunderherd import table_formats
+    from thunderherd.show.tables import formats
 
     if form == "csv":
-        return table_formats.as_csv(table.data())
+        return formats.as_csv(table.data())
     if form == "markdown":
-        return table_formats.as_markdown(table.title, table.sections())
+        return formats.as_markdown(table.title, table.sections())
     if form == "latex":
-        return table_formats.as_latex(table.title, table.sections(), f"{study}-{table.name}")
+        return formats.as_latex(table.title, table.sections(), f"{study}-{table.name}")
     text = io.StringIO()
     _print(table, text)
     return text.getvalue()

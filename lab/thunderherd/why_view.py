@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from thunderherd.judge.why.pairs import is_first
-from thunderherd.matrices import Reasons
 from thunderherd.metrics.table import NANOSECONDS
 from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
@@ -22,6 +21,7 @@ from thunderherd.show.sentences.explanation import (
     sentence,
 )
 from thunderherd.show.sentences.left_out import not_counted
+from thunderherd.show.tables.sweeps import Reasons
 from thunderherd.text.figures import ABSENT, count, decimals, extrapolated, number, printable, unit_of
 
 SIDES: dict[CountedSide, str] = {"server": "Server", "client": "Clients"}

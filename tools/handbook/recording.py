@@ -30,7 +30,6 @@ from handbook.markdown import ROOT, fenced, page, plain, table
 from thunderherd.chart_files import as_file
 from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
-from thunderherd.matrices import why_none
 from thunderherd.records.directory import (
     COUNTED,
     EXTRAPOLATED,
@@ -46,7 +45,8 @@ from thunderherd.records.directory import (
 )
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
 from thunderherd.show.sentences.tables import main_caption
-from thunderherd.tables import print_study, study_rows
+from thunderherd.show.tables.main import print_study, study_rows
+from thunderherd.show.tables.sweeps import why_none
 from thunderherd.text.figures import ABSENT, capital, main_of, number
 from thunderherd.text.layout import make_console
 from thunderherd.text.shown import at_points, caption_of, digits_for, shown_of, unit_for

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.tables import claim_counts, run_line
-from thunderherd.tables import VERDICT_STYLES
+from thunderherd.show.tables.main import VERDICT_STYLES
 from thunderherd.text.figures import ABSENT
 from thunderherd.text.layout import print_facts, prose, wrapped
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from thunderherd.matrices import Cell, Matrix, Reasons
 from thunderherd.records.paper_counters import CountedCell
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.source_figures import as_printed
+from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons
 from thunderherd.text.figures import ABSENT, Unit, decimals, estimator, extrapolated, number
 from thunderherd.text.shown import not_tiny, shown
 

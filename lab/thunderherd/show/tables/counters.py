@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from thunderherd.matrices import Cell, Matrix, Reasons, why_none
 from thunderherd.metrics.table import (
     ELAPSED,
     HELD,
@@ -27,7 +26,8 @@ from thunderherd.metrics.table import (
 )
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.sentences.counting_cost import cost_lines
-from thunderherd.sweep_tables import print_matrix
+from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons, why_none
+from thunderherd.show.tables.terminal import print_matrix
 from thunderherd.text.figures import ABSENT, extrapolated, not_offered, number, printable
 from thunderherd.text.layout import prose
 from thunderherd.text.shown import digits_for, shown_of, unit_for

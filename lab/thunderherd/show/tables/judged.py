@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from thunderherd import claim_tables, tables
-from thunderherd.grids import Grid, NamedTable, Section, interval_fields, of_models
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, PaperFigure, Summary
 from thunderherd.show.sentences.source_figures import as_printed
+from thunderherd.show.tables import claims, main
+from thunderherd.show.tables.model import Grid, NamedTable, Section, interval_fields, of_models
 from thunderherd.text.figures import ABSENT, BETWEEN, printable, seconds_per, words_of
 from thunderherd.text.shown import shown_of, unit_for
 
@@ -38,7 +38,7 @@ def judged_tables(summary: Summary) -> Iterator[NamedTable]:
         heads = ["id", "question", "answer", "note"]
         rows = [[each.id, each.text, " ".join(each.answer), each.note or ""] for each in summary.questions]
         grid = Grid.of(heads, rows, 4)
-        notes = tuple(claim_tables.questions_legend())
+        notes = tuple(claims.questions_legend())
         yield NamedTable(
             "questions",
             "Questions of the source",
@@ -126,10 +126,10 @@ def _pairs_section(summary: Summary) -> Section:
     heads = ["at", "a", "is", "b", "a / b", "interval", "blocks", "smallest detectable"]
     rows = [
         [row.where, row.a, row.verdict, row.b, row.ratio, row.span, row.blocks, row.detectable]
-        for row in tables.pair_rows(summary, BETWEEN)
+        for row in main.pair_rows(summary, BETWEEN)
     ]
     grid = Grid.of(heads, rows, 4).without_empty()
-    return Section("Comparisons", grid, tuple(tables.pairs_legend(summary)))
+    return Section("Comparisons", grid, tuple(main.pairs_legend(summary)))
 
 
 def _pairs_data(summary: Summary) -> Grid:
@@ -151,7 +151,7 @@ def _claims_section(summary: Summary) -> Section:
         for each in summary.claims
     ]
     grid = Grid.of(heads, rows, 7).without_empty()
-    return Section("Claims of the source", grid, (claim_tables.claims_legend(),))
+    return Section("Claims of the source", grid, (claims.claims_legend(),))
 
 
 def _claims_data(summary: Summary) -> Grid:

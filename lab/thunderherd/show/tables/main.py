@@ -16,8 +16,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.counter_tables import asks_for_counters
-from thunderherd.matrices import Reasons, main_papers, scaled_marks, why_none
 from thunderherd.metrics.table import CPU_PER_CONNECTION, metric
 from thunderherd.records.summary import ContenderSummary, Summary
 from thunderherd.show.sentences.bounds import bounds_in_words
@@ -33,7 +31,9 @@ from thunderherd.show.sentences.tables import (
     verdict_counts,
     warnings,
 )
-from thunderherd.sweep_tables import print_counted, print_main_further, print_main_runs, print_sweeps
+from thunderherd.show.tables.counters import asks_for_counters
+from thunderherd.show.tables.sweeps import Reasons, main_papers, scaled_marks, why_none
+from thunderherd.show.tables.terminal import print_counted, print_main_further, print_main_runs, print_sweeps
 from thunderherd.text.figures import (
     ABSENT,
     capital,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from thunderherd.matrices import Matrix, why_none, why_not
 from thunderherd.records.summary import ContenderSummary, Interval, PaperFigure, Summary, SweepSummary
-from thunderherd.repeated_runs import Runs
 from thunderherd.show.sentences.source_figures import papers_of
+from thunderherd.show.tables.runs import Runs
+from thunderherd.show.tables.sweeps import Matrix, why_none, why_not
 from thunderherd.text.figures import ABSENT, Unit, extrapolated, printable
 from thunderherd.text.shown import Shown, at_points, shown_of, unit_for
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from thunderherd.grids import Field, Grid, Section
+from thunderherd.show.tables.model import Field, Grid, Section
 from thunderherd.text.figures import ABSENT, printable
 
 __all__ = [

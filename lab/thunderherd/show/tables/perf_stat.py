@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from thunderherd.matrices import Reasons
 from thunderherd.records.paper_counters import CountedCell, CountedProgram, CountedSummary, Derived
 from thunderherd.records.summary import Summary
 from thunderherd.show.sentences.counting_cost import cost_lines
+from thunderherd.show.tables.sweeps import Reasons
 from thunderherd.text.figures import printable
 from thunderherd.text.shown import shown
 

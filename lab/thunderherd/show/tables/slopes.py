@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd.matrices import Cell, Matrix, Reasons
 from thunderherd.records.summary import SlopeSummary, Summary, SweepSummary
+from thunderherd.show.tables.sweeps import Cell, Matrix, Reasons
 from thunderherd.text.figures import ABSENT, Unit, count, extrapolated, number, words_of
 from thunderherd.text.shown import Shown, at_points, caption_of, digits_for, shown, unit_for
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from thunderherd.matrices import Reasons, digits_of_cell, metrics_of, why_none, why_not
 from thunderherd.metrics.table import SIDES
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
 from thunderherd.show.sentences.source_figures import as_printed, own_notes, paper_notes, papers_of
+from thunderherd.show.tables.sweeps import Reasons, digits_of_cell, metrics_of, why_none, why_not
 from thunderherd.text.figures import ABSENT, extrapolated, heading_of, number, printable, unit_of
 from thunderherd.text.shown import at_points, counted_over, digits_for, is_count
 

@@ -8,20 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thunderherd.matrices import (
-    Cell,
-    Matrix,
-    main_further,
-    sweep_matrices,
-    sweeps_legend,
-)
-from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
-from thunderherd.perf_stat import perf_stat_legend, perf_stats
 from thunderherd.records.summary import Summary
-from thunderherd.repeated_runs import Runs, main_runs, sweep_runs
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.show.sentences.where_counted import why_lines
-from thunderherd.slope_matrix import slope_matrix
+from thunderherd.show.tables.paper_counters import counted_legend, counted_matrices, counted_title
+from thunderherd.show.tables.perf_stat import perf_stat_legend, perf_stats
+from thunderherd.show.tables.runs import Runs, main_runs, sweep_runs
+from thunderherd.show.tables.slopes import slope_matrix
+from thunderherd.show.tables.sweeps import Cell, Matrix, main_further, sweep_matrices, sweeps_legend
 from thunderherd.text.figures import ABSENT, printable
 from thunderherd.text.layout import Layout, divided, fits, print_first_that_fits, prose
 

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from thunderherd import repeated_runs, tables
-from thunderherd.counter_tables import asks_for_counters, counter_tables, counters_legend
-from thunderherd.grids import (
+from thunderherd.metrics.table import CPU_PER_CONNECTION, SIDES, in_order, known_metric
+from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
+from thunderherd.show.sentences import tables as sentences_tables
+from thunderherd.show.sentences.bounds import bounds_in_words
+from thunderherd.show.tables import main as tables_main
+from thunderherd.show.tables import runs as tables_runs
+from thunderherd.show.tables.counters import asks_for_counters, counter_tables, counters_legend
+from thunderherd.show.tables.judged import judged_tables
+from thunderherd.show.tables.limits import legend, limit_rows
+from thunderherd.show.tables.model import (
     Field,
     Grid,
     NamedTable,
@@ -23,16 +30,10 @@ from thunderherd.grids import (
     section_of_runs,
     sweep_grid,
 )
-from thunderherd.judged_tables import judged_tables
-from thunderherd.limits_tables import legend, limit_rows
-from thunderherd.matrices import main_further, metrics_of, sweep_matrices, sweeps_legend
-from thunderherd.metrics.table import CPU_PER_CONNECTION, SIDES, in_order, known_metric
-from thunderherd.noise_view import noise_view
-from thunderherd.paper_counters_matrix import counted_legend, counted_matrices, counted_title
-from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, ContenderSummary, Summary, SweepSummary
-from thunderherd.show.sentences import tables as sentences_tables
-from thunderherd.show.sentences.bounds import bounds_in_words
-from thunderherd.slope_matrix import slope_matrix
+from thunderherd.show.tables.noise import noise_view
+from thunderherd.show.tables.paper_counters import counted_legend, counted_matrices, counted_title
+from thunderherd.show.tables.slopes import slope_matrix
+from thunderherd.show.tables.sweeps import main_further, metrics_of, sweep_matrices, sweeps_legend
 from thunderherd.text.figures import BETWEEN, main_of, printable, seconds_per, shows_process_control
 from thunderherd.text.shown import at_points, shown, shown_of, unit_for
 
@@ -72,7 +73,7 @@ def _main(summary: Summary) -> Iterator[NamedTable]:
             lambda: [section_of_matrix(further)],
             lambda: figures_grid(summary, main, known),
         )
-    if runs := repeated_runs.main_runs(summary):
+    if runs := tables_runs.main_runs(summary):
         yield NamedTable(
             "runs",
             runs.caption,
@@ -83,9 +84,15 @@ def _main(summary: Summary) -> Iterator[NamedTable]:
 
 def main_section(summary: Summary) -> Section:
     """The study's table for readers."""
-    rows, unit = tables.study_rows(summary, BETWEEN), _main_unit(summary)
+    rows, unit = tables_main.study_rows(summary, BETWEEN), _main_unit(summary)
     control = "process control" + (" (s)" if shows_process_control(summary) else "")
-    heads = ["row", "design", "in the paper's words", _head(tables.heading_of(summary), unit), "interval"]
+    heads = [
+        "row",
+        "design",
+        "in the paper's words",
+        _head(tables_main.heading_of(summary), unit),
+        "interval",
+    ]
     heads += [control, f"{control}, interval", "paper", "clients/worker", "sd", "rank"]
     fields: list[list[Field]] = [
         [
@@ -103,7 +110,7 @@ def main_section(summary: Summary) -> Section:
         ]
         for row in rows
     ]
-    notes = [f"{mark} {text}" for mark, text in tables.table_notes(summary).texts.items()]
+    notes = [f"{mark} {text}" for mark, text in tables_main.table_notes(summary).texts.items()]
     grid = Grid.of(heads, fields, 3).without_empty()
     return Section(sentences_tables.main_caption(summary), grid, (*notes, *sentences_tables.legend(summary)))
 
@@ -119,7 +126,7 @@ def _main_unit(summary: Summary) -> str:
 
 
 def _main_metrics(summary: Summary) -> list[str]:
-    return list(dict.fromkeys([summary.study.metric, *repeated_runs.MAIN_METRICS]))
+    return list(dict.fromkeys([summary.study.metric, *tables_runs.MAIN_METRICS]))
 
 
 def _main_data(summary: Summary, main: Sequence[ContenderSummary]) -> Grid:
@@ -160,7 +167,7 @@ def _sweep(summary: Summary, sweep: SweepSummary) -> Iterator[NamedTable]:
             lambda: [section_of_matrix(slopes)],
             lambda: _slopes_data(summary, sweep),
         )
-    if runs := repeated_runs.sweep_runs(summary, sweep):
+    if runs := tables_runs.sweep_runs(summary, sweep):
         there = list(at_points(summary, sweep).values())
         yield NamedTable(
             f"runs-{sweep.name}",
