@@ -9,8 +9,6 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from synthetic_summary import INVALID_BLOCK, REJECTED_BLOCK, summary, trials
 
-from thunderherd.blocks_behind import BlocksBehind
-from thunderherd.blocks_plot import MOST_TRIALS, about, blocks_chart
 from thunderherd.judge.summary.block_order import (
     NOT_KNOWN,
     REJECTED,
@@ -20,6 +18,8 @@ from thunderherd.judge.summary.block_order import (
 )
 from thunderherd.judge.summary.latency_curves import SHARES
 from thunderherd.metrics.table import CPU_PER_CONNECTION
+from thunderherd.show.charts.block_tooltips import BlocksBehind
+from thunderherd.show.charts.blocks import MOST_TRIALS, about, blocks_chart
 from thunderherd.statistics.histograms import merged, percentile_curve, percentile_ns
 from thunderherd.text.figures import Unit
 from thunderherd.validity_view import validity_view

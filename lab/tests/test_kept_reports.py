@@ -20,12 +20,12 @@ from conftest import made_trial
 from test_report import browser
 
 from handbook.kept import ARCHIVE, kept_studies
-from thunderherd.charts import all_charts
 from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.records.directory import OtherVersionError
 from thunderherd.report import write_report
+from thunderherd.show.charts.by_name import all_charts
 from thunderherd.sources import source_rows
 from thunderherd.study.loading import load_study
 

@@ -17,13 +17,13 @@ from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import PaperFigure, Summary
 from thunderherd.report import render
+from thunderherd.show.charts.sweeps import sweep_chart
 from thunderherd.show.sentences.source_figures import as_printed, notes_by_mark, paper_texts
 from thunderherd.show.tables import main
 from thunderherd.show.tables.runs import sweep_runs
 from thunderherd.show.tables.sweeps import main_further, sweep_matrices
 from thunderherd.study import loading as studies
 from thunderherd.study.loading import load_study
-from thunderherd.sweep_plots import sweep_chart
 
 RING = "One ring is one worker of the paper"
 FIG_30_2 = "the figure has columns for rows 2, 3, 5, 7 only"

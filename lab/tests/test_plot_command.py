@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from synthetic_summary import summary, trials
 
-from thunderherd import charts, running
-from thunderherd.chart_files import FORMATS
+from thunderherd import running
 from thunderherd.cli import run_command
 from thunderherd.records.summary import Summary
 from thunderherd.report import Run, render_runs
+from thunderherd.show.charts import by_name
+from thunderherd.show.charts.files import FORMATS
 
 MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 
@@ -38,7 +39,7 @@ def test_every_chart_of_the_report_is_listed(of: Summary, capsys: pytest.Capture
 def test_a_chart_is_written_in_each_format(
     of: Summary, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = charts.all_charts(of)[0].name
+    name = by_name.all_charts(of)[0].name
     for words in (
         ["--format", form, "--output", str(tmp_path / "typed")],
         ["--output", f"{tmp_path}/it.{form}"],

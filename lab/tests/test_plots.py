@@ -15,8 +15,9 @@ import vl_convert
 from numpy.typing import NDArray
 from synthetic_summary import document, summary
 
-from thunderherd import chart_files, charts, drawing, live_charts, plots, vega_lite
 from thunderherd.records.summary import PaperFigure, Summary
+from thunderherd.show.charts import by_name as charts
+from thunderherd.show.charts import files, interactive, main, style, vega_lite
 
 NARROW = [False, True]
 
@@ -66,8 +67,8 @@ def test_charts_are_of_the_vega_lite_whose_schema_they_are_held_against() -> Non
     from jsonschema.exceptions import ValidationError
 
     assert vega_lite.SCHEMA == altair.SCHEMA_URL
-    assert chart_files.vega_lite_version() == vega_lite.VERSION
-    wrong = plots.clients_per_worker_chart(summary())
+    assert files.vega_lite_version() == vega_lite.VERSION
+    wrong = main.clients_per_worker_chart(summary())
     wrong["layer"][0]["encoding"]["x"]["axxis"] = {}
     with pytest.raises(ValidationError, match="axxis"):
         valid(wrong)
@@ -84,7 +85,7 @@ def test_rows_that_several_layers_show_are_there_once() -> None:
 
 @pytest.mark.parametrize("narrow", NARROW)
 def test_process_control_shows_the_summarys_figures(narrow: bool) -> None:
-    found = rows(plots.process_control_chart(summary(), narrow=narrow))
+    found = rows(main.process_control_chart(summary(), narrow=narrow))
     for each in summary().contenders:
         own, name = each.process_control_seconds, each.name
         if name == summary().study.baseline:
@@ -99,7 +100,7 @@ def test_process_control_shows_the_summarys_figures(narrow: bool) -> None:
 
 @pytest.mark.parametrize("narrow", NARROW)
 def test_process_control_draws_figures_titles_and_marks(narrow: bool) -> None:
-    texts = svg_texts(plots.process_control_chart(summary(), narrow=narrow))
+    texts = svg_texts(main.process_control_chart(summary(), narrow=narrow))
     assert {"This machine", "The paper", "This machine, enlarged", "without fork_per_client"} <= set(texts)
     assert "20.90" in texts
     assert any(text.startswith("1.93 ") for text in texts), "the figure that the source flags has its mark"
@@ -113,7 +114,7 @@ def test_nothing_is_enlarged_where_nothing_stands_out() -> None:
     for each in data["contenders"]:
         if each["name"] == "fork_per_client":
             each["process_control_seconds"] = data["contenders"][2]["process_control_seconds"]
-    texts = svg_texts(plots.process_control_chart(Summary.model_validate(data)))
+    texts = svg_texts(main.process_control_chart(Summary.model_validate(data)))
     assert not [text for text in texts if "enlarged" in text or "paper" in text]
 
 
@@ -122,13 +123,13 @@ def test_intervals_without_bounds_and_negative_figures_are_drawn() -> None:
     data["contenders"][2]["process_control_seconds"] = {"value": -0.01, "low": None, "high": None}
     data["contenders"][3]["process_control_seconds"] = {"value": -0.01, "low": -0.02, "high": 0.01}
     data["contenders"][4]["process_control_seconds"] = None
-    texts = svg_texts(plots.process_control_chart(Summary.model_validate(data)))
+    texts = svg_texts(main.process_control_chart(Summary.model_validate(data)))
     assert "-0.010" in texts and "not measured" in texts
 
 
 @pytest.mark.parametrize("narrow", NARROW)
 def test_clients_per_worker_shows_each_worker_as_a_share(narrow: bool) -> None:
-    found = rows(plots.clients_per_worker_chart(summary(), narrow=narrow))
+    found = rows(main.clients_per_worker_chart(summary(), narrow=narrow))
     for each in summary().contenders:
         own = [row for row in found if (row.get("name"), row.get("whose")) == (each.name, "this machine")]
         shares = [row["share"] for row in own]
@@ -146,7 +147,7 @@ def test_the_papers_workers_stand_beside() -> None:
             ("iterative", None, [1.0]),
         )
     ]
-    found = rows(plots.clients_per_worker_chart(summary().model_copy(update={"paper": figures})))
+    found = rows(main.clients_per_worker_chart(summary().model_copy(update={"paper": figures})))
     papers = [row for row in found if row.get("whose") == "the paper"]
     assert [row["share"] for row in papers] == [0.5, 1.0, 1.5]
 
@@ -154,8 +155,8 @@ def test_the_papers_workers_stand_beside() -> None:
 @pytest.mark.parametrize("narrow", NARROW)
 def test_charts_fit_their_page(narrow: bool) -> None:
     charts = [
-        plots.process_control_chart(summary(), narrow=narrow),
-        plots.clients_per_worker_chart(summary(), narrow=narrow),
+        main.process_control_chart(summary(), narrow=narrow),
+        main.clients_per_worker_chart(summary(), narrow=narrow),
     ]
     for chart in charts:
         svg = ElementTree.fromstring(vl_convert.vegalite_to_svg(chart))
@@ -163,9 +164,9 @@ def test_charts_fit_their_page(narrow: bool) -> None:
 
 
 def test_a_design_has_one_colour_everywhere() -> None:
-    colours = drawing.colours_of(summary())
-    for chart in (plots.process_control_chart(summary()), plots.clients_per_worker_chart(summary())):
-        found = live_charts.live(chart, "").series
+    colours = style.colours_of(summary())
+    for chart in (main.process_control_chart(summary()), main.clients_per_worker_chart(summary())):
+        found = interactive.live(chart, "").series
         assert {each.name for each in found} == {row["name"] for row in rows(chart) if "name" in row}
         assert {each.name: each.colour for each in found} == {each.name: colours[each.name] for each in found}
 
@@ -174,7 +175,7 @@ def test_names_of_a_study_are_texts_of_the_chart() -> None:
     data = json.loads(document())
     data["contenders"][2]["name"] = "<script>alert(1)</script>"
     hostile = Summary.model_validate(data)
-    for chart in (plots.process_control_chart(hostile), plots.clients_per_worker_chart(hostile)):
+    for chart in (main.process_control_chart(hostile), main.clients_per_worker_chart(hostile)):
         svg = vl_convert.vegalite_to_svg(chart)
         assert "<script" not in svg
         assert any("<script>" in text for text in svg_texts(chart))
@@ -197,8 +198,8 @@ def contrast(colour: str, ground: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("colour", [drawing.BASELINE_COLOUR, *itertools.chain(*drawing.FAMILIES.values())])
-@pytest.mark.parametrize("ground", ["#ffffff", drawing.DARK_GROUND])
+@pytest.mark.parametrize("colour", [style.BASELINE_COLOUR, *itertools.chain(*style.FAMILIES.values())])
+@pytest.mark.parametrize("ground", ["#ffffff", style.DARK_GROUND])
 def test_colours_stand_out_on_a_light_and_a_dark_ground(colour: str, ground: str) -> None:
     assert contrast(colour, ground) >= 3
 
@@ -242,14 +243,14 @@ def oklab(light: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
 def test_processes_and_threads_differ_for_every_eye(eye: str) -> None:
-    for process, thread in itertools.product(drawing.FAMILIES["fork"], drawing.FAMILIES["thread"]):
+    for process, thread in itertools.product(style.FAMILIES["fork"], style.FAMILIES["thread"]):
         seen = [lab(SIMULATIONS[eye] @ linear(colour)) for colour in (process, thread)]
         assert np.linalg.norm(seen[0] - seen[1]) > 25, f"{process} and {thread}"
 
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
 def test_any_two_colours_can_be_told_apart_by_every_eye(eye: str) -> None:
-    colours = [drawing.BASELINE_COLOUR, *itertools.chain(*drawing.FAMILIES.values())]
+    colours = [style.BASELINE_COLOUR, *itertools.chain(*style.FAMILIES.values())]
     seen = {colour: oklab(SIMULATIONS[eye] @ linear(colour)) for colour in colours}
     apart = {pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]]) for pair in itertools.combinations(seen, 2)}
     nearest = min(apart, key=lambda pair: apart[pair])
@@ -257,32 +258,32 @@ def test_any_two_colours_can_be_told_apart_by_every_eye(eye: str) -> None:
 
 
 @pytest.mark.parametrize("eye", SIMULATIONS)
-@pytest.mark.parametrize("family", drawing.FAMILIES)
+@pytest.mark.parametrize("family", style.FAMILIES)
 def test_two_designs_of_a_family_are_told_apart(family: str, eye: str) -> None:
     """As a thread for every request and a pool of them, which have a chart of their own."""
-    first, second = (linear(colour) for colour in drawing.FAMILIES[family][:2])
+    first, second = (linear(colour) for colour in style.FAMILIES[family][:2])
     assert np.linalg.norm(lab(first) - lab(second)) > 30
     # Where hues fall together their lightness is left, and the shape of their marks.
     assert np.linalg.norm(lab(SIMULATIONS[eye] @ first) - lab(SIMULATIONS[eye] @ second)) > 12
 
 
 def test_every_contender_of_the_bundled_study_has_a_colour_of_its_family_and_its_own() -> None:
-    colours = drawing.colours_of(summary())
+    colours = style.colours_of(summary())
     assert set(colours) == {each.name for each in summary().contenders}
     control = next(each for each in summary().contenders if each.control_of)
     assert colours.pop(control.name) == colours[control.control_of or ""]
     assert len(set(colours.values())) == len(colours)
-    assert colours.pop(summary().study.baseline or "") == drawing.BASELINE_COLOUR
+    assert colours.pop(summary().study.baseline or "") == style.BASELINE_COLOUR
     for design, colour in colours.items():
-        assert colour in drawing.FAMILIES["fork" if "fork" in design else "thread"]
+        assert colour in style.FAMILIES["fork" if "fork" in design else "thread"]
 
 
 def test_contenders_of_one_design_are_told_apart_by_colours_that_are_not_one_familys() -> None:
     data = json.loads(document())
     for each in data["contenders"]:
         each["design"] = "thread_per_client"
-    colours = drawing.colours_of(Summary.model_validate(data))
-    assert {*colours.values()} <= {drawing.BASELINE_COLOUR, *drawing.FAMILIES[""]}
+    colours = style.colours_of(Summary.model_validate(data))
+    assert {*colours.values()} <= {style.BASELINE_COLOUR, *style.FAMILIES[""]}
 
 
 def test_designs_that_nobody_has_heard_of_have_colours() -> None:
@@ -292,15 +293,15 @@ def test_designs_that_nobody_has_heard_of_have_colours() -> None:
     for each, name in zip(own, names, strict=False):
         each["design"] = name
     study = Summary.model_validate(data)
-    colours = drawing.colours_of(study)
-    assert colours == drawing.colours_of(study), "and keep them"
-    assert colours[own[0]["name"]] == drawing.FAMILIES[""][0]
-    assert colours[own[1]["name"]] == drawing.FAMILIES["fork"][0]
+    colours = style.colours_of(study)
+    assert colours == style.colours_of(study), "and keep them"
+    assert colours[own[0]["name"]] == style.FAMILIES[""][0]
+    assert colours[own[1]["name"]] == style.FAMILIES["fork"][0]
     assert set(colours) == {each.base for each in study.contenders}, "even when there are more than colours"
 
 
 def test_every_shape_of_a_mark_has_its_letter_beside_a_legend_that_can_be_clicked() -> None:
-    assert list(live_charts.GLYPHS) == list(drawing.SHAPES)
+    assert list(interactive.GLYPHS) == list(style.SHAPES)
 
 
 def test_what_is_told_of_a_chart_is_of_what_it_shows() -> None:

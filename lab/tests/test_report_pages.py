@@ -15,14 +15,14 @@ from synthetic_summary import TITLE, document, summary, trials
 from test_report import HOSTILE, Elements, browser, visit
 
 from thunderherd import report_command
-from thunderherd.charts import all_charts
 from thunderherd.cli import run_command
-from thunderherd.drawing import colours_of
 from thunderherd.errors import UserError
-from thunderherd.live_charts import live
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
 from thunderherd.report import Run, render_runs, write_report
+from thunderherd.show.charts.by_name import all_charts
+from thunderherd.show.charts.interactive import live
+from thunderherd.show.charts.style import colours_of
 from thunderherd.show.sentences.answer import answer
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ import synthetic_sweeps
 import vl_convert
 from test_plots import rows, svg_texts, valid
 
-from thunderherd import charts, drawing
-from thunderherd.axes import NumberAxis
-from thunderherd.live_charts import live
-from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records.summary import Axis, Summary, SweepSummary
 from thunderherd.report import render
-from thunderherd.sweep_plots import sweep_chart
+from thunderherd.show.charts import by_name, style
+from thunderherd.show.charts.axes import NumberAxis
+from thunderherd.show.charts.interactive import live
+from thunderherd.show.charts.rate import over_rate, rate_chart
+from thunderherd.show.charts.sweeps import sweep_chart
 
 NARROW = [False, True]
 
@@ -230,7 +230,7 @@ def test_every_run_is_a_dot() -> None:
 
 def test_a_contender_has_one_colour_and_a_shape_of_its_own() -> None:
     of = synthetic_sweeps.summary()
-    colours = drawing.colours_of(of)
+    colours = style.colours_of(of)
     for each in of.sweeps:
         for panel in panels(chart(each.name)):
             scale = encoding(panel, "color")["scale"]
@@ -245,7 +245,7 @@ def test_contenders_of_one_design_differ() -> None:
     data = json.loads(synthetic_sweeps.summary().model_dump_json(by_alias=True))
     for each in data["contenders"]:
         each["design"] = "prefork"
-    colours = drawing.colours_of(Summary.model_validate(data))
+    colours = style.colours_of(Summary.model_validate(data))
     assert len(set(colours.values())) >= 5
 
 
@@ -344,7 +344,7 @@ def test_designs_at_rates_have_one_chart_together(narrow: bool) -> None:
         )
     shown = live(rate_chart(of, narrow=narrow), "")
     assert {each.name for each in shown.series} == {each.base for each in of.contenders}, "each has a button"
-    assert "latency-over-rate" in [each.name for each in charts.all_charts(of)]
+    assert "latency-over-rate" in [each.name for each in by_name.all_charts(of)]
     assert over_rate(of.model_copy(update={"sweeps": of.sweeps[:1]})) == []
     assert over_rate(synthetic_sweeps.summary()) == []
 

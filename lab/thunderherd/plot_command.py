@@ -27,9 +27,9 @@ def plot(
     ] = None,
 ) -> None:
     """Write a chart of a run as SVG, PNG, PDF or Vega-Lite; without a name, list them."""
-    from thunderherd.chart_files import FORMATS, as_file
-    from thunderherd.charts import all_charts
     from thunderherd.running import ended
+    from thunderherd.show.charts.by_name import all_charts
+    from thunderherd.show.charts.files import FORMATS, as_file
 
     charts = {chart.name: chart for chart in all_charts(*ended(directory))}
     if name is None:

@@ -21,14 +21,14 @@ import vl_convert
 from jinja2 import Environment
 from markupsafe import Markup
 
-from thunderherd import drawing
-from thunderherd.chart_files import vega_lite_version
 from thunderherd.errors import UserError
 from thunderherd.kept_templates import environment
 from thunderherd.records.cache import kept
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
 from thunderherd.run_view import Run, run_view
+from thunderherd.show.charts import style
+from thunderherd.show.charts.files import vega_lite_version
 from thunderherd.text.figures import printable
 
 __all__ = ["Run", "render", "render_runs", "write_report"]
@@ -118,16 +118,16 @@ def render_runs(runs: Sequence[Run]) -> str:
     """The report of these runs as HTML, one at least. A contender has the same colour in all of them."""
     templates = environment()
     library, start = _vega(), _start_script(templates)
-    colours = drawing.colours_of(*(run.summary for run in runs))
+    colours = style.colours_of(*(run.summary for run in runs))
     alone = len(runs) == 1
     page = {
         "colours": colours,
         "alone": alone,
         "palette": {
-            "ink": drawing.INK,
-            "muted": drawing.MUTED,
-            "rule": drawing.RULE,
-            "dark": drawing.DARK_GROUND,
+            "ink": style.INK,
+            "muted": style.MUTED,
+            "rule": style.RULE,
+            "dark": style.DARK_GROUND,
         },
     }
     views = [

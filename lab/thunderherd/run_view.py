@@ -16,8 +16,9 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup
 
-from thunderherd.chart_files import vega_lite_version
-from thunderherd.charts import (
+from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
+from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
+from thunderherd.show.charts.by_name import (
     NamedChart,
     block_charts,
     drawable_metrics,
@@ -25,9 +26,8 @@ from thunderherd.charts import (
     main_charts,
     sweep_charts,
 )
-from thunderherd.judge.summary.block_order import FiguresOfBlocks, figures_of_blocks
-from thunderherd.live_charts import live
-from thunderherd.records.summary import Interval, Summary, SweepSummary, TrialRecord
+from thunderherd.show.charts.files import vega_lite_version
+from thunderherd.show.charts.interactive import live
 from thunderherd.show.sentences import tables as sentences_tables
 from thunderherd.show.sentences.answer import answer
 from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty

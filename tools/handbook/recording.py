@@ -27,8 +27,6 @@ from handbook.kept import (
     KeptTable,
 )
 from handbook.markdown import ROOT, fenced, page, plain, table
-from thunderherd.chart_files import as_file
-from thunderherd.charts import NamedChart, all_charts
 from thunderherd.errors import UserError
 from thunderherd.records.directory import (
     COUNTED,
@@ -44,6 +42,8 @@ from thunderherd.records.directory import (
     load,
 )
 from thunderherd.records.summary import ContenderSummary, PairSummary, Summary, SweepSummary, TrialRecord
+from thunderherd.show.charts.by_name import NamedChart, all_charts
+from thunderherd.show.charts.files import as_file
 from thunderherd.show.sentences.tables import main_caption
 from thunderherd.show.tables.main import print_study, study_rows
 from thunderherd.show.tables.sweeps import why_none

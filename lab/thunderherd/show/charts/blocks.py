@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from thunderherd.axes import FIGURES, decade_ticks
-from thunderherd.drawing import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.judge.summary.block_order import COUNTS, KEPT, TrialSeen
 from thunderherd.records.summary import Summary
+from thunderherd.show.charts.axes import FIGURES, decade_ticks
+from thunderherd.show.charts.style import INK, MUTED, NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.text.figures import number, printable
-from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["MOST_TRIALS", "about", "blocks_chart"]
 

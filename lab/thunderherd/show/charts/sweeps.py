@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.axes import FIGURES, NumberAxis, decade_ticks
-from thunderherd.blocks_behind import BlocksBehind
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.metrics.table import UNITS_OF_TIME
 from thunderherd.records.summary import PaperFigure, Summary, SweepSummary
+from thunderherd.show.charts.axes import FIGURES, NumberAxis, decade_ticks
+from thunderherd.show.charts.block_tooltips import BlocksBehind
+from thunderherd.show.charts.style import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.sentences.source_figures import as_printed, papers_of
 from thunderherd.text.figures import (
     BETWEEN,
@@ -30,7 +31,6 @@ from thunderherd.text.figures import (
     words_of,
 )
 from thunderherd.text.shown import at_points, caption_of, counted_over, digits_for, shown_of, unit_for
-from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["sweep_chart"]
 

@@ -16,8 +16,8 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 from thunderherd.records.summary import Summary
+from thunderherd.show.charts.vega_lite import SCHEMA, Chart, field, named_data
 from thunderherd.text.figures import printable
-from thunderherd.vega_lite import SCHEMA, Chart, field, named_data
 
 INK, MUTED, RULE = "#24292f", "#656d76", "#d0d7de"
 """Text, lesser text, grid. A page may map these three to others (as report.html does when it is dark)."""

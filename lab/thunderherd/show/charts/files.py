@@ -8,7 +8,7 @@ from typing import Any
 
 import vl_convert
 
-from thunderherd.vega_lite import VERSION
+from thunderherd.show.charts.vega_lite import VERSION
 
 __all__ = ["FORMATS", "as_file", "vega_lite_version", "write_pictures"]
 

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from thunderherd import blocks_plot, crossover_plot, latency_plot, plots
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks, figures_of_blocks, trials_seen
 from thunderherd.judge.summary.latency_curves import latency_curves
-from thunderherd.rate_plot import over_rate, rate_chart
 from thunderherd.records.summary import PROCESS_CONTROL, WORKERS, Summary, SweepSummary, TrialRecord
+from thunderherd.show.charts import blocks as charts_blocks
+from thunderherd.show.charts import crossover, latency, main
+from thunderherd.show.charts.rate import over_rate, rate_chart
+from thunderherd.show.charts.sweeps import sweep_chart
+from thunderherd.show.charts.vega_lite import Chart
 from thunderherd.show.sentences.source_figures import papers_of
 from thunderherd.show.tables import sweeps
 from thunderherd.show.tables.sweeps import Cell, Matrix
-from thunderherd.sweep_plots import sweep_chart
 from thunderherd.text import shown
 from thunderherd.text.figures import main_of, shows_process_control, words_of
-from thunderherd.vega_lite import Chart
 
 __all__ = [
     "NamedChart",
@@ -91,7 +92,7 @@ def main_charts(
             "What process control costs",
             about,
             "",
-            partial(plots.process_control_chart, summary, colours=colours, blocks=blocks),
+            partial(main.process_control_chart, summary, colours=colours, blocks=blocks),
         )
     if any(each.worker_connections for each in main_of(summary)):
         about = (
@@ -105,7 +106,7 @@ def main_charts(
             "How evenly the workers of a pool were used",
             about,
             _note_on_workers(summary),
-            partial(plots.clients_per_worker_chart, summary, colours=colours),
+            partial(main.clients_per_worker_chart, summary, colours=colours),
             _workers_matrix(summary),
         )
     if over_rate(summary):
@@ -128,9 +129,9 @@ def sweep_charts(
         yield NamedChart(
             f"crossover-{sweep.name}",
             "Where they change places",
-            crossover_plot.about(summary, sweep),
+            crossover.about(summary, sweep),
             "",
-            partial(crossover_plot.crossover_chart, summary, sweep, colours=colours),
+            partial(crossover.crossover_chart, summary, sweep, colours=colours),
         )
     for place, metric in enumerate(drawable_metrics(summary, sweep)):
         yield NamedChart(
@@ -156,8 +157,8 @@ def latency_charts(
                 "All requests of the trials that count, put together: how long the given share of them took "
                 "at most. The tables' percentiles are of each trial by itself, with an interval over trials.",
                 "",
-                partial(latency_plot.latency_chart, summary, curves, sweep, colours=colours),
-                latency_plot.latency_matrix(summary, curves, sweep),
+                partial(latency.latency_chart, summary, curves, sweep, colours=colours),
+                latency.latency_matrix(summary, curves, sweep),
             )
 
 
@@ -170,9 +171,9 @@ def block_charts(
         yield NamedChart(
             "blocks",
             "Order and drift of the blocks",
-            blocks_plot.about(seen),
+            charts_blocks.about(seen),
             "",
-            partial(blocks_plot.blocks_chart, summary, seen, colours=colours),
+            partial(charts_blocks.blocks_chart, summary, seen, colours=colours),
         )
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from thunderherd import chart_files
-from thunderherd.axes import FIGURES, NumberAxis
-from thunderherd.drawing import INK, MUTED, WIDE, colours_of, dressed, heading
 from thunderherd.records.crossover import CrossoverPoint, CrossoverSummary
 from thunderherd.records.summary import Summary, SweepSummary
+from thunderherd.show.charts import files
+from thunderherd.show.charts.axes import FIGURES, NumberAxis
+from thunderherd.show.charts.style import INK, MUTED, WIDE, colours_of, dressed, heading
+from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
 from thunderherd.text.figures import ABSENT, number, printable, ratio_digits, span
 from thunderherd.text.quantities import amount
-from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["about", "crossover_chart", "write_pictures"]
 
@@ -103,7 +103,7 @@ def write_pictures(summary: Summary, sweep: SweepSummary, directory: Path) -> li
     none where there is nothing to draw."""
     if not _asked(sweep).points:
         return []
-    return chart_files.write_pictures(crossover_chart(summary, sweep), directory, PICTURE)
+    return files.write_pictures(crossover_chart(summary, sweep), directory, PICTURE)
 
 
 def _asked(sweep: SweepSummary) -> CrossoverSummary:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from thunderherd.vega_lite import copied
+from thunderherd.show.charts.vega_lite import copied
 
 __all__ = ["HIDDEN", "LiveChart", "Series", "live"]
 

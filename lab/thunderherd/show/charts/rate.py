@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from thunderherd.axes import FIGURES
-from thunderherd.blocks_behind import BlocksBehind
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.metrics.open_loop import is_latency
 from thunderherd.records.summary import Summary, SweepSummary
+from thunderherd.show.charts.axes import FIGURES
+from thunderherd.show.charts.block_tooltips import BlocksBehind
+from thunderherd.show.charts.style import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
 from thunderherd.text.figures import BETWEEN, number, printable, words_of
 from thunderherd.text.shown import at_points, digits_for, shown_of, unit_for
-from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["over_rate", "rate_chart"]
 

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from thunderherd.axes import FIGURES
-from thunderherd.blocks_behind import BlocksBehind
-from thunderherd.drawing import INK, MUTED, beside, colours_of, dressed
 from thunderherd.judge.summary.block_order import NOT_KNOWN, FiguresOfBlocks
 from thunderherd.records.summary import (
     PROCESS_CONTROL,
@@ -24,9 +21,12 @@ from thunderherd.records.summary import (
     PaperFigure,
     Summary,
 )
+from thunderherd.show.charts.axes import FIGURES
+from thunderherd.show.charts.block_tooltips import BlocksBehind
+from thunderherd.show.charts.style import INK, MUTED, beside, colours_of, dressed
+from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.sentences.source_figures import notes_by_mark, papers_of
 from thunderherd.text.figures import main_of, number, places, printable, span
-from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["clients_per_worker_chart", "process_control_chart"]
 

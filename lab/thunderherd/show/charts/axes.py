@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from thunderherd.records.summary import Axis
-from thunderherd.vega_lite import Chart
-from thunderherd.vega_lite import field as field_of
+from thunderherd.show.charts.vega_lite import Chart
+from thunderherd.show.charts.vega_lite import field as field_of
 
 APART = 5.0
 """Pixels between contenders at the same point."""

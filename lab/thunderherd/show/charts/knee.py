@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from thunderherd import chart_files
-from thunderherd.drawing import INK, WIDE, dressed, heading, told_apart
 from thunderherd.metrics.table import METRICS
 from thunderherd.records.knee import KneeSummary
+from thunderherd.show.charts import files
+from thunderherd.show.charts.style import INK, WIDE, dressed, heading, told_apart
+from thunderherd.show.charts.vega_lite import Chart, field, layer, layered, mark
 from thunderherd.show.sentences.knee import goal_in_words, rate_in_words
 from thunderherd.text.figures import printable
-from thunderherd.vega_lite import Chart, field, layer, layered, mark
 
 __all__ = ["knee_chart", "write_pictures"]
 
@@ -91,4 +91,4 @@ def write_pictures(summary: KneeSummary, directory: Path, colours: Mapping[str, 
     where nothing is known. `colours`: of designs by their names."""
     if not any(point.latency_seconds for design in summary.designs for point in design.points):
         return []
-    return chart_files.write_pictures(knee_chart(summary, colours), directory, PICTURE)
+    return files.write_pictures(knee_chart(summary, colours), directory, PICTURE)

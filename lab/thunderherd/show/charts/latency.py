@@ -11,13 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from thunderherd.axes import FIGURES, decade_ticks
-from thunderherd.drawing import NARROW, WIDE, colours_of, dressed, heading, told_apart
 from thunderherd.judge.summary.latency_curves import LatencyCurve
 from thunderherd.records.summary import ContenderSummary, Summary, SweepSummary
+from thunderherd.show.charts.axes import FIGURES, decade_ticks
+from thunderherd.show.charts.style import NARROW, WIDE, colours_of, dressed, heading, told_apart
+from thunderherd.show.charts.vega_lite import Chart, Rows, field, layer, layered, mark
 from thunderherd.show.tables.sweeps import Cell, Matrix
 from thunderherd.text.figures import Unit, decimals, number, printable, unit_of
-from thunderherd.vega_lite import Chart, Rows, field, layer, layered, mark
 
 __all__ = ["latency_chart", "latency_matrix"]
 
