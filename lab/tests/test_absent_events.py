@@ -15,8 +15,8 @@ from thunderherd.engine.client import catalogue
 from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.summary import Summary
-from thunderherd.report import write_report
 from thunderherd.runner import run_study
+from thunderherd.show.report.page import write_report
 from thunderherd.show.sentences import tables
 from thunderherd.study.loading import load_study
 

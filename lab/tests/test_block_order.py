@@ -20,9 +20,9 @@ from thunderherd.judge.summary.latency_curves import SHARES
 from thunderherd.metrics.table import CPU_PER_CONNECTION
 from thunderherd.show.charts.block_tooltips import BlocksBehind
 from thunderherd.show.charts.blocks import MOST_TRIALS, about, blocks_chart
+from thunderherd.show.report.validity import validity_view
 from thunderherd.statistics.histograms import merged, percentile_curve, percentile_ns
 from thunderherd.text.figures import Unit
-from thunderherd.validity_view import validity_view
 
 
 def test_each_trial_is_over_the_median_of_those_that_count() -> None:

@@ -17,9 +17,9 @@ from thunderherd.judge.summary.source_csv import text_of
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import metric, metric_names
 from thunderherd.records.summary import Summary
-from thunderherd.report import render
 from thunderherd.show.charts.main import clients_per_worker_chart, process_control_chart
 from thunderherd.show.charts.sweeps import sweep_chart
+from thunderherd.show.report.page import render
 from thunderherd.show.tables.claims import print_claims
 from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.sweeps import why_none

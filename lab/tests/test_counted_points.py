@@ -24,14 +24,14 @@ from thunderherd.progress import PlainProgress
 from thunderherd.records.extra_trials import WHAT_EXPLAINS
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.report.page import render
+from thunderherd.show.report.why import why_view
 from thunderherd.show.sentences.where_counted import elsewhere, why_lines
 from thunderherd.show.tables.main import print_study
 from thunderherd.study.file.names import bundled_studies
 from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.text.layout import make_console
-from thunderherd.why_view import why_view
 
 COUNTED = {
     **{

@@ -18,7 +18,7 @@ from thunderherd.errors import UserError
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import RunDirectory, RunInfo
 from thunderherd.records.summary import Summary
-from thunderherd.report import render
+from thunderherd.show.report.page import render
 from thunderherd.show.tables.counters import counter_tables, print_counters
 from thunderherd.show.tables.sweeps import Cell, Matrix
 from thunderherd.study.loading import Study, load_study

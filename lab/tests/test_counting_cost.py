@@ -26,8 +26,8 @@ from thunderherd.machine import description
 from thunderherd.progress import PlainProgress
 from thunderherd.records.counting_cost import CostRatio
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.report.page import render
 from thunderherd.show.sentences.counting_cost import about_cpu_time, about_metrics, cost_lines
 from thunderherd.show.sentences.tables import warnings
 from thunderherd.show.tables.main import pairs_legend

@@ -20,8 +20,8 @@ from test_sweep_tables import printed
 from thunderherd.crossover_study import coarse_study, dense_study
 from thunderherd.records.crossover import CrossoverSummary
 from thunderherd.records.summary import Summary
-from thunderherd.report import render, write_report
 from thunderherd.show.charts.crossover import about, crossover_chart, write_pictures
+from thunderherd.show.report.page import render, write_report
 from thunderherd.show.sentences.crossover import sentences
 from thunderherd.statistics.crossings import line_crossing
 from thunderherd.trial.caveats import NO_COMPLETION

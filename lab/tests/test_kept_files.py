@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment
 
-from thunderherd.kept_templates import environment
 from thunderherd.records.cache import kept
+from thunderherd.show.report.templates import environment
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from thunderherd.engine import client
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.metrics.table import CPU_PER_CONNECTION, Metric, metric
 from thunderherd.records.directory import OtherVersionError
-from thunderherd.report import write_report
 from thunderherd.show.charts.by_name import all_charts
+from thunderherd.show.report.page import write_report
 from thunderherd.sources import source_rows
 from thunderherd.study.loading import load_study
 

@@ -20,8 +20,8 @@ from thunderherd.machine.limits_measured import limits_of_lines, measured_lines
 from thunderherd.progress import PlainProgress
 from thunderherd.records.limits import LimitsNoise, MachineLimits
 from thunderherd.records.summary import Noise
-from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.report.page import render
 from thunderherd.study.file.tables import NoiseTable
 from thunderherd.study.loading import load_study
 

@@ -19,8 +19,9 @@ from thunderherd.judge.summary.source_csv import text_of
 from thunderherd.judge.why.counts import contender_counts
 from thunderherd.records.extra_trials import CountingSummary, CountingTable
 from thunderherd.records.summary import Summary, SweepSummary
-from thunderherd.report import render
 from thunderherd.show.charts.sweeps import sweep_chart
+from thunderherd.show.report.page import render
+from thunderherd.show.report.why import why_view
 from thunderherd.show.tables.claims import print_claims
 from thunderherd.show.tables.main import print_pairs, print_study, study_rows
 from thunderherd.show.tables.paper_counters import counted_matrices
@@ -28,7 +29,6 @@ from thunderherd.show.tables.sweeps import Matrix, sweep_matrices
 from thunderherd.study.loading import Study, load_study
 from thunderherd.text.figures import time_share
 from thunderherd.trial.extrapolation import scaled_notes
-from thunderherd.why_view import why_view
 
 HIDDEN = "the stand-in is told to have none"
 SHARE = "and counted these for 40 % of the time"

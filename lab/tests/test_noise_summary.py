@@ -16,7 +16,7 @@ from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import Results, RunInfo
 from thunderherd.records.noise import RETRANSMITTED, SOFTIRQ_RATES, NoiseSummary
 from thunderherd.records.summary import Noise, Summary, TrialRecord
-from thunderherd.report import render
+from thunderherd.show.report.page import render
 from thunderherd.show.tables.noise import CPUS_SHOWN, noise_view, print_noise
 from thunderherd.study.loading import Study
 

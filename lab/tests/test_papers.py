@@ -16,8 +16,8 @@ from test_plots import rows, svg_texts
 from thunderherd.engine.catalogue import Catalogue
 from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.summary import PaperFigure, Summary
-from thunderherd.report import render
 from thunderherd.show.charts.sweeps import sweep_chart
+from thunderherd.show.report.page import render
 from thunderherd.show.sentences.source_figures import as_printed, notes_by_mark, paper_texts
 from thunderherd.show.tables import main
 from thunderherd.show.tables.runs import sweep_runs

@@ -9,7 +9,7 @@ import pytest
 from test_counters_by_decree import HIDDEN, of_the_report
 from test_marked import printed
 
-from thunderherd.report import render
+from thunderherd.show.report.page import render
 from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.perf_stat import PerfStat, perf_stats
 

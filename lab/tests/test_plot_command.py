@@ -11,9 +11,9 @@ from synthetic_summary import summary, trials
 from thunderherd import running
 from thunderherd.cli import run_command
 from thunderherd.records.summary import Summary
-from thunderherd.report import Run, render_runs
 from thunderherd.show.charts import by_name
 from thunderherd.show.charts.files import FORMATS
+from thunderherd.show.report.page import Run, render_runs
 
 MAGIC = {"svg": b"<svg", "png": b"\x89PNG\r\n", "pdf": b"%PDF-1.", "json": b"{"}
 

@@ -20,14 +20,14 @@ from thunderherd.judge.why.flame_graphs import file_name
 from thunderherd.judge.why.pairs import network_part
 from thunderherd.judge.why.profiles import differential_pairs
 from thunderherd.machine import description
-from thunderherd.profile_view import copying_sentences
 from thunderherd.progress import PlainProgress
 from thunderherd.records.explanation import Difference, Explanation, Range
 from thunderherd.records.profile import ContenderProfile, ProfilingSummary, Share, SideProfile
 from thunderherd.records.profiled_trial import SideSamples, read_profile
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.report.page import render
+from thunderherd.show.report.profiles import copying_sentences
 from thunderherd.show.sentences.left_out import where_drawn
 from thunderherd.study.loading import Contender, Study, load_study
 from thunderherd.trial.trial import ProfileFiles

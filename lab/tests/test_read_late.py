@@ -20,8 +20,8 @@ from thunderherd.progress import PlainProgress
 from thunderherd.records.directory import RunDirectory
 from thunderherd.records.limits import MachineLimits
 from thunderherd.records.summary import Summary, TrialRecord
-from thunderherd.report import render
 from thunderherd.runner import run_study
+from thunderherd.show.report.page import render
 from thunderherd.show.tables.main import print_study
 from thunderherd.study.loading import load_study
 from thunderherd.text.layout import make_console

@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from synthetic_summary import document, summary, trials
 
-from thunderherd import profile_view, report
 from thunderherd.engine.client import flame_graph
 from thunderherd.errors import UserError
-from thunderherd.flame_view import flame_view
 from thunderherd.records.profile import (
     ContenderProfile,
     DifferentialProfile,
@@ -31,7 +29,10 @@ from thunderherd.records.profile import (
     SideProfile,
 )
 from thunderherd.records.summary import WORKERS, Summary
-from thunderherd.report import render, write_report
+from thunderherd.show.report import page as report_page
+from thunderherd.show.report import profiles as report_profiles
+from thunderherd.show.report.flame_graphs import flame_view
+from thunderherd.show.report.page import render, write_report
 from thunderherd.show.sentences import tables
 
 if TYPE_CHECKING:
@@ -157,12 +158,12 @@ def test_the_report_of_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         summary: Summary | None = None
         trials: list[Any] = field(default_factory=lambda: trials(30))
 
-    monkeypatch.setattr(report, "load", lambda _: Loaded(summary()))
+    monkeypatch.setattr(report_page, "load", lambda _: Loaded(summary()))
     assert write_report(tmp_path) == tmp_path / "report.html"
     assert f"thunderherd claims unp-ch30 {tmp_path}" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert oct((tmp_path / "report.html").stat().st_mode & 0o777) == oct(0o666 & ~_umask())
     assert list(tmp_path.iterdir()) == [tmp_path / "report.html"], "nothing else is left behind"
-    monkeypatch.setattr(report, "load", lambda _: Loaded())
+    monkeypatch.setattr(report_page, "load", lambda _: Loaded())
     with pytest.raises(UserError, match="has not ended"):
         write_report(tmp_path)
 
@@ -422,7 +423,7 @@ def test_the_narrowest_frames_give_way_where_all_have_no_room(
 ) -> None:
     found, directory = sampled
     stacks = "".join(f"engine;main;f{number} {1 + number * number}\n" for number in range(60))
-    monkeypatch.setattr(profile_view, "MOST_CHARACTERS", 6_000)
+    monkeypatch.setattr(report_profiles, "MOST_CHARACTERS", 6_000)
     file = directory / "profiles" / "many.folded"
     file.write_text(stacks)
     flame_graph(file, directory / "profiles" / "many.svg", title="", subtitle="", unit="samples")
@@ -431,7 +432,7 @@ def test_the_narrowest_frames_give_way_where_all_have_no_room(
     side = one.sides["server"].model_copy(update={"flame_graph": "profiles/many.svg"})
     one = one.model_copy(update={"sides": {"server": side}})
     profiles = found.profiles.model_copy(update={"contenders": [one], "differentials": []})
-    view = profile_view.profile_view(found.model_copy(update={"profiles": profiles}), directory)
+    view = report_profiles.profile_view(found.model_copy(update={"profiles": profiles}), directory)
     assert view is not None and 1000 < len(view.graphs[0].svg) <= 6_000
     assert "Functions with less than 0.1 %" not in " ".join(view.graphs_legend)
 

@@ -19,10 +19,10 @@ from thunderherd.cli import run_command
 from thunderherd.errors import UserError
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
-from thunderherd.report import Run, render_runs, write_report
 from thunderherd.show.charts.by_name import all_charts
 from thunderherd.show.charts.interactive import live
 from thunderherd.show.charts.style import colours_of
+from thunderherd.show.report.page import Run, render_runs, write_report
 from thunderherd.show.sentences.answer import answer
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def test_a_directory_twice_and_a_file_that_is_no_report_are_refused(
         write_report([tmp_path, tmp_path / "."])
     monkeypatch.chdir(tmp_path)
     Path("report.html").write_text("mine")
-    monkeypatch.setattr("thunderherd.report._run", lambda _: Run(summary()))
+    monkeypatch.setattr("thunderherd.show.report.page._run", lambda _: Run(summary()))
     with pytest.raises(UserError, match=r"report\.html is there and is no report; say where"):
         write_report([tmp_path / "a", tmp_path / "b"])
     Path("report.html").unlink()

@@ -14,7 +14,7 @@ from test_report import HOSTILE, Elements, browser, visit
 
 from thunderherd.errors import UserError
 from thunderherd.records.summary import Summary
-from thunderherd.report import render, write_report
+from thunderherd.show.report.page import render, write_report
 from thunderherd.show.tables.runs import sweep_runs
 from thunderherd.show.tables.sweeps import sweep_matrices
 

@@ -27,8 +27,8 @@ from thunderherd.judge.summary.summarise import summarise
 from thunderherd.records.directory import Results, RunDirectory
 from thunderherd.records.summary import Summary
 from thunderherd.results_folder import NAMES, estimates, write_folder
+from thunderherd.show.report.summary_page import MOST_LINES, summary_page
 from thunderherd.study.loading import Study
-from thunderherd.summary_page import MOST_LINES, summary_page
 
 METRIC = "server_cpu_per_connection"
 

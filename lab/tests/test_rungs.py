@@ -10,7 +10,7 @@ from test_marked import HIDDEN, MACHINE, cse232, cse638, printed, sweep
 
 from thunderherd.metrics.cpu_sources import rungs_below
 from thunderherd.records.summary import Summary
-from thunderherd.report import render
+from thunderherd.show.report.page import render
 from thunderherd.show.sentences.cpu_source import cpu_cost_lines
 from thunderherd.show.tables.main import print_study
 from thunderherd.show.tables.sweeps import main_further, sweep_matrices

@@ -18,7 +18,7 @@ from thunderherd.judge.claims.contrast_tables import Contrast, at_point, straigh
 from thunderherd.judge.claims.contrasts import measure
 from thunderherd.judge.claims.slopes import slopes
 from thunderherd.records.summary import SlopeSummary, Summary
-from thunderherd.report import render
+from thunderherd.show.report.page import render
 from thunderherd.show.tables.slopes import slope_matrix
 from thunderherd.study.loading import Study, Sweep
 

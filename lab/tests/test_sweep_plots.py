@@ -12,12 +12,12 @@ import vl_convert
 from test_plots import rows, svg_texts, valid
 
 from thunderherd.records.summary import Axis, Summary, SweepSummary
-from thunderherd.report import render
 from thunderherd.show.charts import by_name, style
 from thunderherd.show.charts.axes import NumberAxis
 from thunderherd.show.charts.interactive import live
 from thunderherd.show.charts.rate import over_rate, rate_chart
 from thunderherd.show.charts.sweeps import sweep_chart
+from thunderherd.show.report.page import render
 
 NARROW = [False, True]
 

@@ -108,8 +108,8 @@ def _crossover_of(summary: Summary) -> CrossoverSummary:
 
 def _show(summary: Summary, directory: Path) -> None:
     """Prints the last stage with the answer; writes its report, and the picture beside both stages."""
-    from thunderherd.report import write_report
     from thunderherd.show.charts.crossover import write_pictures
+    from thunderherd.show.report.page import write_report
     from thunderherd.show.tables.main import print_study
     from thunderherd.text.layout import make_console
 

@@ -13,10 +13,10 @@ from thunderherd.errors import UserError
 from thunderherd.judge.why.flame_graphs import differential, differential_file
 from thunderherd.judge.why.pairs import SIDES, counts_of, explained, is_first, limits_of, pairs_of
 from thunderherd.judge.why.profiles import sampled
-from thunderherd.profile_view import copying_sentences
 from thunderherd.records.directory import Results
 from thunderherd.records.explanation import Explanation, Per
 from thunderherd.records.summary import Summary
+from thunderherd.show.report.profiles import copying_sentences
 from thunderherd.show.sentences.counting_cost import about_cpu_time
 from thunderherd.show.sentences.explanation import legend, print_explanation, reasons, remarks, sentence
 from thunderherd.show.sentences.left_out import not_counted, not_sampled

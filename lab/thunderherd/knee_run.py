@@ -183,9 +183,9 @@ def _answer(
 
 def _show(found: KneeSummary, runs: Sequence[_Run], directory: Path) -> None:
     """Prints the answer; writes the reports of the runs, and the picture."""
-    from thunderherd.report import write_report
     from thunderherd.show.charts.knee import write_pictures
     from thunderherd.show.charts.style import colours_of
+    from thunderherd.show.report.page import write_report
     from thunderherd.show.sentences.knee import print_knees
     from thunderherd.text.layout import make_console
 

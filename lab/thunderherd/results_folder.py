@@ -35,9 +35,9 @@ from thunderherd.records.directory import (
 )
 from thunderherd.records.schemas import kept_summary_schema
 from thunderherd.records.summary import SUMMARY_SCHEMA, Summary
+from thunderherd.show.report.summary_page import replay_words, summary_page
 from thunderherd.show.tables.formats import markdown_grid, markdown_text
 from thunderherd.show.tables.model import Grid
-from thunderherd.summary_page import replay_words, summary_page
 from thunderherd.text.figures import words_of
 from thunderherd.text.shown import shown_of
 

@@ -23,7 +23,7 @@ def summary(
 ) -> None:
     """Print a run's answer on one short page of Markdown, for a pull request."""
     from thunderherd.running import summary_of
-    from thunderherd.summary_page import summary_page
+    from thunderherd.show.report.summary_page import summary_page
 
     found = summary_of(directory)
     if write:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from thunderherd.flame_view import FlameGraph, flame_view
 from thunderherd.records.profile import ContenderProfile, ProfiledSide, ProfilingSummary, Share, SideProfile
 from thunderherd.records.summary import Summary
+from thunderherd.show.report.flame_graphs import FlameGraph, flame_view
 from thunderherd.show.sentences.left_out import not_sampled
 from thunderherd.stacks.symbols import CopyKind
 from thunderherd.text.figures import (

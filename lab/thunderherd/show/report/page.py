@@ -22,13 +22,13 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from thunderherd.errors import UserError
-from thunderherd.kept_templates import environment
 from thunderherd.records.cache import kept
 from thunderherd.records.directory import load
 from thunderherd.records.summary import Summary
-from thunderherd.run_view import Run, run_view
 from thunderherd.show.charts import style
 from thunderherd.show.charts.files import vega_lite_version
+from thunderherd.show.report.run import Run, run_view
+from thunderherd.show.report.templates import environment
 from thunderherd.text.figures import printable
 
 __all__ = ["Run", "render", "render_runs", "write_report"]

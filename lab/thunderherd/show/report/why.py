@@ -8,9 +8,9 @@ from pathlib import Path
 
 from thunderherd.judge.why.pairs import is_first
 from thunderherd.metrics.table import NANOSECONDS
-from thunderherd.profile_view import ProfileView, profile_view
 from thunderherd.records.extra_trials import SYSTEM_CALLS, ContenderCounts, CountedSide, CountingSummary
 from thunderherd.records.summary import ContenderSummary, Summary
+from thunderherd.show.report.profiles import ProfileView, profile_view
 from thunderherd.show.sentences.counting_cost import about_cpu_time
 from thunderherd.show.sentences.explanation import (
     Decomposition,

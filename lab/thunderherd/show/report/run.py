@@ -28,6 +28,8 @@ from thunderherd.show.charts.by_name import (
 )
 from thunderherd.show.charts.files import vega_lite_version
 from thunderherd.show.charts.interactive import live
+from thunderherd.show.report.validity import validity_view
+from thunderherd.show.report.why import why_view
 from thunderherd.show.sentences import tables as sentences_tables
 from thunderherd.show.sentences.answer import answer
 from thunderherd.show.sentences.at_a_glance import machine_in_short, weighty
@@ -55,8 +57,6 @@ from thunderherd.text.figures import (
     shows_process_control,
     words_of,
 )
-from thunderherd.validity_view import validity_view
-from thunderherd.why_view import why_view
 
 __all__ = ["DrawnChart", "Run", "run_view"]
 
